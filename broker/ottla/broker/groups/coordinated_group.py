@@ -9,22 +9,24 @@ from ottla.model.compiled import mypyc_attr
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class CoordinatedGroup(ABC):
-    """Group of any kind, stored in a shard."""
+    """Group of any kind (classic, consumer or share), stored in a shard of the group
+    coordinator."""
 
     type: ClassVar[str]
-    """Group type in ListGroups (KIP-848)."""
+    """Group type (such as `consumer`) that ListGroups responses report (KIP-848)."""
 
     __slots__ = ("group_id", "protocol_type")
 
     def __init__(self, group_id: str, protocol_type: str | None) -> None:
         self.group_id = group_id
         self.protocol_type = protocol_type
-        """Protocol type in ListGroups, or None before the first member has joined."""
+        """Protocol type that ListGroups responses report, or None before the first member has
+        joined."""
 
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """Name of the group's state in Kafka's notation."""
+        """Name of the group's state as Kafka's responses write it."""
 
     @property
     @abstractmethod
@@ -33,7 +35,7 @@ class CoordinatedGroup(ABC):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may be deleted once it has no offsets."""
+        """True if the group may be deleted once it has no committed offsets."""
         return self.is_empty
 
     @property
@@ -43,14 +45,16 @@ class CoordinatedGroup(ABC):
 
     @abstractmethod
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return the names of the subscribed topics, or None if they are unknown."""
+        """Return the names of the topics to which the group's members subscribe, or None if they
+        are unknown."""
 
     def used_topics(self) -> frozenset[str] | None:
-        """Return the names of the topics whose offsets do not expire, or None for all topics."""
+        """Return the names of the topics whose committed offsets do not expire, or None if this
+        applies to all topics."""
         return self.subscribed_topics()
 
     @property
     def emptied_ms(self) -> int:
-        """Wall time in milliseconds at which the last member left, from which the retention of
-        offsets counts; -1 if unknown."""
+        """Wall time in milliseconds at which the last member left the group, from which the
+        retention of its offsets counts; -1 if unknown."""
         return -1

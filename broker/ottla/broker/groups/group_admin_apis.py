@@ -100,8 +100,8 @@ class GroupAdminApis:
         return response
 
     def delete(self, context: RequestContext, request: DeleteGroupsRequest) -> HandlerResult:
-        """Delete empty groups. Answers with an error code for each group when all deletions are
-        committed."""
+        """Delete empty groups. The response has an error code for each group, and is sent when all
+        deletions are committed."""
         return begun(self._delete_all(context, request))
 
     def _delete_all(self, context: RequestContext, request: DeleteGroupsRequest) -> Steps[None]:

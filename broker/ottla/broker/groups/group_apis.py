@@ -55,7 +55,7 @@ def register_group_apis(
     timeout_ms: int,
 ) -> None:
     """Register the handlers of all requests about groups and offsets. A transaction coordinator in
-    `transactions` must answer within `timeout_ms`."""
+    `transactions` must answer within `timeout_ms` milliseconds."""
     members = MembershipApis(config, coordinator)
     dispatcher.register(JOIN_GROUP, members.join)
     dispatcher.register(SYNC_GROUP, members.sync)
@@ -97,7 +97,7 @@ def register_share_group_apis(
     persister: SharePersister,
     ends: EndOffsets,
 ) -> None:
-    """Register the handlers of all requests about share groups."""
+    """Register the handlers of all requests about share groups with the dispatcher."""
 
     def is_served() -> bool:
         return is_share_enabled(metadata.image.features)

@@ -40,7 +40,7 @@ from ottla.wire.batch import NO_SEQUENCE
 
 PAUSE_MS = 1_000
 """Milliseconds by which a call of `on_time` must be late so that the process counts as paused. A
-pause does not cause session timeouts."""
+pause of the process does not cause session timeouts of members."""
 
 
 class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
@@ -96,12 +96,13 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     @property
     def has_work(self) -> bool:
-        """True if a shard, or the view of topics, has unfinished work to run in steps."""
+        """True if a shard (the groups of one partition), or the view of topics, has unfinished work
+        to run in steps."""
         return self._topics.has_work or any(led.shard.has_work for led in self._led.values())
 
     def work(self) -> Iterator[None]:
-        """Run work that takes several event-loop iterations, for the shards and the view of topics,
-        one step per iteration of the returned iterator."""
+        """Run the group coordinator's work that takes several event-loop iterations, for its shards
+        and its view of topics. One step runs per iteration of the returned iterator."""
         is_other = False
         while self.has_work:
             if self._topics.has_work:
@@ -118,7 +119,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
                     yield
 
     def _used_regexes(self) -> Iterator[str]:
-        """Yield the regular expressions of all groups on this broker, for the view of topics."""
+        """Yield the regular expressions to which members of groups on this broker subscribe, for
+        the view of topics."""
         for led in self._led.values():
             yield from led.shard.used_regexes()
 
@@ -132,8 +134,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     # ---- metadata
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Start to coordinate the partitions that this broker leads now, and resign from all
-        others. Also apply changes of topics to the groups."""
+        """Start to coordinate the partitions of `__consumer_offsets` that this broker leads now,
+        and resign from all others. Also apply changes of topics to the groups."""
         changed_topics = self._topics.follow(delta, image)
         await super().publish(delta, image)
         if changed_topics:
@@ -162,21 +164,21 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         )
 
     def replay_of(self, log: Log, shard: GroupShard) -> GroupReplay:
-        """Return a replay of a log into a shard of groups."""
+        """Return a replay of a partition's log into a shard of the group coordinator."""
         return GroupReplay(log, shard, self.errors)
 
     def _perform_on_shares(
         self, group_id: str, responder: Responder, action: Callable[[StateOutcomes, Instant], None]
     ) -> None:
         """Call `action` with the share groups of the shard that serves a group now. The responder
-        gets an error code if no shard here serves it."""
+        gets an error code if this broker does not serve that shard."""
         self.perform(group_id, responder, lambda shard, now: action(shard.shares, now))
 
     def _content_of(self, shard: GroupShard) -> str:
         return f"{len(shard.groups)} groups and {len(shard.offsets)} offsets"
 
     def resume(self, led: LedGroups) -> Iterator[None]:
-        """Start to serve the groups of a replayed log, in steps."""
+        """Start to serve the groups whose log was replayed, in steps."""
         return led.shard.resume_in_steps(self._now, self._note_unfit)
 
     def _note_unfit(self, group_id: str, error: Exception) -> None:
@@ -195,8 +197,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     def begin_transaction(
         self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
     ) -> tuple[TopicPartition, VerificationGuard | None]:
-        """Return the partition that stores a group's offsets, and the verification guard for
-        appending them in a transaction.
+        """Return the partition that stores a group's offsets, and the verification guard (the proof
+        to present at the append) for appending them in a transaction.
 
         The guard is None if the transaction is already open in the partition. Raises RefusedError
         if this broker does not coordinate the group, or if the producer epoch is old.
@@ -218,8 +220,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         decide: Callable[[GroupShard, Instant], SeparateBatch],
         guard: VerificationGuard | None,
     ) -> None:
-        """Append the offsets that a transaction commits. Answers when their records are
-        committed."""
+        """Append the offsets that a transaction commits for a group. The response is sent when
+        their records are committed."""
         self._append_separately(lambda: self._find(group_id), responder, decide, guard=guard)
 
     def end_transaction(
@@ -251,8 +253,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         guard: VerificationGuard | None = None,
         version: int = 0,
     ) -> None:
-        """Append a batch of a transaction separately, after all earlier writes of the event-loop
-        iteration."""
+        """Append a batch of records that belongs to a transaction, after all earlier writes of the
+        event-loop iteration."""
         try:
             led = find()
             if len(led.partition.isr) < led.partition.min_isr_count:
@@ -284,7 +286,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         self._answer_when_committed(partition, end_offset, [(responder, own.answer)])
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of groups, members and offsets on this broker."""
+        """Return the numbers of groups, members and committed offsets on this broker, by metric
+        name."""
         return figures_of(self._led.values(), self._skipped_count)
 
     def _find(self, key: str) -> LedGroups:
@@ -321,7 +324,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     # ---- time
 
     def next_deadline_ms(self) -> int | None:
-        """Return the monotonic time in milliseconds at which `on_time` is due, or None."""
+        """Return the monotonic time in milliseconds at which `on_time` must be called, or None if
+        no group has a deadline."""
         deadlines = [
             deadline_ms
             for led in self._led.values()
@@ -331,8 +335,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         return self._armed_ms
 
     def on_time(self, now_ms: int) -> None:
-        """Handle the deadlines that have passed in every shard. If this call is late, the process
-        was paused; session timeouts then restart first."""
+        """Handle the deadlines of groups that have passed in every shard. If this call is late, the
+        process was paused; session timeouts then restart first."""
         late_ms = 0 if self._armed_ms is None else now_ms - self._armed_ms
         now = self._now()
         for led in list(self._led.values()):

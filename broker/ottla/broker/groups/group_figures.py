@@ -12,7 +12,7 @@ LedGroups: TypeAlias = LedShard[GroupShard, EventWrite]
 
 def figures_of(led: Iterable[LedGroups], skipped_count: int) -> dict[str, float]:
     """Return the numbers of groups, members and offsets on this broker, and the number of
-    partitions that are being loaded."""
+    partitions of `__consumer_offsets` that are being loaded."""
     every = list(led)
     shards = [each.shard for each in every if each.is_active]
     consumers = [group for shard in shards for group in shard.consumers.all()]

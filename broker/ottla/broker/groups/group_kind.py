@@ -29,25 +29,26 @@ GroupT = TypeVar("GroupT", bound=CoordinatedGroup)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GroupKind(ABC, Generic[GroupT]):
-    """Rules for the groups of one kind in one shard."""
+    """Rules for the groups of one kind (classic, consumer or share) in one shard of the group
+    coordinator."""
 
     keys: ClassVar[tuple[type[Message], ...]]
-    """Record key classes in `__consumer_offsets` that belong to groups of this kind."""
+    """Classes of record keys in `__consumer_offsets` that belong to groups of this kind."""
     type: ClassVar[str]
     """Value of `CoordinatedGroup.type` for groups of this kind."""
     has_offsets: ClassVar[bool] = True
-    """False if no offsets may be committed for groups of this kind."""
+    """False if no offsets may be committed for groups of this kind, as for share groups."""
 
     def __init__(self, groups: MutableMapping[str, CoordinatedGroup], outbox: Outbox) -> None:
-        """Create the rules for one shard. `groups` contains the groups of all kinds in the shard,
-        by group id."""
+        """Create the rules for one shard of the group coordinator. `groups` contains the groups of
+        all kinds in the shard, by group id."""
         self._groups = groups
         self._outbox = outbox
 
     # ---- groups
 
     def find(self, group_id: str) -> GroupT | None:
-        """Return a group of this kind, or None if there is none with that id."""
+        """Return a group of this kind, or None if no group of this kind has that id."""
         group = self._groups.get(group_id)
         return cast(GroupT, group) if group is not None and group.type == self.type else None
 
@@ -68,7 +69,7 @@ class GroupKind(ABC, Generic[GroupT]):
 
     @abstractmethod
     def delete(self, group: GroupT) -> None:
-        """Delete an empty group and its records."""
+        """Delete an empty group and write the tombstones of its records."""
 
     def describe(self, group: GroupT) -> DescribedGroup | None:
         """Return the DescribeGroups response of a group, or None if that API does not describe this
@@ -79,12 +80,12 @@ class GroupKind(ABC, Generic[GroupT]):
 
     @abstractmethod
     def replay(self, key: Any, value: Message | None) -> None:
-        """Apply a record whose key class is one of `keys`."""
+        """Apply a record from the log to its group. The record's key class is one of `keys`."""
 
     @abstractmethod
     def resume(self, group: GroupT, now: Instant) -> int:
-        """Start to serve a loaded group. Returns the number of entries checked, as a measure of the
-        cost."""
+        """Start to serve a group that was loaded from the log. Returns the number of entries
+        checked, as a measure of the cost."""
 
     # ---- time and topics
 
@@ -94,7 +95,7 @@ class GroupKind(ABC, Generic[GroupT]):
 
     @abstractmethod
     def restart_sessions(self, group: GroupT, now: Instant) -> None:
-        """Restart the session timeout of every member."""
+        """Restart the session timeout of every member of a group."""
 
     def on_topics(self, group: GroupT, changed: frozenset[str], now: Instant) -> int:
         """Apply changes of topics to a group. Returns the number of entries that were checked, as a
@@ -106,49 +107,51 @@ class GroupKind(ABC, Generic[GroupT]):
         return ()
 
     def take_waiting(self) -> Iterator[Responder]:
-        """Remove and yield the waiting requests of all groups of this kind."""
+        """Remove and yield the callbacks of the waiting requests of all groups of this kind."""
         return iter(())
 
     # ---- requests of the classic protocol, which clients may send to any group
 
     def join(self, group: GroupT, join: Join, now: Instant) -> None:
-        """Handle a JoinGroup request. By default it is refused."""
+        """Handle a JoinGroup request to a group. By default it is refused."""
         code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         self._outbox.answer(join.responder, failed_join(code, join.request.member_id))
 
     def sync(
         self, group: GroupT, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Handle a SyncGroup request. By default it is refused."""
+        """Handle a SyncGroup request to a group. By default it is refused."""
         self._outbox.answer(responder, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, group: GroupT, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Handle a Heartbeat request. Returns the error code of the response, by default
+        """Handle a Heartbeat request to a group. Returns the error code of the response, by default
         UNKNOWN_MEMBER_ID."""
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def leave(
         self, group: GroupT, members: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Handle a LeaveGroup request. Returns an error code for each member, by default
+        """Handle a LeaveGroup request to a group. Returns an error code for each member, by default
         UNKNOWN_MEMBER_ID."""
         return [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
 
     # ---- offsets
 
     def check_commit(self, group: GroupT, request: OffsetCommitRequest, version: int) -> None:
-        """Raise RefusedError if the member in the request may not commit offsets."""
+        """Raise RefusedError if the member that an OffsetCommit request names may not commit
+        offsets."""
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_transactional_commit(
         self, group: GroupT, request: TxnOffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError if the member in the request may not commit offsets in a
-        transaction."""
+        """Raise RefusedError if the member that a TxnOffsetCommit request names may not commit
+        offsets in a transaction."""
         raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_fetch(self, group: GroupT, member_id: str | None, member_epoch: int) -> None:
-        """Raise RefusedError if the member may not fetch the group's offsets."""
+        """Raise RefusedError if the member that an OffsetFetch request names may not fetch the
+        group's offsets."""
 
     def keep_alive(self, group: GroupT, member_id: str, now: Instant) -> None:
         """Restart a member's session timeout, since it has committed offsets."""

@@ -93,43 +93,46 @@ from ottla.wire.messages.share_group_target_assignment_metadata_value import (
 )
 
 OFFSET_COMMIT_BEFORE_KIP_211 = 0
-"""Old kind number for the key of a committed offset. Its body is the same as that of the current
-kind."""
+"""Old kind number of the record key of a committed offset. Its body is the same as that of the
+current kind."""
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
-"""The only version of an offset's record value that contains an expiry time. Versions 2 to 4 of
-OffsetCommit may request an expiry."""
+"""The only version of the record value of a committed offset that contains an expiry time. Versions
+2 to 4 of OffsetCommit may request an expiry."""
 GROUP_VERSION = 3
 
 NO_EXPIRY = -1
 
 TEXT_LENGTH_MAX = 8_191
-"""Maximum characters of a text in a record. At four bytes each, they fill the 32,767 bytes of a
-string."""
+"""Maximum number of characters of a text in a record of `__consumer_offsets`. At four bytes each,
+that many fill the 32,767 bytes of a string."""
 
 INSTANCE_ID_LENGTH_MAX = 249
-"""Maximum characters of a group.instance.id, as in Kafka's clients. Member ids begin with it and
-are stored in records too. With a longer one, a member id would not fit into any record."""
+"""Maximum number of characters of a group.instance.id, as in Kafka's clients. Member ids begin with
+it and are stored in records too. With a longer instance id, a member id would not fit into any
+record."""
 
 LISTED_COUNT_MAX = 10_000
 """Maximum number of members, protocols or topics in one request from a member. No record of a group
-holds more. Checking a hundred times as many blocks the event loop for a second."""
+can contain more. A check of a hundred times as many blocks the event loop for a second."""
 
 _int16 = Struct(">h")
 _key_start = Struct(">hh").pack
 _length = _int16.pack
 _index = Struct(">i").pack
 offset_key_end = _index
-"""Function that encodes a partition index, the last field in the key of a committed offset."""
+"""Function that encodes a partition index, the last field in the record key of a committed
+offset."""
 _value_start = Struct(">hqi").pack
 _instant = Struct(">q").pack
 _value_without_metadata = Struct(">hqiBq").pack
 NO_TAGS = b"\0"
 TOPIC_ID_TAG = b"\1\0\x10"
-"""Header of the only tagged field, which is the topic id: number of fields, tag 0, and size."""
+"""Encoded header of the only tagged field in the record value of a committed offset, which is the
+topic id: number of fields, tag 0, and size."""
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)
 
 KINDS: dict[int, tuple[type[Message], type[Message]]] = {
@@ -150,11 +153,11 @@ KINDS: dict[int, tuple[type[Message], type[Message]]] = {
     15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""Key class and value class of each kind."""
+"""Key class and value class of each kind of record in `__consumer_offsets`, by kind number."""
 
 KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
-"""Kind number that is written for each key class. If two kinds have the same class, the newer kind
-is written."""
+"""Kind number of records in `__consumer_offsets` that is written for each key class. If two kinds
+have the same class, the newer kind is written."""
 
 Key: TypeAlias = Message
 Value: TypeAlias = Message
@@ -170,8 +173,8 @@ def offset_key(group: str, topic: str, partition: int) -> bytes:
 
 
 def offset_key_start(group: str, topic: str) -> bytes:
-    """Return the bytes with which the record keys of a group's offsets in one topic begin, without
-    the partition."""
+    """Return the bytes with which the record keys of a group's committed offsets in one topic
+    begin: all fields before the partition."""
     raw_group, raw_topic = group.encode(), topic.encode()
     return b"".join(
         (
@@ -184,8 +187,8 @@ def offset_key_start(group: str, topic: str) -> bytes:
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """Return the encoded record value of a committed offset. Its version is one that contains all
-    fields that are set."""
+    """Return the encoded record value of a committed offset. The version of the value is one that
+    contains all fields that are set."""
     if value.expire_timestamp != NO_EXPIRY:
         version = OFFSET_VERSION_WITH_EXPIRY
         return _int16.pack(version) + encode(value, version)
@@ -197,15 +200,15 @@ def offset_value(value: OffsetCommitValue) -> bytes:
 def lasting_offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID
 ) -> bytes:
-    """Return the encoded record value of a committed offset without an expiry."""
+    """Return the encoded record value of a committed offset that has no expiry time of its own."""
     return lasting_value(offset, leader_epoch, metadata, commit_timestamp_ms, tags_of(topic_id))
 
 
 def lasting_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, tags: bytes
 ) -> bytes:
-    """Return the encoded record value of a committed offset without an expiry, with the given
-    tagged fields."""
+    """Return the encoded record value of a committed offset that has no expiry time of its own,
+    with the given tagged fields."""
     if not metadata:
         return (
             _value_without_metadata(OFFSET_VERSION, offset, leader_epoch, 1, commit_timestamp_ms)
@@ -217,12 +220,14 @@ def lasting_value(
 
 
 def tags_of(topic_id: UUID) -> bytes:
-    """Return the encoded tagged fields that end the record values of a topic's offsets."""
+    """Return the encoded tagged fields at the end of the record values that store a topic's
+    committed offsets."""
     return _tags_of.get(topic_id) or _keep_tags(topic_id)
 
 
 def _keep_tags(topic_id: UUID) -> bytes:
-    """Encode the tagged fields of a topic's offsets, and cache them. Returns the bytes."""
+    """Encode the tagged fields in the record values of a topic's committed offsets, and cache them.
+    Returns the bytes."""
     if len(_tags_of) >= TOPICS_KEPT_MAX:
         _tags_of.clear()
     tags = _tags_of[topic_id] = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes
@@ -230,8 +235,8 @@ def _keep_tags(topic_id: UUID) -> bytes:
 
 
 TOPICS_KEPT_MAX = 1_024
-"""Maximum number of topics whose tagged fields are cached. With a smaller value, some are encoded
-again for each commit."""
+"""Maximum number of topics whose encoded tagged fields are cached. With a smaller value, some are
+encoded again for each commit."""
 
 _tags_of: dict[UUID, bytes] = {}
 
@@ -247,7 +252,8 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 
 def record(key: Message, value: Message | None) -> CoordinatorRecord:
-    """Return a record of a consumer or share group. Both key and value have version 0."""
+    """Return a record of a consumer or share group, for `__consumer_offsets`. Both key and value
+    have version 0."""
     kind = KIND_OF[type(key)]
     return CoordinatorRecord(
         _int16.pack(kind) + encode(key, 0),
@@ -256,7 +262,8 @@ def record(key: Message, value: Message | None) -> CoordinatorRecord:
 
 
 def read_record(key: bytes | None, value: bytes | None) -> tuple[Key, Value | None] | None:
-    """Decode the key and the value of a record. Returns None if its kind is unknown.
+    """Decode the key and the value of a record in `__consumer_offsets`. Returns None if its kind is
+    unknown.
 
     Raises CorruptDataError if the bytes do not match their kind and version.
     """

@@ -19,7 +19,7 @@ logger = logging.getLogger("ottla.broker.groups")
 
 KEPT_MAX = 10_000
 """Maximum number of groups with dynamic settings whose parsed settings are cached. With a smaller
-value, settings are parsed more often."""
+value, the broker parses settings more often."""
 
 
 def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) -> GroupConfig:
@@ -44,7 +44,8 @@ def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) 
 def _value_in_force(
     image: MetadataImage, node_id: NodeId, field_name: str, config: GroupConfig | ShareGroupConfig
 ) -> int:
-    """Return the effective value of a field that has bounds named `FIELD_min` and `FIELD_max`."""
+    """Return the effective value of the group setting `field_name`. Other settings, `FIELD_min` and
+    `FIELD_max`, contain its bounds."""
     definition = _DYNAMIC[field_name]
     value: Any = value_in_force(image, node_id, definition, config)
     lowest, highest = getattr(config, f"{field_name}_min"), getattr(config, f"{field_name}_max")
@@ -57,7 +58,7 @@ _DYNAMIC = {
     for definition in definitions(part).values()
     if definition.is_dynamic
 }
-"""Dynamic settings of groups by their fields."""
+"""Definitions of the dynamic settings of groups, by the config field that stores the value."""
 
 
 class SettingsOfGroups:
@@ -70,11 +71,11 @@ class SettingsOfGroups:
     __slots__ = ("_config", "_image", "_in_file", "_known", "_node_id", "_unset")
 
     def __init__(self, config: GroupConfig, node_id: NodeId) -> None:
-        """Create the settings. `config` has the values of the broker's file."""
+        """Create the group settings of a broker. `config` has the values of the broker's file."""
         self._in_file = self._config = config
         self._node_id = node_id
         self._image = EMPTY
-        """Last metadata image that was read for dynamic settings of the broker."""
+        """Last metadata image from which the broker's dynamic settings were read."""
         self._unset = group_settings_of({}, config)
         self._known: dict[str, tuple[Mapping[str, str], GroupSettings]] = {}
         """Settings of each group with dynamic settings, and the texts from which they were
@@ -101,7 +102,7 @@ class SettingsOfGroups:
         return made
 
     def _apply(self, image: MetadataImage) -> None:
-        """Apply the dynamic settings of the broker in a metadata image."""
+        """Apply the broker's dynamic settings for groups in a metadata image."""
         self._image = image
         config = groups_in_force(image, self._node_id, self._in_file)
         if config != self._config:

@@ -60,12 +60,12 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 NO_RETENTION = -1
 
 REMOVAL_COST = 25
-"""Cost of removing a member, measured in entries of a response. A removal takes a tenth of a
-millisecond."""
+"""Cost of removing a member from a group, in units of the cost of one entry in a response. A
+removal takes a tenth of a millisecond."""
 
 
 class GroupShard:
-    """Groups of one partition of `__consumer_offsets`, and their offsets."""
+    """Groups of one partition of `__consumer_offsets`, and their committed offsets."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class GroupShard:
         record_bytes_max: Callable[[], int] = lambda: 1 << 20,
         share_ports: SharePorts | None = None,
     ) -> None:
-        """Create a shard without groups. `settings` returns the settings of one group, and `new_id`
-        a unique text. If `share_ports` is None, the partitions of share groups are never
-        initialised.
+        """Create a shard of the group coordinator without groups. `settings` returns the settings
+        of one group, and `new_id` a unique text. If `share_ports` is None, the partitions of share
+        groups are never initialised.
 
         No record larger than `record_bytes_max` is written.
         """
@@ -99,9 +99,9 @@ class GroupShard:
             drop_group=self._drop_group,
         )
         self._is_ending_overdue = False
-        """True while expired deadlines are handled in steps."""
+        """True while the expired deadlines of groups are being handled in steps."""
         self._changed_topics: set[str] | None = None
-        """Topics whose changes the next pass over the groups applies, or None if no pass is
+        """Names of changed topics that the next pass over the groups applies, or None if no pass is
         scheduled."""
         rebalancer = Rebalancer(
             config,
@@ -144,7 +144,8 @@ class GroupShard:
     # ---- effects, time and work
 
     def take_effects(self) -> GroupEffects:
-        """Return and clear the effects decided since the last call."""
+        """Return and clear the effects (records, responses, deadlines) decided since the last
+        call."""
         effects = self._outbox.take()
         effects.has_work = bool(self._backlog) or self._topics.has_work
         effects.next_deadline_ms = self.next_deadline_ms
@@ -157,7 +158,7 @@ class GroupShard:
         return None if self._is_ending_overdue else self._timers.next_deadline_ms
 
     def on_time(self, now: Instant) -> None:
-        """Handle expired deadlines: at once, or in steps if there are very many."""
+        """Handle the groups' expired deadlines: at once, or in steps if there are very many."""
         if not self._is_ending_overdue:
             self._is_ending_overdue = True
             self._backlog.begin(self._end_overdue(), now)
@@ -187,13 +188,13 @@ class GroupShard:
         return bool(self._backlog)
 
     def work(self, now: Instant) -> None:
-        """Run one step of the shard's unfinished work, if there is any."""
+        """Run one step of the unfinished work on groups, if there is any."""
         self._backlog.step(now)
         self._outbox.end_event()
 
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics, or of the topics that match a regular expression, to the
-        groups."""
+        """Apply changes of topics, or of the topics that match a regular expression, to the groups
+        that subscribe to them."""
         if self._changed_topics is not None:
             self._changed_topics |= changed
             return
@@ -212,14 +213,16 @@ class GroupShard:
                 yield
 
     def restart_sessions(self, now: Instant) -> None:
-        """Restart every session timeout, since this process was paused and read no heartbeats."""
+        """Restart every member's session timeout, since this process was paused and read no
+        heartbeats."""
         for group in self.groups.values():
             self._kind_of(group).restart_sessions(group, now)
 
     def replay(
         self, key: bytes | None, value: bytes | None, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Apply one record of the log. Raises CorruptDataError if it cannot be read.
+        """Apply one record of the log to the groups. Raises CorruptDataError if the record cannot
+        be read.
 
         `producer_id` is given only for a record of a transaction: its offsets stay pending until
         the transaction ends.
@@ -239,7 +242,7 @@ class GroupShard:
     def resume(
         self, now: Instant, on_unfit: Callable[[str, Exception], None] | None = None
     ) -> None:
-        """Start to serve requests after the whole log has been replayed.
+        """Start to serve the shard's groups after the whole log has been replayed.
 
         A group with inconsistent records starts without members; `on_unfit` is called with its id
         and the error.
@@ -250,8 +253,8 @@ class GroupShard:
     def resume_in_steps(
         self, now: Callable[[], Instant], on_unfit: Callable[[str, Exception], None] | None
     ) -> Iterator[None]:
-        """Start to serve requests as `resume` does, but in steps. No request may be served before
-        the last step."""
+        """Start to serve the shard's groups as `resume` does, but in steps. No request may be
+        served before the last step."""
         pace = StepPace()
         for group_id in self.store.group_ids:
             group = self.groups.get(group_id)
@@ -273,8 +276,8 @@ class GroupShard:
                 yield
 
     def resign(self) -> Iterator[Responder]:
-        """Remove and yield the waiting requests of all groups, because this broker no longer leads
-        the partition."""
+        """Remove and yield the callbacks of waiting requests of all groups, because this broker no
+        longer leads the partition."""
         for kind in self._kinds.values():
             yield from kind.take_waiting()
 
@@ -324,8 +327,8 @@ class GroupShard:
         now: Instant,
         version: int,
     ) -> None:
-        """Commit offsets. The answer contains a list of error codes for each topic, in the order of
-        the request."""
+        """Commit offsets of a group. The responder gets, for each topic, a list of error codes in
+        the order of the request."""
         if not self._may_commit(request, responder, now, version):
             return
         expire_ms = NO_EXPIRY
@@ -339,8 +342,8 @@ class GroupShard:
     def _may_commit(
         self, request: OffsetCommitRequest, responder: Responder, now: Instant, version: int
     ) -> bool:
-        """Return whether the member may commit offsets. If not, the request is answered with the
-        error code."""
+        """Return whether the member that a request names may commit offsets. If not, the request is
+        answered with the error code."""
         group = self.groups.get(request.group_id)
         try:
             if group is None:
@@ -361,7 +364,7 @@ class GroupShard:
     def offsets_in_transaction(
         self, commit: TransactionalCommit, topics: Iterable[TopicCommit], now: Instant
     ) -> SeparateBatch:
-        """Return the batch with the offsets that a transaction commits.
+        """Return the batch of records with the offsets that a transaction commits for a group.
 
         Raises RefusedError if the committing member is not in the group.
         """
@@ -398,8 +401,8 @@ class GroupShard:
         member_epoch: int = -1,
         is_stable: bool = False,
     ) -> None:
-        """Answer with (topic, partition, offset or None) for each wanted partition, or for all
-        partitions if `wanted` is None.
+        """Call the responder with (topic, partition, committed offset or None) for each wanted
+        partition, or for all partitions if `wanted` is None.
 
         With `is_stable`, no offset is returned that an open transaction may change.
         """
@@ -417,8 +420,8 @@ class GroupShard:
     ) -> None:
         """Delete a group's offsets of topics to which no member subscribes (KIP-496).
 
-        The response has an error code for each partition. If the group may use every topic, the
-        response is a single error code.
+        The responder gets an error code for each partition. If the group may use every topic, the
+        responder gets a single error code.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -439,11 +442,13 @@ class GroupShard:
         self._outbox.answer_when_committed(responder, codes)
 
     def drop_offsets_without_topic(self, exists: Callable[[str, UUID], bool], now: Instant) -> None:
-        """Delete the offsets of topics that do not exist, or exist under another id."""
+        """Delete the groups' committed offsets of topics that do not exist, or exist under another
+        id."""
         self._backlog.begin(self._retention.drop_without_topic(exists), now)
 
     def expire_offsets(self, now: Instant) -> None:
-        """Delete offsets that were unused for the retention time, and groups without offsets."""
+        """Delete committed offsets that were unused for the retention time, and groups without
+        offsets."""
         self._backlog.begin(self._retention.expire(now.wall_ms), now)
 
     # ---- whole groups
@@ -451,7 +456,7 @@ class GroupShard:
     def delete_group(
         self, group_id: str, responder: Responder, delete_again: Callable[[], None]
     ) -> None:
-        """Delete an empty group with its offsets. The response is an error code.
+        """Delete an empty group with its offsets. The responder gets an error code.
 
         If the group has data outside this shard, that data is deleted first. Then `delete_again` is
         called, which must repeat this request.
@@ -468,8 +473,8 @@ class GroupShard:
             self._outbox.answer_when_committed(responder, ErrorCode.NONE)
 
     def describe(self, group_id: str) -> DescribedGroup | None:
-        """Return the DescribeGroups response of a group, or None if that API does not describe its
-        kind."""
+        """Return the DescribeGroups response of a group, or None if that API does not describe
+        groups of its kind."""
         group = self.groups.get(group_id)
         return None if group is None else self._kind_of(group).describe(group)
 
@@ -479,8 +484,8 @@ class GroupShard:
             yield from self._kind_of(group).used_regexes(group)
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[CoordinatedGroup]:
-        """Return the groups with these states and types (in lower case).  An empty set selects
-        all."""
+        """Return the groups of this shard with the given states and types (in lower case). An empty
+        set selects all."""
         return [
             group
             for group in self.groups.values()

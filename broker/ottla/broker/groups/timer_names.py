@@ -7,14 +7,15 @@ NO_MEMBER_ID = ""
 
 
 class TimerKind(Enum):
-    """Kind of deadline, named after the event that it waits for."""
+    """Kind of a group's deadline, named after the event that it waits for."""
 
     SESSION = "session"
     """Deadline for the next heartbeat of one member."""
     JOIN = "join"
-    """Deadline for JoinGroup requests of all members, after which a generation begins."""
+    """Deadline for the JoinGroup requests of all members, after which a new generation of the group
+    begins."""
     SYNC = "sync"
-    """Deadline for SyncGroup requests of all members."""
+    """Deadline for the SyncGroup requests of all members of a generation."""
     ASSIGNMENT = "assignment"
     """End of the minimum interval since the last assignment of a consumer or share group."""
     INITIALIZATION = "initialization"
@@ -27,7 +28,8 @@ class TimerKind(Enum):
 
 
 class TimerName(NamedTuple):
-    """Name of a deadline: its group, its kind, and the member that it belongs to, if any."""
+    """Name of a deadline: its group, its kind, and the id of the member that it belongs to, if
+    any."""
 
     group_id: str
     kind: TimerKind

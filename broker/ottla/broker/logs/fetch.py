@@ -76,13 +76,11 @@ the partition that woke it, and builds its response in steps. A larger value let
 the event loop longer if many such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
-"""Session epochs in a Fetch request that mark it as full: such a request names all of its
-partitions."""
+"""Session epochs of full Fetch requests, which name all of their partitions."""
 
 PLACES_MAX = 256
-"""Maximum number of cached lookups of partitions, by the bytes of topic and index in a `FlatFetch`
-(a fetch of one partition, read straight from its bytes). A smaller value repeats lookups. A larger
-value keeps more removed partitions in memory."""
+"""Maximum number of cached partition lookups, by topic and index bytes in a `FlatFetch` (the bytes
+of a one-partition fetch). A smaller value repeats lookups. A larger one keeps old partitions."""
 
 
 class Fetch:
@@ -115,8 +113,7 @@ class Fetch:
         self.context = context
         self.limits = limits
         self.targets = targets
-        """Partitions to read if the fetch does not continue a fetch session. Otherwise the list is
-        empty."""
+        """Partitions to read. The list is empty if the fetch continues a session."""
         self.session = session
         """Fetch session that the request continues, or None if it continues none."""
         self._session_epoch = 0 if session is None else session.epoch
@@ -124,8 +121,7 @@ class Fetch:
         self._flat = flat
         """The request as a `FlatFetch`, if it was read straight from its bytes, or else None."""
         self._flat_target = flat_target
-        """Partition and offsets to read for the request's `FlatFetch` (a fetch of one partition,
-        read straight from its bytes)."""
+        """Partition to read for a `FlatFetch` (the bytes of a fetch of one partition)."""
 
     def is_enough(self, reading: FetchReading) -> bool:
         """Return whether the records and errors read so far suffice to answer the fetch now."""
@@ -165,8 +161,7 @@ class Fetch:
         return reading
 
     def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
-        """Read the given partitions of this fetch, within the byte limit that earlier reads have
-        left."""
+        """Read these partitions of the fetch, within the byte limit that earlier reads left."""
         limits, api, context = self.limits, self._api, self.context
         left = limits.bytes_max - reading.byte_count
         is_first = not reading.byte_count
@@ -237,8 +232,7 @@ class Fetch:
             reading.results.append(result)
 
     def _redirect(self, reading: FetchReading, partition: Partition, target: FetchTarget) -> bool:
-        """Name a nearer replica to the consumer, from which it should fetch (KIP-392). Returns
-        False if there is no nearer replica."""
+        """Name a nearer replica to the consumer (KIP-392). Returns False if there is none."""
         selector, context = self._api.selector, self.context
         assert selector is not None, "a rack is noted for a selector only"
         rack, offset, listener = self.limits.rack, target.fetch_offset, context.peer.listener_name
@@ -365,9 +359,8 @@ class Fetch:
     def _reported(
         self, session: FetchSession, results: list[PartitionResult]
     ) -> list[PartitionResult] | None:
-        """Store the offsets that the response reports in the fetch session. Returns the results
-        that the response must include, or None if another request of the session overtook this one
-        while it waited."""
+        """Store the offsets that the response reports in the session. Returns the results that the
+        response must include, or None if another request of the session overtook this one."""
         if session.epoch != self._session_epoch:
             return None
         self._settle(session, results)
@@ -385,8 +378,7 @@ class Fetch:
         return session.session_id
 
     def read_and_answer(self) -> Answer:
-        """Return the steps that read all partitions of this fetch and build the response with the
-        records found."""
+        """Return the steps that read all partitions of this fetch and build its response."""
         reading = self.start_reading()
         while self.read_step(reading):
             yield
@@ -550,8 +542,7 @@ class FetchApi:
         """Maximum bytes of records in a Fetch response. Only a single larger batch exceeds it."""
         sessions.on_target_closed = self._stop_listening
         self._places: dict[bytes, Partition] = {}
-        """Cached partitions, by the topic and index bytes of a `FlatFetch` (a fetch of one
-        partition, read straight from its bytes)."""
+        """Cached partitions, by the topic and index bytes of one-partition fetches."""
 
     def handle(self, context: RequestContext, request: FetchForm) -> HandlerResult:
         """Read the partitions of any Fetch request. Answers at once if there are enough records or
@@ -671,8 +662,7 @@ class FetchApi:
             session.check_again(context.permissions.version)
 
     def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
-        """Return the limits of a Fetch request, such as its maximum bytes. A follower's fetch is
-        not charged to any client quota."""
+        """Return the limits of a Fetch request. No client quota counts a follower's fetch."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         version = context.header.api_version
         if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:
@@ -751,8 +741,7 @@ class FetchApi:
     def open_session(
         self, targets: list[FetchTarget], limits: FetchLimits, now_ms: int
     ) -> FetchSession | None:
-        """Open a fetch session over the partitions of a full request. Returns None if the cache of
-        sessions has no free slot."""
+        """Open a session over a full request's partitions. Returns None if no slot is free."""
         session = self.sessions.open(
             {target.key: target for target in targets},
             replica_id=limits.replica_id,
@@ -768,8 +757,7 @@ class FetchApi:
     def resolve(
         self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
     ) -> Partition:
-        """Return the partition that a fetch target names, and subscribe the target to the
-        partition's events.
+        """Return a fetch target's partition, and subscribe the target to the partition's events.
 
         Raises RefusedError if the partition is not on this broker. A client without READ on a topic
         cannot find out whether the topic exists.

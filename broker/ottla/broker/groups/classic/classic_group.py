@@ -29,18 +29,20 @@ from ottla.wire.messages.group_metadata_value import GroupMetadataValue, MemberM
 from ottla.wire.messages.join_group_response import JoinGroupResponseMember
 
 CONSUMER_PROTOCOL = "consumer"
-"""Protocol type of consumers.  Other users of groups (Connect) have their own."""
+"""Protocol type of groups of consumers. Other users of groups (such as Kafka Connect) have their
+own."""
 
 CLASSIC = "classic"
-"""Group type in ListGroups (KIP-848)."""
+"""Group type of classic groups in ListGroups responses (KIP-848)."""
 
 
 VERSION_BYTES = 2
-"""Number of bytes of the version (int16) with which an embedded subscription begins."""
+"""Number of bytes of the version (int16) with which the subscription in a member's metadata
+begins."""
 
 
 class GroupState(StrEnum):
-    """States of a classic group, with the names used in responses."""
+    """States of a classic group, with the names that Kafka's responses use."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -67,7 +69,8 @@ MAY_BECOME = {
 
 
 class ClassicGroup(CoordinatedGroup):
-    """Members of one group and their generation.  Only `become` changes its state."""
+    """Members of one classic group and their generation. Only the method `become` changes its
+    state."""
 
     type: ClassVar[str] = CLASSIC
 
@@ -90,20 +93,21 @@ class ClassicGroup(CoordinatedGroup):
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.EMPTY
         self.state_timestamp_ms = -1
-        """Wall time in milliseconds at which the group entered its state; -1 if unknown."""
+        """Wall time in milliseconds at which the classic group entered its state; -1 if unknown."""
         self.generation_id = 0
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
-        """Member id of each group.instance.id (KIP-345)."""
+        """Member id of each static member, by group.instance.id (KIP-345)."""
         self.pending_joins: set[str] = set()
-        """Member ids that were assigned, but with which no member has joined yet (KIP-394)."""
+        """Member ids that the coordinator gave to clients and with which no client has joined yet
+        (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Ids of members of this generation that have not sent SyncGroup yet."""
         self.has_new_member = False
-        """True if a member joined during the initial delay of the first rebalance, which may then
-        be extended."""
+        """True if a member joined during the initial delay of the first rebalance, so that the
+        delay may be extended."""
 
     def __repr__(self) -> str:
         return f"ClassicGroup({self.group_id!r}, {self.state}, generation {self.generation_id})"
@@ -111,18 +115,18 @@ class ClassicGroup(CoordinatedGroup):
     # ---- states
 
     def become(self, state: GroupState, wall_ms: int) -> None:
-        """Change the state of the group.  Asserts that the transition is legal."""
+        """Change the state of the classic group. Asserts that the transition is legal."""
         assert state in MAY_BECOME[self.state], f"{self} cannot become {state}"
         self.previous_state, self.state = self.state, state
         self.state_timestamp_ms = wall_ms
 
     def is_in(self, *states: GroupState) -> bool:
-        """Return True if the group is in one of the given states."""
+        """Return True if the classic group is in one of the given states."""
         return self.state in states
 
     @property
     def state_name(self) -> str:
-        """Name of the group's state in Kafka's notation."""
+        """Name of the group's state as Kafka's responses write it."""
         return self.state.value
 
     @property
@@ -132,14 +136,14 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may be deleted once it has no offsets: it has no members, and no
-        assigned member id that a client may still use to join."""
+        """True if the group may be deleted once it has no committed offsets: it has no members, and
+        no assigned member id that a client may still use to join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 
     @property
     def emptied_ms(self) -> int:
-        """Wall time in milliseconds at which the last member left, from which the retention of
-        offsets counts; -1 if unknown."""
+        """Wall time in milliseconds at which the last member left the group, from which the
+        retention of its offsets counts; -1 if unknown."""
         has_had_members = self.is_empty and self.protocol_type is not None
         return self.state_timestamp_ms if has_had_members else -1
 
@@ -150,12 +154,12 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def may_rebalance(self) -> bool:
-        """True if a rebalance of the group can begin now."""
+        """True if the group's state allows a rebalance to begin now."""
         return GroupState.PREPARING_REBALANCE in MAY_BECOME[self.state]
 
     def begin_generation(self, wall_ms: int) -> None:
-        """Begin a generation with the members that have joined: increment its number, and choose
-        its protocol."""
+        """Begin a generation with the members that have joined: increment the generation's number,
+        and choose its protocol."""
         self.generation_id += 1
         self.pending_syncs.clear()
         if self.members:
@@ -168,8 +172,8 @@ class ClassicGroup(CoordinatedGroup):
     # ---- members
 
     def find(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """Return a member.  Raises RefusedError if the id is unknown or was replaced by another
-        static member."""
+        """Return a member of the group. Raises RefusedError if the member id is unknown or was
+        replaced by another static member."""
         if instance_id is not None:
             known = self.static_members.get(instance_id)
             if known is None:
@@ -182,7 +186,8 @@ class ClassicGroup(CoordinatedGroup):
         return member
 
     def add(self, member: ClassicMember) -> None:
-        """Add a member.  The first one becomes the leader and sets the group's protocol type."""
+        """Add a member to the group. The first member becomes the leader and sets the group's
+        protocol type."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader_id is None:
@@ -194,8 +199,8 @@ class ClassicGroup(CoordinatedGroup):
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Remove a member, or an assigned member id that has not joined. Returns the removed
-        member, or None. If it was the leader, the next member becomes the leader."""
+        """Remove a member, or a member id that was given to a client that has not joined. Returns
+        the removed member, or None. If it was the leader, the next member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             del self.static_members[member.instance_id]
@@ -206,7 +211,7 @@ class ClassicGroup(CoordinatedGroup):
         return member
 
     def replace_static(self, instance_id: str, new_id: str) -> ClassicMember:
-        """Give a new id to a restarted static member. Returns the member."""
+        """Give a new member id to a restarted static member. Returns the member."""
         old_id = self.static_members[instance_id]
         member = self.members.pop(old_id)
         member.member_id = new_id
@@ -220,22 +225,22 @@ class ClassicGroup(CoordinatedGroup):
         return member
 
     def is_leader(self, member_id: str) -> bool:
-        """Return True if this member is the leader, which computes the assignment."""
+        """Return True if this member is the group's leader, which computes the assignment."""
         return self.leader_id == member_id
 
     @property
     def joining(self) -> Iterator[ClassicMember]:
-        """Members whose JoinGroup request waits for the other members."""
+        """Members whose JoinGroup request is waiting for the other members."""
         return (member for member in self.members.values() if member.join_responder is not None)
 
     @property
     def joining_count(self) -> int:
-        """Number of members that have joined the next generation."""
+        """Number of members that have joined the group's next generation."""
         return sum(1 for _ in self.joining)
 
     @property
     def have_all_joined(self) -> bool:
-        """True if all members have joined the next generation."""
+        """True if all members have joined the group's next generation."""
         return not self.pending_joins and self.joining_count == len(self.members)
 
     def elect_joined_leader(self) -> bool:
@@ -256,8 +261,8 @@ class ClassicGroup(CoordinatedGroup):
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Return True if the group and a member with the given protocols have a protocol in
-        common."""
+        """Return True if a member with the given protocols has a protocol in common with the
+        group."""
         if not protocol_type or not protocols:
             return False
         if not self.members:
@@ -266,7 +271,7 @@ class ClassicGroup(CoordinatedGroup):
         return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
 
     def common_protocols(self) -> set[str]:
-        """Return the names of the protocols that all members support."""
+        """Return the names of the assignment protocols that all members support."""
         members = iter(self.members.values())
         common = {name for name, _ in next(members).protocols}
         for member in members:
@@ -274,8 +279,8 @@ class ClassicGroup(CoordinatedGroup):
         return common
 
     def chosen_protocol(self) -> str:
-        """Return the protocol that most members prefer. Only protocols that all members support are
-        considered."""
+        """Return the name of the assignment protocol that most members prefer. Only protocols that
+        all members support are considered."""
         common = self.common_protocols()
         assert common, f"{self} has no protocol in common"
         votes = Counter(
@@ -301,14 +306,14 @@ class ClassicGroup(CoordinatedGroup):
         return frozenset(topics)
 
     def used_topics(self) -> frozenset[str] | None:
-        """Return the topics whose committed offsets do not expire. Returns None, for all topics,
-        while members rebalance."""
+        """Return the names of the topics whose committed offsets do not expire. Returns None, for
+        all topics, while members rebalance."""
         if self.is_empty:
             return frozenset()
         return self.subscribed_topics() if self.state is GroupState.STABLE else None
 
     def joined_members(self) -> list[JoinGroupResponseMember]:
-        """Return the members for the leader's JoinGroup response."""
+        """Return the group's members as the leader's JoinGroup response lists them."""
         assert self.protocol_name is not None
         return [
             JoinGroupResponseMember(
@@ -322,7 +327,8 @@ class ClassicGroup(CoordinatedGroup):
     # ---- record
 
     def as_value(self) -> GroupMetadataValue:
-        """Return the record value that stores the group's generation and assignment."""
+        """Return the record value that stores the group's generation and assignment in
+        `__consumer_offsets`."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -346,8 +352,8 @@ class ClassicGroup(CoordinatedGroup):
 
 
 def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a record value describes. Its state is Stable if it has members,
-    otherwise Empty."""
+    """Return the classic group that a record value describes. Its state is Stable if it has
+    members, otherwise Empty."""
     group = ClassicGroup(group_id)
     group.generation_id = value.generation
     group.protocol_type = value.protocol_type or None
@@ -378,10 +384,11 @@ def group_of(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 
 
 def _topics_of(metadata: bytes) -> Iterable[str] | None:
-    """Return the topics of a consumer's subscription, or None if its format is unknown.
+    """Return the topics in a consumer's subscription, or None if the format of the subscription is
+    unknown.
 
-    The fields of version 0 come first in every version.  As in Kafka, only they are read, since
-    some clients write a later version without its new fields.
+    The fields of version 0 come first in every version. As in Kafka, only they are read, since some
+    clients write a later version without its new fields.
     """
     if len(metadata) < VERSION_BYTES:
         return None

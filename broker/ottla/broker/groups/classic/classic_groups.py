@@ -33,8 +33,8 @@ from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 class ClassicGroups(GroupKind[ClassicGroup]):
-    """Classic groups of a shard. Groups with committed offsets but without members also belong to
-    this kind."""
+    """Classic groups of a coordinator shard. Groups with committed offsets but without members also
+    belong to this kind."""
 
     keys: ClassVar[tuple[type[Message], ...]] = (GroupMetadataKey,)
     type: ClassVar[str] = CLASSIC
@@ -48,8 +48,8 @@ class ClassicGroups(GroupKind[ClassicGroup]):
     # ---- groups
 
     def make(self, group_id: str) -> ClassicGroup:
-        """Create and return a group without members. It replaces any existing group with that
-        id."""
+        """Create and return a classic group without members. It replaces any existing group with
+        that id."""
         group = ClassicGroup(group_id)
         self._groups[group_id] = group
         return group
@@ -68,18 +68,18 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         self._outbox.write(CoordinatorRecord(group_key(group.group_id), None))
 
     def take_over(self, group: ClassicGroup, now: Instant) -> None:
-        """Start serving a group that was converted from another kind."""
+        """Start to serve a classic group that was converted from another kind."""
         self._groups[group.group_id] = group
         self._rebalancer.take_over(group, now)
 
     def describe(self, group: ClassicGroup) -> DescribedGroup:
-        """Return the DescribeGroups response about a group."""
+        """Return the DescribeGroups response of a classic group."""
         return describe(group)
 
     # ---- the log
 
     def replay(self, key: GroupMetadataKey, value: Message | None) -> None:
-        """Apply the record of a group. A null value deletes the group."""
+        """Apply the record of a classic group from the log. A null value deletes the group."""
         assert value is None or isinstance(value, GroupMetadataValue)
         if value is not None:
             self._groups[key.group] = group_of(key.group, value)
@@ -87,14 +87,16 @@ class ClassicGroups(GroupKind[ClassicGroup]):
             del self._groups[key.group]
 
     def resume(self, group: ClassicGroup, now: Instant) -> int:
-        """Start to serve a loaded group. Returns the number of its members."""
+        """Start to serve a classic group that was loaded from the log. Returns the number of its
+        members."""
         self._rebalancer.resume(group, now)
         return len(group.members)
 
     # ---- time
 
     def on_timer(self, group: ClassicGroup, name: TimerName, now: Instant) -> None:
-        """Handle an expired deadline of a session, a join or a sync."""
+        """Handle an expired deadline of a member's session, or of the group's join or sync
+        round."""
         if name.kind is TimerKind.SESSION:
             self._rebalancer.on_session_timer(group, name.member_id, now)
         elif name.kind is TimerKind.JOIN:
@@ -103,11 +105,12 @@ class ClassicGroups(GroupKind[ClassicGroup]):
             self._rebalancer.on_sync_timer(group, now)
 
     def restart_sessions(self, group: ClassicGroup, now: Instant) -> None:
-        """Restart the session timeout of every member."""
+        """Restart the session timeout of every member of a classic group."""
         self._rebalancer.restart_sessions(group, now)
 
     def take_waiting(self) -> Iterator[Responder]:
-        """Remove and yield the requests of members that wait for other members."""
+        """Remove and yield the callbacks of JoinGroup and SyncGroup requests that wait for other
+        members."""
         for group in self.all():
             for member in group.members.values():
                 for responder in (member.join_responder, member.sync_responder):
@@ -128,36 +131,37 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         self._rebalancer.join(self.make(request.group_id), join, now)
 
     def join(self, group: ClassicGroup, join: Join, now: Instant) -> None:
-        """Handle a JoinGroup request."""
+        """Handle a JoinGroup request to an existing classic group."""
         self._rebalancer.join(group, join, now)
 
     def sync(
         self, group: ClassicGroup, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Handle a SyncGroup request."""
+        """Handle a SyncGroup request to a classic group."""
         self._rebalancer.sync(group, request, responder, now)
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Handle a Heartbeat request.  Returns the error code of the response."""
+        """Handle a Heartbeat request to a classic group. Returns the error code of the response."""
         return self._rebalancer.heartbeat(group, request, now)
 
     def leave(
         self, group: ClassicGroup, members: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Handle a LeaveGroup request.  Returns an error code for each member."""
+        """Handle a LeaveGroup request to a classic group. Returns an error code for each member."""
         return self._rebalancer.leave(group, members, now)
 
     # ---- offsets
 
     def check_commit(self, group: ClassicGroup, request: OffsetCommitRequest, version: int) -> None:
-        """Raise RefusedError if the member that commits is not in the current generation."""
+        """Raise RefusedError if an OffsetCommit request names a member that is not in the group's
+        current generation."""
         check_classic_commit(group, request)
 
     def check_transactional_commit(
         self, group: ClassicGroup, request: TxnOffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError if the request names a member that is not in the current
-        generation."""
+        """Raise RefusedError if a TxnOffsetCommit request names a member that is not in the group's
+        current generation."""
         check_classic_transactional_commit(group, request)
 
     def keep_alive(self, group: ClassicGroup, member_id: str, now: Instant) -> None:

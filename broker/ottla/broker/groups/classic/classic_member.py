@@ -6,14 +6,16 @@ from ottla.broker.coordinators.effects import MemberClient, Responder
 
 
 class Protocol(NamedTuple):
-    """Assignment protocol that a member supports, with its metadata for the leader."""
+    """Assignment protocol that a member of a classic group supports, with the member's metadata for
+    the group's leader."""
 
     name: str
     metadata: bytes
 
 
 class ClassicMember:
-    """Member of a classic group.  The timers of the shard store its session deadline."""
+    """Member of a classic group. Its session deadline is stored in the timers of the coordinator
+    shard."""
 
     __slots__ = (
         "assignment",
@@ -48,7 +50,7 @@ class ClassicMember:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.protocol_type = protocol_type
         self.protocols = tuple(Protocol(*protocol) for protocol in protocols)
-        """Supported protocols, the preferred one first."""
+        """Assignment protocols that the member supports, the preferred one first."""
         self.assignment = assignment
         self.is_new = False
         """True until the member's first generation begins.  Until then it cannot send
@@ -63,8 +65,8 @@ class ClassicMember:
         return self.join_responder is not None or self.sync_responder is not None
 
     def metadata_for(self, protocol: str) -> bytes:
-        """Return the member's metadata for a protocol, or empty bytes if the member does not
-        support it."""
+        """Return the member's metadata for an assignment protocol, or empty bytes if the member
+        does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata

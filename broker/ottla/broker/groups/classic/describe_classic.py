@@ -9,7 +9,7 @@ NOT_FOUND_FROM = 6
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Return the description of a group and its members. The description has a protocol and
+    """Return the DescribeGroups entry for a classic group and its members. It has a protocol and
     assignments only if the group is stable."""
     is_stable = group.state is GroupState.STABLE
     protocol = group.protocol_name or "" if is_stable else ""

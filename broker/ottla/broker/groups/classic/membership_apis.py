@@ -34,22 +34,25 @@ NULL_PROTOCOL_FROM = 7
 """First version of JoinGroup whose response may contain a null protocol."""
 
 CLIENT_ID_LENGTH_MAX = 1_000
-"""Maximum characters of a client id that are stored, and that a member id starts with."""
+"""Maximum number of characters of a client id that the coordinator stores, and with which a new
+member id begins."""
 
 PROTOCOL_IN_SYNC_FROM = 5
-"""First version of SyncGroup with the protocol type and name that the member expects (KIP-559)."""
+"""First version of SyncGroup that contains the protocol type and name that the member expects
+(KIP-559)."""
 
 SEVERAL_LEAVE_FROM = 3
 """First version of LeaveGroup that can name several members (KIP-345)."""
 
 
 LEAVING_AT_ONCE_MAX = 200
-"""Maximum number of members removed per event-loop iteration. In a group of the consumer protocol
-each removal takes some 50 µs. A larger request is served in steps, each of which increments the
-group's epoch."""
+"""Maximum number of members of a group that are removed per event-loop iteration. In a group of the
+consumer protocol each removal takes some 50 µs. A larger request is served in steps, each of which
+increments the group's epoch."""
 
 ANSWERED_AT_ONCE_MAX = 2_000
-"""Maximum number of response entries built per event-loop iteration, at a microsecond each."""
+"""Maximum number of LeaveGroup response entries that are built per event-loop iteration, at a
+microsecond each."""
 
 
 class MembershipApis:
@@ -154,7 +157,8 @@ class MembershipApis:
     def _leave_in_steps(
         self, context: RequestContext, group_id: str, members: list[MemberIdentity]
     ) -> Steps[None]:
-        """Remove some members in each step, and answer when all are removed."""
+        """Remove the members that a LeaveGroup request names, some in each step, and answer when
+        all are removed."""
         starts = range(0, len(members), LEAVING_AT_ONCE_MAX)
 
         def answer(answers: Sequence[list[ErrorCode] | ErrorCode]) -> None:
@@ -198,7 +202,7 @@ def _left_in_steps(
 
 
 def _fits_in_records(request: JoinGroupRequest) -> bool:
-    """Return True if each text in the request, and a member id built from it, fits into a
+    """Return True if each text in a JoinGroup request, and a member id built from it, fits into a
     record."""
     return (
         len(request.protocols) <= LISTED_COUNT_MAX
@@ -208,8 +212,8 @@ def _fits_in_records(request: JoinGroupRequest) -> bool:
 
 
 def _texts_of(request: JoinGroupRequest) -> Iterator[str]:
-    """Yield the texts in the request that the group's record stores. Flexible versions do not bound
-    their length."""
+    """Yield the texts in a JoinGroup request that the group's record stores. Flexible request
+    versions do not limit the length of a text."""
     yield request.protocol_type
     yield request.member_id
     for protocol in request.protocols:

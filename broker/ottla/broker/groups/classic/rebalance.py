@@ -40,8 +40,8 @@ during slow rebalances. A longer time keeps members whose clients are gone or ha
 under a new id."""
 
 ABSENT_WAIT_MS_MIN = 1_000
-"""Minimum milliseconds to wait for static members if none has joined.  With 0 the group would
-rebalance without pause."""
+"""Minimum milliseconds that a rebalance waits for static members if no member has joined. With 0
+the group would rebalance without pause."""
 
 ID_REQUIRED_FROM = 4
 """First version of JoinGroup in which a dynamic member requests its id before it joins."""
@@ -57,7 +57,7 @@ EMPTY, PREPARING, COMPLETING, STABLE = (
 
 
 class Join(NamedTuple):
-    """JoinGroup request, and the client that sent it."""
+    """JoinGroup request to a classic group, and the client that sent it."""
 
     request: JoinGroupRequest
     version: int
@@ -66,13 +66,13 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        """Protocols that the member supports, the preferred one first."""
+        """Assignment protocols that the joining member supports, the preferred one first."""
         return tuple(Protocol(one.name, one.metadata) for one in self.request.protocols)
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Milliseconds that the member has for joining again after a rebalance begins. Version 0 of
-        the request has no such field."""
+        """Milliseconds that the member has for joining again after a rebalance begins. In version 0
+        of JoinGroup, which has no such field, it is the session timeout."""
         asked_ms = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if asked_ms < 0 else asked_ms
 
@@ -105,8 +105,8 @@ class Rebalancer:
     # ---- joining
 
     def join(self, group: ClassicGroup, join: Join, now: Instant) -> None:
-        """Add a member to the next generation. Its request is answered when that generation
-        begins."""
+        """Add a member to the classic group's next generation. Its JoinGroup request is answered
+        when that generation begins."""
         member_id = join.request.member_id
         if sum(len(one.metadata) for one in join.protocols) > self._record_bytes_max():
             # No record can store this id, so the member would only take memory.
@@ -186,8 +186,8 @@ class Rebalancer:
             self._rebalance_or_complete_join(group, now)
 
     def _update(self, member: ClassicMember, join: Join) -> None:
-        """Update a member's description from its JoinGroup request. An earlier request of the
-        member no longer waits."""
+        """Update a member's description from its JoinGroup request. If an earlier request of the
+        member is waiting, it is answered with REBALANCE_IN_PROGRESS."""
         if member.join_responder is not None:
             self._answer_failed_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.protocols = join.protocols
@@ -198,7 +198,8 @@ class Rebalancer:
     def _replace_static(
         self, group: ClassicGroup, member_id: str, join: Join, now: Instant
     ) -> None:
-        """Fence the old id of a restarted static member, and continue with the new one.
+        """Fence the old member id of a restarted static member, and continue with the new member
+        id.
 
         A rebalance follows only if the chosen protocol or the assignment in progress would change
         (KIP-345).
@@ -245,7 +246,7 @@ class Rebalancer:
             self._complete_join_if_ready(group, now)
 
     def begin_rebalance(self, group: ClassicGroup, now: Instant) -> None:
-        """Start a rebalance, in which all members of the group must join again."""
+        """Start a rebalance, in which all members of the classic group must join again."""
         if group.state is COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
@@ -275,14 +276,14 @@ class Rebalancer:
             self._timers.set(TimerName(group.group_id, TimerKind.JOIN), deadline_ms)
 
     def _complete_join_if_ready(self, group: ClassicGroup, now: Instant) -> None:
-        """Begin the next generation if all members have joined."""
+        """Begin the classic group's next generation if all members have joined."""
         is_delayed = group.group_id in self._initial_delays
         if group.state is PREPARING and not is_delayed and group.have_all_joined:
             self._complete_join(group, now)
 
     def on_join_timer(self, group: ClassicGroup, now: Instant) -> None:
-        """Handle the end of the time for joining, or of the delay before the first generation of an
-        empty group."""
+        """Handle the end of the time in which members may join, or of the delay before the first
+        generation of an empty group."""
         delayed = self._initial_delays.pop(group.group_id, None)
         if group.state is not PREPARING:
             return
@@ -296,7 +297,8 @@ class Rebalancer:
         self._complete_join(group, now)
 
     def _complete_join(self, group: ClassicGroup, now: Instant) -> None:
-        """Begin a generation with the members that have joined, and remove all other members."""
+        """Begin a generation with the members that have joined, and remove all other members from
+        the group."""
         self._timers.cancel(TimerName(group.group_id, TimerKind.JOIN))
         self._initial_delays.pop(group.group_id, None)
         for member in list(group.members.values()):
@@ -322,7 +324,7 @@ class Rebalancer:
         self._timers.set(TimerName(group.group_id, TimerKind.SYNC), deadline_ms)
 
     def on_sync_timer(self, group: ClassicGroup, now: Instant) -> None:
-        """Remove members that did not send SyncGroup in time."""
+        """Remove the members of a classic group that did not send SyncGroup in time."""
         if group.is_in(COMPLETING, STABLE) and group.pending_syncs:
             for member_id in sorted(group.pending_syncs):
                 self._remove(group, member_id)
@@ -411,8 +413,8 @@ class Rebalancer:
     def leave(
         self, group: ClassicGroup, identities: Iterable[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Remove members. Returns an error code for each. A static member may be named by its
-        group.instance.id alone."""
+        """Remove members from a classic group. Returns an error code for each. A static member may
+        be named by its group.instance.id alone."""
         count = len(group.members)
         codes = [self._leave(group, identity) for identity in identities]
         if ErrorCode.NONE in codes:
@@ -445,8 +447,8 @@ class Rebalancer:
         self._on_gone(group, now, has_lost_member=member is not None)
 
     def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
-        """Start a rebalance after members have left, or complete a rebalance that waited for them.
-        If only an assigned member id was removed with which no member had joined, no rebalance is
+        """Start a rebalance after members have left, or complete a rebalance that waited for these
+        members. If only a member id was removed with which no client had joined, no rebalance is
         needed: such an id had no partitions."""
         if not group.is_in(STABLE, COMPLETING):
             self._complete_join_if_ready(group, now)
@@ -466,14 +468,15 @@ class Rebalancer:
         self._timers.set(session, now.mono_ms + member.session_timeout_ms)
 
     def resume(self, group: ClassicGroup, now: Instant) -> None:
-        """Start to serve a loaded group, with new session timeouts."""
+        """Start to serve a classic group that was loaded from the log, with new session
+        timeouts."""
         self.restart_sessions(group, now)
         if len(group.members) > self._config.size_max:
             self.begin_rebalance(group, now)
 
     def restart_sessions(self, group: ClassicGroup, now: Instant) -> None:
-        """Restart the session timeouts of all members. A new member that is joining has a long
-        deadline anyway."""
+        """Restart the session timeouts of all members of a classic group. A new member that is
+        joining has a long deadline anyway."""
         for member in group.members.values():
             if not member.is_new:
                 self._extend_session(group, member, now)
@@ -490,8 +493,8 @@ class Rebalancer:
         self.forget(group)
 
     def take_over(self, group: ClassicGroup, now: Instant) -> None:
-        """Start to serve a group that was downgraded from the consumer protocol. All members join
-        again.
+        """Start to serve a classic group that was downgraded from the consumer protocol. All
+        members join again.
 
         The group's record contains the next generation, without members yet. A coordinator that
         loads it before the end of the rebalance also makes all members join.
@@ -503,8 +506,8 @@ class Rebalancer:
         self.begin_rebalance(group, now)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Cancel the timers of a deleted group. A group without members may still have timers of
-        assigned member ids."""
+        """Cancel the timers of a deleted classic group. A group without members may still have
+        timers of member ids with which no client has joined."""
         for member_id in list(group.pending_joins):
             self._remove(group, member_id)
 
@@ -553,7 +556,7 @@ class Rebalancer:
 
 
 def failed_join(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    """Return the response to a failed JoinGroup."""
+    """Return the JoinGroup response with an error code."""
     return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
 
 
@@ -566,7 +569,8 @@ def _synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _value_after(group: ClassicGroup, member_id: str, join: Join) -> GroupMetadataValue:
-    """Return the record value of a group after a static member has joined under a new id."""
+    """Return the record value that a classic group has after a static member has joined under a new
+    member id."""
     value = group.as_value()
     for member in value.members:
         if member.group_instance_id == join.request.group_instance_id:

@@ -20,14 +20,14 @@ AssignedGroupT = TypeVar("AssignedGroupT", bound=AssignedGroup[Any])
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
-    """Changes of groups of one kind, each applied in memory and written to the log. The object
-    itself stores only the number of rebalances."""
+    """Changes of groups of one kind (consumer or share), each applied in memory and written to the
+    log. The object itself stores only the number of rebalances."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox
         self._record_bytes_max = record_bytes_max
         self.rebalance_count = 0
-        """Number of times that the epoch of a group was incremented."""
+        """Number of times that the epoch of any group of this kind was incremented."""
 
     # ---- records
 
@@ -49,7 +49,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
 
     @abstractmethod
     def _member_tombstones(self, group_id: str, member_id: str) -> list[CoordinatorRecord]:
-        """Return the tombstones for all records of a member."""
+        """Return the tombstones for all records of a group member."""
 
     @abstractmethod
     def target_record(self, group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
@@ -58,8 +58,8 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
     # ---- changes
 
     def check(self, group: AssignedGroupT, member: MemberT) -> None:
-        """Raise RefusedError if a member's description is too large to be written. Such a record
-        would block other groups."""
+        """Raise RefusedError if a member's description is too large for a record. Such a record
+        would block the writes of other groups."""
         if not self.fits(group, member):
             reason = f"What member {member.member_id} says of itself is too large to be kept."
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
@@ -73,25 +73,26 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
         return len(key) + len(value or b"") <= self._record_bytes_max()
 
     def raise_epoch(self, group: AssignedGroupT, metadata_hash: int) -> None:
-        """Increment a group's epoch, and set the hash of its subscribed topics."""
+        """Increment a group's epoch, and set the hash of its subscribed topics. Writes the group's
+        record."""
         self.rebalance_count += 1
         group.group_epoch += 1
         group.metadata_hash = metadata_hash
         self._outbox.write(self._epoch_record(group))
 
     def describe(self, group: AssignedGroupT, member: MemberT) -> None:
-        """Set the description of a member (its subscription, client and timeouts), and write its
-        record."""
+        """Set the description of a group member (its subscription, client and timeouts), and write
+        its record."""
         group.put(member)
         self._outbox.write(self._member_record(group.group_id, member))
 
     def place(self, group: AssignedGroupT, member: MemberT) -> None:
-        """Set the current assignment of a member, and write its record."""
+        """Set the current assignment of a group member, and write its record."""
         group.put(member)
         self._outbox.write(self._current_record(group.group_id, member))
 
     def remove(self, group: AssignedGroupT, member_id: str) -> None:
-        """Remove a member and its target assignment, and write their tombstones."""
+        """Remove a member and its target assignment from a group, and write their tombstones."""
         group.remove(member_id)
         for gone in self._member_tombstones(group.group_id, member_id):
             self._outbox.write(gone)
@@ -103,8 +104,8 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
         target: Assignment,
         record: CoordinatorRecord | None = None,
     ) -> None:
-        """Set the target assignment of a member. `record` is the encoded record of the target, if
-        the caller has it already."""
+        """Set the target assignment of a group member. `record` is the encoded record of the
+        target, if the caller has it already."""
         group.targets[member_id] = target
         self._outbox.write(record or self.target_record(group.group_id, member_id, target))
 

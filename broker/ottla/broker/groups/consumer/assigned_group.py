@@ -20,15 +20,16 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.ids import NodeId
 
 Subscription: TypeAlias = tuple[frozenset[str], str]
-"""Topic names and regular expression to which a member subscribes."""
+"""Subscription of a group member: topic names, and a regular expression (empty if there is
+none)."""
 
 
 class AssignedMember(Protocol):
-    """Member of a group, as an assignor sees it."""
+    """Member of a consumer or share group, as an assignor (which assigns partitions) sees it."""
 
     @property
     def member_id(self) -> str:
-        """Id of the member."""
+        """Id of the group member."""
         ...
 
     @property
@@ -39,12 +40,12 @@ class AssignedMember(Protocol):
 
     @property
     def rack_id(self) -> str | None:
-        """Rack of the member, or None if it reported none."""
+        """Rack of the group member, or None if it has reported no rack."""
         ...
 
     @property
     def subscription(self) -> Subscription:
-        """Topics to which the member subscribes."""
+        """Topic names and regular expression to which the group member subscribes."""
         ...
 
 
@@ -73,20 +74,21 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self.group_epoch = 0
         self.target_epoch = 0
         self.metadata_hash = 0
-        """Hash of the subscribed topics; 0 if there are none."""
+        """Hash of the topics to which the group subscribes; 0 if there are none."""
         self.members: dict[str, MemberT] = {}
         self.targets: dict[str, Assignment] = {}
         self.target_ms: int | None = None
-        """Monotonic time in milliseconds at which this coordinator computed the target
-        assignment."""
+        """Monotonic time in milliseconds at which this coordinator last computed the group's target
+        assignment, or None if it has not yet."""
         self._racked_count = 0
-        """Number of members with a rack."""
+        """Number of members of the group that have reported a rack."""
         self._subscribed_topics: frozenset[str] | None = None
         self._subscriptions: Counter[Subscription] = Counter()
-        """Number of members by subscription.  Most members have the same one."""
+        """Number of members for each subscription. Most members have the same subscription."""
         self.hashed: tuple[frozenset[str], MetadataImage, bool, int] | None = None
-        """The last computed hash of topics, with its inputs: the topic names, the metadata image,
-        and whether racks are included. It is cached so that it is computed once for all members."""
+        """The last computed hash of the subscribed topics, with its inputs: the topic names, the
+        metadata image, and whether racks are included. It is cached so that it is computed once for
+        all members. None if no hash was computed yet."""
 
     @property
     def is_empty(self) -> bool:
@@ -99,13 +101,14 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return self.members.keys()
 
     def target_of(self, member_id: str) -> Assignment:
-        """Return the target assignment of a member."""
+        """Return the target assignment of a group member."""
         return self.targets.get(member_id, NOTHING)
 
     # ---- subscriptions
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the names of all subscribed topics, which need not exist."""
+        """Return the names of all topics to which the group's members subscribe. The topics need
+        not exist."""
         found = self._subscribed_topics
         if found is None:
             found = frozenset().union(*(self._topics_of(*one) for one in self._subscriptions))
@@ -113,7 +116,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return found
 
     def topics_of(self, member: MemberT) -> frozenset[str]:
-        """Return the names of the topics to which a member subscribes."""
+        """Return the names of the topics to which a group member subscribes, by name or by regular
+        expression."""
         names, regex = member.subscription
         return self._topics_of(names, regex)
 
@@ -122,7 +126,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
 
     @property
     def depends_on_racks(self) -> bool:
-        """True if the assignor of the group takes racks into account, and a member has one."""
+        """True if the group's assignor takes racks into account, and a member has reported a
+        rack."""
         return False
 
     def hash_of_topics(self, image: MetadataImage) -> int:
@@ -145,7 +150,7 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
     # ---- changes; replayed records make the same ones
 
     def put(self, member: MemberT) -> None:
-        """Add a member to the group, or replace it."""
+        """Add a member to the group, or replace the member with the same id."""
         old = self.members.get(member.member_id)
         if old is None or old.subscription != member.subscription:
             self._count_subscription(member, 1)
@@ -155,8 +160,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self._racked_count += bool(member.rack_id) - bool(old is not None and old.rack_id)
 
     def remove(self, member_id: str) -> MemberT | None:
-        """Remove a member and its target assignment. Returns the member, or None if there is
-        none."""
+        """Remove a member and its target assignment from the group. Returns the member, or None if
+        the group has no member with this id."""
         self.targets.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -165,8 +170,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return member
 
     def _count_subscription(self, member: MemberT, change: int) -> None:
-        """Add `change` to the number of members with a member's subscription. The first or last
-        member with a subscription changes the group's topics."""
+        """Add `change` (1 or -1) to the number of members that have a member's subscription. The
+        first or last member with a subscription changes the group's topics."""
         subscription = member.subscription
         if self._subscriptions[subscription] in (0, -change):
             self._subscribed_topics = None
@@ -190,8 +195,8 @@ def _hash_of(names: frozenset[str], image: MetadataImage, has_racks: bool) -> in
 
 
 def _racks_of(topic: Topic, image: MetadataImage, known: dict[tuple[NodeId, ...], str]) -> str:
-    """Return a text that lists the racks of each partition's replicas. `known` caches the texts by
-    replicas, since many partitions have the same replicas."""
+    """Return a text that lists the racks of the replicas of each partition in a topic. `known`
+    caches the texts by replicas, since many partitions have the same replicas."""
     racks = []
     for index in range(len(topic.partitions)):
         replicas = topic.partitions[index].replicas

@@ -40,18 +40,20 @@ class ConsumerChanges(AssignedChanges[ConsumerGroup, ConsumerMember]):
         return member_tombstones(group_id, member_id)
 
     def target_record(self, group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-        """Return the record of a member's target assignment."""
+        """Return the record of a consumer group member's target assignment."""
         return target_record(group_id, member_id, target)
 
     def raise_epoch(self, group: ConsumerGroup, metadata_hash: int) -> None:
-        """Increment the group's epoch, and set the hash of its subscribed topics."""
+        """Increment a consumer group's epoch, and set the hash of its subscribed topics. Writes the
+        group's record."""
         if group.has_old_topics:
             group.has_old_topics = False
             self._outbox.write(old_topics_tombstone(group.group_id))
         super().raise_epoch(group, metadata_hash)
 
     def resolve(self, group: ConsumerGroup, regex: str, resolved: ResolvedRegex) -> None:
-        """Set the topics that match a regular expression.
+        """Set the topics that match a regular expression to which members of a consumer group
+        subscribe.
 
         If the list of topics is too long for a record, it is not written. The next coordinator then
         resolves the expression again.
@@ -62,13 +64,14 @@ class ConsumerChanges(AssignedChanges[ConsumerGroup, ConsumerMember]):
             self._outbox.write(record)
 
     def forget_regex(self, group: ConsumerGroup, regex: str) -> None:
-        """Delete a regular expression that no member uses any longer, and its record."""
+        """Delete a regular expression to which no member of the consumer group subscribes any
+        longer, and its record."""
         if regex in group.regexes:
             group.put_regex(regex, None)
             self._outbox.write(regex_record(group.group_id, regex, None))
 
     def delete(self, group: ConsumerGroup) -> None:
-        """Delete an empty group, and write the tombstones of its records."""
+        """Delete an empty consumer group, and write the tombstones of its records."""
         assert not group.members
         for regex in list(group.regexes):
             self.forget_regex(group, regex)

@@ -25,36 +25,36 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.node.network.dispatch import Permissions
 
 NO_OWNER = -1
-"""Owner epoch of a partition without an owner."""
+"""Member epoch that stands for the owner of a partition without an owner."""
 
 
 CONSUMER = "consumer"
-"""Group type and protocol type in ListGroups."""
+"""Group type and protocol type of consumer groups in ListGroups responses."""
 
 
 class ConsumerGroupState(StrEnum):
-    """States of a consumer group, with the names used in responses."""
+    """States of a consumer group, with the names that Kafka's responses use."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The target assignment must be computed again."""
+    """The target assignment of the group must be computed again."""
     RECONCILING = "Reconciling"
-    """Some members have not reached their target assignment."""
+    """Some members of the group have not reached their target assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class ResolvedRegex(NamedTuple):
-    """Topics that match a regular expression at present."""
+    """Topics that match a regular expression of a group's subscriptions at present."""
 
     topics: frozenset[str]
     version: int
-    """Offset in the metadata log up to which topics were searched."""
+    """Offset in the metadata log up to which topics were matched with the expression."""
     timestamp_ms: int
 
 
 class ConsumerGroup(AssignedGroup[ConsumerMember]):
-    """Members of one group, their target assignments, and the owner of each partition."""
+    """Members of one consumer group, their target assignments, and the owner of each partition."""
 
     type: ClassVar[str] = CONSUMER
 
@@ -74,19 +74,19 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         """True if the log contains a record of the group's subscribed topics, which coordinators
         wrote before Kafka 4.1."""
         self.static_members: dict[str, str] = {}
-        """Member id of each group.instance.id."""
+        """Member id of each static member, by group.instance.id."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self.readers: dict[str, RegexReaders] = {}
-        """Subscribers of each regular expression, recorded only if there is an authorizer. Not
-        stored in the log."""
+        """Principals that subscribe to each regular expression, recorded only if there is an
+        authorizer. Not stored in the log."""
         self.readers_due_ms = 0
-        """Time of the next check for silent subscribers, in milliseconds; 0 before the first
-        check."""
+        """Monotonic time in milliseconds of the next check for subscribers that sent no heartbeats;
+        0 before the first check."""
         self.rejoining_ids: set[str] = set()
         """Ids of members that were fenced because of their epoch, and may join again under these
         ids."""
         self._owners: dict[UUID, dict[int, tuple[str, int]]] = {}
-        """Owner of each partition, and the owner's member epoch."""
+        """Owner of each partition (member id and member epoch), by topic id and partition index."""
 
     def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
         """Record that a client subscribes to a regular expression. Returns True if this may change
@@ -100,7 +100,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 
     @property
     def state(self) -> ConsumerGroupState:
-        """State of the group, as reported in responses."""
+        """State of the consumer group, as reported in responses."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.target_epoch:
@@ -111,12 +111,12 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 
     @property
     def state_name(self) -> str:
-        """Name of the group's state in Kafka's notation."""
+        """Name of the group's state as Kafka's responses write it."""
         return self.state.value
 
     def assignor_name(self, default: str) -> str:
-        """Return the name of the assignor that most members prefer, or the default if they prefer
-        none."""
+        """Return the name of the assignor that most members of the group prefer, or `default` if
+        they prefer none."""
         votes = Counter(
             member.server_assignor
             for member in self.members.values()
@@ -125,13 +125,13 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return max(sorted(votes), key=lambda name: votes[name]) if votes else default
 
     def owner_epoch_of(self, topic_id: UUID, index: int) -> int:
-        """Return the member epoch of a partition's owner, or NO_OWNER if no member owns the
-        partition."""
+        """Return the member epoch of the group member that owns a partition, or NO_OWNER if no
+        member owns it."""
         owner = self._owners.get(topic_id, {}).get(index)
         return NO_OWNER if owner is None else owner[1]
 
     def owner_of(self, topic_id: UUID, index: int) -> str | None:
-        """Return the id of the member that owns a partition, or None if no member owns it."""
+        """Return the id of the group member that owns a partition, or None if no member owns it."""
         owner = self._owners.get(topic_id, {}).get(index)
         return None if owner is None else owner[0]
 
@@ -139,7 +139,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 
     @property
     def depends_on_racks(self) -> bool:
-        """True if a member has a rack."""
+        """True if a member of the group has reported a rack."""
         return self._racked_count > 0
 
     def _topics_of(self, names: frozenset[str], regex: str) -> frozenset[str]:
@@ -149,7 +149,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
     # ---- changes; replayed records make the same ones
 
     def put(self, member: ConsumerMember) -> None:
-        """Add a member to the group, or replace it."""
+        """Add a member to the group, or replace the member with the same id."""
         old = self.members.get(member.member_id)
         super().put(member)
         if old is not None:
@@ -161,8 +161,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         self._take(member)
 
     def remove(self, member_id: str) -> ConsumerMember | None:
-        """Remove a member and its target assignment. Returns the member, or None if there is
-        none."""
+        """Remove a member and its target assignment from the group. Returns the member, or None if
+        the group has no member with this id."""
         self.rejoining_ids.discard(member_id)
         member = super().remove(member_id)
         if member is not None:
@@ -171,8 +171,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return member
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """Set the topics that match a regular expression, or delete the expression if `resolved` is
-        None."""
+        """Set the topics that match a regular expression of the group's subscriptions, or delete
+        the expression if `resolved` is None."""
         self._subscribed_topics = None
         if resolved is None:
             self.regexes.pop(regex, None)
@@ -206,8 +206,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 def check_epoch(
     group: ConsumerGroup, member: ConsumerMember, epoch: int, owned: Assignment | None
 ) -> None:
-    """Raise RefusedError if an epoch is neither the member's current epoch nor its previous
-    epoch."""
+    """Raise RefusedError if the epoch in a request is neither the group member's current epoch nor
+    its previous epoch."""
     if epoch == member.member_epoch and member.state is not MemberState.UNKNOWN:
         return
     is_behind = epoch == member.previous_member_epoch and _is_within(owned, member.assigned)
@@ -233,8 +233,8 @@ def _is_within(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id: str) -> bool:
-    """Return True if a static member may rejoin under its own member id, after a response was lost
-    or the member was fenced."""
+    """Return True if a static group member may rejoin under its own member id, after a response was
+    lost or the member was fenced."""
     if member is None or member.member_id != known_id or member.is_away:
         return False
     is_new = member.previous_member_epoch == JOINING_EPOCH

@@ -28,11 +28,12 @@ from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHe
 from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 OWNED_COUNT_MAX = 100_000
-"""Maximum number of topics and partitions that one member may list as owned. Reading that many
-takes some 20 ms."""
+"""Maximum number of topics and partitions that one group member may list as owned in a heartbeat.
+Reading that many takes some 20 ms."""
 
 OWN_MEMBER_ID_FROM = 1
-"""First version in which a consumer generates its own member id (KIP-1082)."""
+"""First version of ConsumerGroupHeartbeat in which a consumer generates its own member id
+(KIP-1082)."""
 
 
 class ConsumerGroupApis:
@@ -56,8 +57,8 @@ class ConsumerGroupApis:
         return CONSUMER in self._config.rebalance_protocols and self._is_finalised()
 
     def heartbeat(self, context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Pass a heartbeat to the coordinator, which answers with the member's epoch and assignment
-        once they are committed."""
+        """Pass a member's ConsumerGroupHeartbeat to the coordinator, which answers with the
+        member's epoch and assignment once they are committed."""
 
         def answer(answer: ConsumerGroupHeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
@@ -82,7 +83,7 @@ class ConsumerGroupApis:
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]
 ) -> None:
-    """Raise RefusedError for a heartbeat that is invalid for every group."""
+    """Raise RefusedError for a ConsumerGroupHeartbeat request that is invalid for every group."""
     epoch = request.member_epoch
     if version >= OWN_MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
         _refuse_blank(request.member_id, "MemberId")
@@ -134,6 +135,6 @@ def _invalid(reason: str) -> RefusedError:
 
 
 def _texts_of(request: ConsumerGroupHeartbeatRequest) -> list[str]:
-    """Return the texts in the request that become keys of records. Flexible versions do not bound
-    their length."""
+    """Return the texts in a ConsumerGroupHeartbeat request that become keys of records. Flexible
+    request versions do not limit the length of a text."""
     return [request.member_id, request.rack_id or "", request.subscribed_topic_regex or ""]

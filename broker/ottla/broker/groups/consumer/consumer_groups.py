@@ -48,7 +48,7 @@ from ottla.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 
 class ConsumerGroups(GroupKind[ConsumerGroup]):
-    """Consumer groups of a shard, their changes, and the computation of their target
+    """Consumer groups of a coordinator shard, their changes, and the computation of their target
     assignments."""
 
     keys: ClassVar[tuple[type[Message], ...]] = CONSUMER_GROUP_KEYS
@@ -89,19 +89,19 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     # ---- groups
 
     def delete(self, group: ConsumerGroup) -> None:
-        """Delete an empty group and its records."""
+        """Delete an empty consumer group and its records."""
         del self._groups[group.group_id]
         self._changes.delete(group)
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of any group in this shard was incremented."""
+        """Number of times that the epoch of any consumer group in this shard was incremented."""
         return self._changes.rebalance_count
 
     # ---- the log
 
     def replay(self, key: Any, value: Message | None) -> None:
-        """Apply one record of a consumer group."""
+        """Apply one record of a consumer group from the log."""
         group = self.find(key.group_id)
         if isinstance(key, ConsumerGroupMetadataKey) and value is None:
             if group is not None:
@@ -115,24 +115,24 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
             replay_consumer(group, key, value)
 
     def resume(self, group: ConsumerGroup, now: Instant) -> int:
-        """Start to serve a group whose records were loaded. Returns its number of members and
-        topics, as a measure of the cost."""
+        """Start to serve a consumer group whose records were loaded. Returns its number of members
+        and topics, as a measure of the cost."""
         self._rebalancer.resume(group, now)
         return len(group.members) + len(group.subscribed_topics())
 
     # ---- time and topics
 
     def on_timer(self, group: ConsumerGroup, name: TimerName, now: Instant) -> None:
-        """Handle an expired deadline of a group or of one of its members."""
+        """Handle an expired deadline of a consumer group or of one of its members."""
         self._rebalancer.on_timer(group, name, now)
 
     def restart_sessions(self, group: ConsumerGroup, now: Instant) -> None:
-        """Restart the session timeout of every member."""
+        """Restart the session timeout of every member of a consumer group."""
         self._rebalancer.restart_sessions(group, now)
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group. Returns the number of entries that were checked, as a
-        measure of the cost."""
+        """Apply changes of topics to a consumer group. Returns the number of entries that were
+        checked, as a measure of the cost."""
         if not group.members:
             return 0
         epoch = group.group_epoch
@@ -147,7 +147,7 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
                 yield member.subscribed_regex
 
     def take_waiting(self) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target assignment."""
+        """Remove and yield the callbacks of requests that wait for a target assignment."""
         return self._rebalancer.take_waiting()
 
     # ---- requests of this protocol
@@ -194,8 +194,9 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     def _begin_group(
         self, old: ClassicGroup | None, heartbeat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Create a group for its first member, or upgrade a classic group to the consumer protocol.
-        Returns the response to the member's heartbeat, or None if the response is sent later."""
+        """Create a consumer group for its first member, or upgrade a classic group to the consumer
+        protocol. Returns the response to the member's heartbeat, or None if the response is sent
+        later."""
         request = heartbeat.request
         group = ConsumerGroup(request.group_id)
         self._rebalancer.check_first(group, heartbeat)
@@ -210,8 +211,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
         return self._rebalancer.heartbeat(group, heartbeat, now)
 
     def _downgrade(self, group: ConsumerGroup, leaving: Set[str], now: Instant) -> bool:
-        """Downgrade to a classic group if, after `leaving` have left, no member uses the consumer
-        protocol. Returns True if it did."""
+        """Downgrade a consumer group to a classic group if, without the members in `leaving`, no
+        member uses the consumer protocol. Returns True if the group was downgraded."""
         if not self._mixed.may_downgrade(group, leaving):
             return False
         classic = self._mixed.downgraded(group, leaving, now)
@@ -223,8 +224,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     # ---- requests of the classic protocol
 
     def join(self, group: ConsumerGroup, join: Join, now: Instant) -> None:
-        """Handle a JoinGroup request of the classic protocol. An empty group becomes a classic
-        group."""
+        """Handle a JoinGroup request of the classic protocol to a consumer group. An empty group
+        becomes a classic group."""
         if not group.members:
             self.delete(group)
             self._classics.join_first(join, now)
@@ -236,18 +237,19 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Handle a SyncGroup request of a classic member."""
+        """Handle a SyncGroup request from a member that uses the classic protocol."""
         self._mixed.sync(group, request, responder, now)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Handle a Heartbeat request of a classic member. Returns the error code of the
-        response."""
+        """Handle a Heartbeat request from a member that uses the classic protocol. Returns the
+        error code of the response."""
         return self._mixed.heartbeat(group, request, now)
 
     def leave(
         self, group: ConsumerGroup, members: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Handle a LeaveGroup request.  Returns an error code for each member."""
+        """Handle a LeaveGroup request to a consumer group. Returns an error code for each
+        member."""
         return self._mixed.leave(group, members, now)
 
     # ---- offsets
@@ -255,17 +257,18 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     def check_commit(
         self, group: ConsumerGroup, request: OffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError unless the request has the current epoch of the committing member."""
+        """Raise RefusedError unless the OffsetCommit request has the current epoch of the
+        committing member."""
         check_consumer_commit(group, request, version)
 
     def check_transactional_commit(
         self, group: ConsumerGroup, request: TxnOffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError if the request names a member, but not with the current epoch of that
-        member."""
+        """Raise RefusedError if the TxnOffsetCommit request names a member, but not with the
+        current epoch of that member."""
         check_consumer_transactional_commit(group, request, version)
 
     def check_fetch(self, group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-        """Raise RefusedError if the request names a member, but not with the current epoch of that
-        member."""
+        """Raise RefusedError if the OffsetFetch request names a member, but not with the current
+        epoch of that member."""
         check_consumer_fetch(group, member_id, member_epoch)

@@ -14,16 +14,17 @@ from uuid import UUID
 from ottla.broker.coordinators.effects import MemberClient
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id.  No topic has an empty set."""
+"""Assigned partitions by topic id. A topic without partitions has no entry."""
 
 NOTHING: Assignment = MappingProxyType({})
 
 JOINING_EPOCH = 0
-"""Epoch in the heartbeat with which a member joins. Members have epochs from 1 on."""
+"""Member epoch in the heartbeat with which a member joins a group. Members of the group have epochs
+from 1 on."""
 
 LEAVING_EPOCH = -1
 LEAVING_FOR_A_WHILE_EPOCH = -2
-"""Epoch in the last heartbeat of a static member that stops temporarily. Its partitions stay
+"""Member epoch in the last heartbeat of a static member that stops temporarily. Its partitions stay
 assigned to it."""
 
 NO_REBALANCE_TIMEOUT_MS = -1
@@ -32,17 +33,19 @@ NO_CLIENT = MemberClient("", "")
 
 
 class MemberState(IntEnum):
-    """Progress of a member towards its target assignment, with Kafka's numbers."""
+    """Progress of a consumer group member towards its target assignment, with Kafka's numbers."""
 
     STABLE = 0
-    """The member owns its whole assignment for its epoch."""
+    """The group member owns its whole assignment for its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """The member stays in its epoch until it has revoked the partitions that it must give up."""
+    """The group member stays in its epoch until it has revoked the partitions that it must give
+    up."""
     UNRELEASED_PARTITIONS = 2
-    """The member has entered the target's epoch, while other members still own partitions of its
-    target."""
+    """The group member has entered the epoch of the target assignment, while other members still
+    own partitions of its target."""
     UNKNOWN = 127
-    """State written by a later version of the coordinator.  The member must join again."""
+    """State of a group member that a later version of the coordinator has written. The member must
+    join again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,46 +59,49 @@ class ClassicMemberState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """Member of a consumer group. Its deadlines are stored in the timers of the shard."""
+    """Member of a consumer group. Its deadlines are stored in the timers of the coordinator
+    shard."""
 
     member_id: str
     instance_id: str | None = None
     rack_id: str | None = None
     client: MemberClient = NO_CLIENT
     rebalance_timeout_ms: int = NO_REBALANCE_TIMEOUT_MS
-    """Maximum milliseconds that the member may take to revoke partitions."""
+    """Maximum milliseconds that the group member may take to revoke partitions."""
     server_assignor: str | None = None
-    """Name of the assignor that the member prefers, or None if it has no preference."""
+    """Name of the coordinator's assignor that the member prefers, or None if it has no
+    preference."""
     subscribed_names: frozenset[str] = frozenset()
     subscribed_regex: str = ""
-    """Subscribed regular expression; empty if there is none."""
+    """Regular expression over topic names to which the member subscribes; empty if there is
+    none."""
     classic: ClassicMemberState | None = None
     member_epoch: int = 0
     previous_member_epoch: int = -1
-    """Previous epoch of the member. It is accepted as well as the current one, since the response
-    with the current epoch may be lost."""
+    """Previous epoch of the group member. It is accepted as well as the current one, since the
+    response with the current epoch may be lost."""
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=lambda: NOTHING)
     pending_revocation: Assignment = field(default_factory=lambda: NOTHING)
-    """Partitions that the member still owns and has to revoke."""
+    """Partitions that the group member still owns and has to revoke."""
 
     @property
     def subscription(self) -> tuple[frozenset[str], str]:
-        """Topic names and regular expression to which the member subscribes."""
+        """Topic names and regular expression to which the group member subscribes."""
         return self.subscribed_names, self.subscribed_regex
 
     @property
     def is_away(self) -> bool:
-        """True for a static member that has stopped temporarily."""
+        """True for a static group member that has stopped temporarily."""
         return self.member_epoch == LEAVING_FOR_A_WHILE_EPOCH
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Return True if the member owns exactly its target assignment of this epoch."""
+        """Return True if the group member owns exactly its target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
 
 class TopicPartitions(Protocol):
-    """Partitions of one topic in requests and records."""
+    """Partitions of one topic, as requests and records list them."""
 
     topic_id: UUID
     partitions: list[int]

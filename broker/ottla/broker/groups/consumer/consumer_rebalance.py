@@ -69,14 +69,15 @@ class MemberHeartbeat(NamedTuple):
 
     @property
     def owned(self) -> Assignment | None:
-        """Partitions that the member owns, or None if the request does not list them."""
+        """Partitions that the member reports to own, or None if the heartbeat does not list
+        them."""
         listed = self.request.topic_partitions
         return None if listed is None else assignment_of(listed)
 
     @property
     def is_short(self) -> bool:
-        """True if the request contains no description of the member: no instance id, rack, timeout,
-        subscription or assignor."""
+        """True if the heartbeat contains no description of the member: no instance id, rack,
+        timeout, subscription or assignor."""
         request = self.request
         return (
             request.instance_id is None
@@ -89,8 +90,8 @@ class MemberHeartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """True if the request describes the member completely. The response then contains the whole
-        assignment."""
+        """True if the heartbeat describes the member completely. The response then contains the
+        whole assignment."""
         request = self.request
         is_subscribing = (
             request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -206,8 +207,8 @@ class ConsumerRebalancer:
         owned: Assignment | None,
         now: Instant,
     ) -> ConsumerMember:
-        """Update the description of a member, and perform its next step towards its target
-        assignment."""
+        """Update the description of a consumer group member, and perform its next step towards its
+        target assignment."""
         self._take_description(group, member, described, now)
         self._targets.is_behind(group, now)
         return self._reconcile(group, described, owned, now)
@@ -215,8 +216,8 @@ class ConsumerRebalancer:
     def _take_description(
         self, group: ConsumerGroup, member: ConsumerMember, described: ConsumerMember, now: Instant
     ) -> None:
-        """Update the description of a member. If that changes the group's topics or the member's
-        rack, the group's epoch is incremented."""
+        """Update the description of a consumer group member. If that changes the group's topics or
+        the member's rack, the group's epoch is incremented."""
         is_new = member.member_id not in group.members
         topics = group.topics_of(member)
         if is_new or (described is not member and described != member):
@@ -239,15 +240,15 @@ class ConsumerRebalancer:
         self._changes.check(group, _described(newcomer, heartbeat))
 
     def _check_subscription(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """Raise RefusedError if the subscribed regular expression is invalid."""
+        """Raise RefusedError if the regular expression to which a member subscribes is invalid."""
         if request.subscribed_topic_regex:
             self._topics.check(request.subscribed_topic_regex)
 
     def _find(
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, owned: Assignment | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member as it was before the heartbeat, and the static member that it replaces,
-        or None."""
+        """Return the group member as it was before the heartbeat, and the static member that it
+        replaces, or None if it replaces none."""
         request = heartbeat.request
         instance_id, is_joining = request.instance_id, request.member_epoch == JOINING_EPOCH
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -277,7 +278,8 @@ class ConsumerRebalancer:
         return member, None
 
     def check_room(self, member_count: int) -> None:
-        """Raise RefusedError if a group with `member_count` members is full."""
+        """Raise RefusedError if a group with `member_count` members has reached its maximum
+        size."""
         size_max = self._config.consumer_size_max
         if member_count >= size_max:
             raise RefusedError(
@@ -288,7 +290,8 @@ class ConsumerRebalancer:
     def replace_static(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Replace the member id of a restarted static member, which keeps its target assignment."""
+        """Replace the member id of a restarted static group member, which keeps its target
+        assignment."""
         self._targets.rename(group, old.member_id, new.member_id)
         target = group.target_of(old.member_id)
         self.cancel_timers(group, old.member_id)
@@ -328,8 +331,8 @@ class ConsumerRebalancer:
     def leave(
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now: Instant
     ) -> ConsumerGroupHeartbeatResponse:
-        """Remove a member that leaves. A static member that leaves temporarily is kept as absent
-        until its session times out."""
+        """Remove a member that leaves the consumer group. A static member that leaves temporarily
+        is kept as absent until its session times out."""
         if request.instance_id is None:
             member = group.members.get(request.member_id)
             if member is None:
@@ -351,7 +354,8 @@ class ConsumerRebalancer:
         )
 
     def find_static(self, group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
-        """Return a static member. Raises RefusedError if another member id has replaced it."""
+        """Return a static member of the group. Raises RefusedError if another member id has
+        replaced it."""
         known_id = group.static_members.get(instance_id)
         if known_id is None:
             raise RefusedError(
@@ -366,7 +370,8 @@ class ConsumerRebalancer:
         return group.members[known_id]
 
     def remove(self, group: ConsumerGroup, member_ids: Set[str], now: Instant) -> None:
-        """Remove members. The next heartbeat from another member reassigns their partitions."""
+        """Remove members from a consumer group. The next heartbeat from another member reassigns
+        their partitions."""
         if self._downgrade(group, member_ids, now):
             return
         regexes = dict.fromkeys(group.members[one].subscribed_regex for one in member_ids)
@@ -381,7 +386,7 @@ class ConsumerRebalancer:
         self._raise_epoch(group)
 
     def on_timer(self, group: ConsumerGroup, name: TimerName, now: Instant) -> None:
-        """Handle an expired deadline of the group, or of one of its members."""
+        """Handle an expired deadline of the consumer group, or of one of its members."""
         member = group.members.get(name.member_id)
         if name.kind is TimerKind.ASSIGNMENT:
             self._targets.is_behind(group, now)
@@ -392,8 +397,8 @@ class ConsumerRebalancer:
             self.remove(group, {name.member_id}, now)
 
     def on_member_timer(self, group: ConsumerGroup, member_id: str, now: Instant) -> None:
-        """Remove a member without heartbeats, or a classic member that did not join or sync in
-        time."""
+        """Remove a group member that sent no heartbeats, or a classic member that did not join or
+        sync in time."""
         if member_id in group.members:
             self.remove(group, {member_id}, now)
 
@@ -410,7 +415,7 @@ class ConsumerRebalancer:
     def _answer_join(
         self, group: ConsumerGroup, member_id: str, heartbeat: MemberHeartbeat, now: Instant
     ) -> None:
-        """Answer a waiting join after its target assignment is computed."""
+        """Answer the heartbeat of a joining member after the target assignment is computed."""
         try:
             member = group.members.get(member_id)
             if member is None:
@@ -424,26 +429,27 @@ class ConsumerRebalancer:
         self._outbox.answer_when_committed(heartbeat.responder, answer)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target assignment, in one group or in
-        all."""
+        """Remove and yield the callbacks of requests that wait for a target assignment, in one
+        group or (if `group_id` is None) in all."""
         return self._targets.take_waiting(group_id)
 
     # ---- topics
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics. If the group's topics changed, or the racks of their replicas
-        while a member has a rack, the group's epoch is incremented."""
+        """Apply changes of topics to a consumer group. If the group's topics changed, or the racks
+        of their replicas while a member has a rack, the group's epoch is incremented."""
         is_touched = not changed.isdisjoint(group.subscribed_topics())
         if self._resolve(group, now) or (is_touched and self._has_other_topics(group)):
             self._raise_epoch(group)
 
     def _has_other_topics(self, group: ConsumerGroup) -> bool:
-        """Return whether the group's topics differ from those at its last epoch."""
+        """Return whether the topics to which the group subscribes differ from those at its last
+        epoch."""
         return group.hash_of_topics(self._topics.image) != group.metadata_hash
 
     def _refresh_readers(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Remove the subscribers to regular expressions that sent no heartbeats since the last
-        check. Returns True if more topics may now be visible."""
+        """Remove the subscribers to the group's regular expressions that sent no heartbeats since
+        the last check. Returns True if more topics may now be visible."""
         is_first = not group.readers_due_ms
         session_ms = self._settings(group.group_id).session_timeout_ms
         interval_ms = max(self._config.consumer_regex_refresh_interval_ms, session_ms)
@@ -454,7 +460,7 @@ class ConsumerRebalancer:
         return sum(readers.forget_silent() for readers in group.readers.values()) > 0
 
     def _resolve(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Update the topics of the group's regular expressions.  Returns True if they have
+        """Update the topics that match the group's regular expressions. Returns True if they have
         changed."""
         if not (group.regexes or any(one.subscribed_regex for one in group.members.values())):
             return False
@@ -486,13 +492,13 @@ class ConsumerRebalancer:
     # ---- time
 
     def resume(self, group: ConsumerGroup, now: Instant) -> None:
-        """Start to serve a group that was loaded from the log, with new timeouts."""
+        """Start to serve a consumer group that was loaded from the log, with new timeouts."""
         self.restart_sessions(group, now)
         if group.members and (self._resolve(group, now) or self._has_other_topics(group)):
             self._raise_epoch(group)
 
     def restart_sessions(self, group: ConsumerGroup, now: Instant) -> None:
-        """Restart the session and revocation timeouts of all members."""
+        """Restart the session and revocation timeouts of all members of a consumer group."""
         for member in group.members.values():
             self.extend_session(group, member, now)
             self._time_revocation(group, member, now)
@@ -508,14 +514,14 @@ class ConsumerRebalancer:
         self._timers.set(session, now.mono_ms + timeout_ms)
 
     def cancel_timers(self, group: ConsumerGroup, member_id: str) -> None:
-        """Cancel all timers of a removed member."""
+        """Cancel all timers of a member that was removed from its group."""
         for kind in TimerKind:
             self._timers.cancel(TimerName(group.group_id, kind, member_id))
 
 
 def _described(member: ConsumerMember, heartbeat: MemberHeartbeat) -> ConsumerMember:
-    """Return a member as described by a heartbeat. Fields that the heartbeat omits are
-    unchanged."""
+    """Return a consumer group member as described by a heartbeat. Fields that the heartbeat omits
+    are unchanged."""
     request = heartbeat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms
@@ -539,7 +545,7 @@ def _described(member: ConsumerMember, heartbeat: MemberHeartbeat) -> ConsumerMe
 
 
 def refused_heartbeat(refusal: RefusedError) -> ConsumerGroupHeartbeatResponse:
-    """Return the response to a refused heartbeat."""
+    """Return the response to a ConsumerGroupHeartbeat that is refused."""
     return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
 
 

@@ -85,19 +85,19 @@ CONSUMER_GROUP_KEYS = (
 
 
 def epoch_record(group: ConsumerGroup) -> CoordinatorRecord:
-    """Return the record that stores a group's epoch."""
+    """Return the record that stores a consumer group's epoch."""
     value = GroupValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
     return record(GroupKey(group_id=group.group_id), value)
 
 
 def target_epoch_record(group: ConsumerGroup) -> CoordinatorRecord:
-    """Return the record that stores the epoch of a group's target assignment."""
+    """Return the record that stores the epoch of a consumer group's target assignment."""
     value = TargetEpochValue(assignment_epoch=group.target_epoch)
     return record(TargetEpochKey(group_id=group.group_id), value)
 
 
 def group_tombstones(group_id: str, *, has_old_topics: bool) -> list[CoordinatorRecord]:
-    """Return the tombstones for the records of a group without members."""
+    """Return the tombstones for the records of a consumer group without members."""
     gone = [record(TargetEpochKey(group_id=group_id), None)]
     if has_old_topics:
         gone.append(old_topics_tombstone(group_id))
@@ -105,12 +105,13 @@ def group_tombstones(group_id: str, *, has_old_topics: bool) -> list[Coordinator
 
 
 def old_topics_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return the tombstone for the record of topics that a coordinator before Kafka 4.1 wrote."""
+    """Return the tombstone for the record of a group's topics that a coordinator before Kafka 4.1
+    wrote."""
     return record(OldTopicsKey(group_id=group_id), None)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return the record that stores a member's description."""
+    """Return the record that stores the description of a consumer group member."""
     classic = member.classic
     value = MemberValue(
         instance_id=member.instance_id,
@@ -134,7 +135,7 @@ def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return the record that stores a member's current assignment."""
+    """Return the record that stores the current assignment of a consumer group member."""
     value = CurrentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -146,7 +147,7 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record that stores a member's target assignment."""
+    """Return the record that stores the target assignment of a consumer group member."""
     value = TargetValue(
         topic_partitions=[
             TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
@@ -157,8 +158,8 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Coordina
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones for all records of a member, in the order that Kafka's coordinator
-    requires."""
+    """Return the tombstones for all records of a consumer group member, in the order that Kafka's
+    coordinator requires."""
     return [
         record(CurrentKey(group_id=group_id, member_id=member_id), None),
         record(TargetKey(group_id=group_id, member_id=member_id), None),
@@ -191,7 +192,8 @@ def _current(assignment: Assignment) -> list[CurrentPartitions]:
 
 
 def replay(group: ConsumerGroup, key: Key, value: Value | None) -> None:
-    """Apply a record to its group. The record must not delete the group itself."""
+    """Apply a record from the log to its consumer group. The record must not delete the group
+    itself."""
     match key, value:
         case GroupKey(), GroupValue():
             group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash

@@ -22,11 +22,11 @@ from ottla.wire.messages.consumer_group_describe_response import (
 )
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-"""Values for the protocol of a member in responses since version 1."""
+"""Values for the protocol of a group member in ConsumerGroupDescribe responses since version 1."""
 
 MEMBER_COST = 10
-"""Cost of describing a member with its assignment and its target assignment, measured in entries of
-a response."""
+"""Cost of describing a group member with its current and its target assignment, in units of the
+cost of one entry in a response."""
 
 
 class ConsumerGroupDescribeApi:
@@ -52,7 +52,7 @@ class ConsumerGroupDescribeApi:
     def describe(
         self, context: RequestContext, request: ConsumerGroupDescribeRequest
     ) -> HandlerResult:
-        """Describe each group once, even if it is named several times."""
+        """Describe each consumer group once, even if it is named several times."""
         return begun(self._describe_all(request, context.permissions))
 
     def _describe_all(
@@ -142,8 +142,8 @@ def _member(member: ConsumerMember, target: Partitions, image: MetadataImage) ->
 
 
 def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
-    """Return the partitions in the format of the response, with topic names. Deleted topics are
-    left out."""
+    """Return a member's partitions as the ConsumerGroupDescribe response lists them, with topic
+    names. Deleted topics are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(

@@ -21,13 +21,14 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 M = TypeVar("M", bound=Message)
 
 PREFIX_BYTES = 2
-"""Bytes of the version (int16) before each message."""
+"""Number of bytes of the version (int16) before each subscription or assignment in the format of
+classic consumers."""
 
 NamedPartitions = dict[str, frozenset[int]]
 
 
 class EmbeddedSubscription(NamedTuple):
-    """Subscription of a consumer, and the partitions that it claims to own."""
+    """Subscription of a classic consumer, and the partitions that it claims to own."""
 
     topics: frozenset[str]
     rack_id: str | None
@@ -40,7 +41,7 @@ class EmbeddedSubscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> EmbeddedSubscription | None:
-    """Return a consumer's subscription, or None if its format is unknown."""
+    """Return a classic consumer's subscription, or None if its format is unknown."""
     found = _read(ConsumerProtocolSubscription, data)
     if found is None:
         return None
@@ -49,8 +50,8 @@ def read_subscription(data: bytes) -> EmbeddedSubscription | None:
 
 
 def read_assignment(data: bytes, topics: TopicView) -> Assignment:
-    """Return a consumer's assignment as computed by the group's leader, or an empty one if it
-    cannot be read."""
+    """Return a classic consumer's assignment as computed by the group's leader, or an empty one if
+    it cannot be read."""
     found = _read(ConsumerProtocolAssignment, data)
     if found is None:
         return NOTHING
@@ -59,7 +60,8 @@ def read_assignment(data: bytes, topics: TopicView) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView) -> bytes:
-    """Encode an assignment, in the version of the consumer's subscription in `metadata`."""
+    """Encode an assignment for a classic consumer, in the version of the consumer's subscription in
+    `metadata`."""
     version = max(0, _version_of(metadata, ConsumerProtocolAssignment.VERSIONS[-1]))
     named = [
         AssignedPartitions(topic=topic.name, partitions=sorted(indexes))
@@ -72,7 +74,8 @@ def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView)
 
 
 def _read(kind: type[M], data: bytes) -> M | None:
-    """Decode the message that follows its version. Returns None if it cannot be read."""
+    """Decode the subscription or assignment that follows its version. Returns None if it cannot be
+    read."""
     version = _version_of(data, kind.VERSIONS[-1])
     if version < 0:
         return None
@@ -84,8 +87,8 @@ def _read(kind: type[M], data: bytes) -> M | None:
 
 
 def _version_of(data: bytes, latest: int) -> int:
-    """Return the version in which to decode the bytes, at most `latest`. It is negative if the
-    bytes contain no version."""
+    """Return the version, at most `latest`, in which to decode a subscription or assignment. It is
+    negative if the bytes contain no version."""
     if len(data) < PREFIX_BYTES:
         return -1
     return min(int.from_bytes(data[:PREFIX_BYTES], signed=True), latest)

@@ -80,7 +80,8 @@ class MixedGroups:
         )
 
     def _can_be_written(self, group: ClassicGroup) -> bool:
-        """Return True if the description of each member fits into a record of a consumer group."""
+        """Return True if the description of each member of a classic group fits into a record of a
+        consumer group."""
         made = ConsumerGroup(group.group_id)
         return all(
             self._changes.fits(made, self._upgraded_member(group, one))
@@ -121,8 +122,8 @@ class MixedGroups:
         )
 
     def may_downgrade(self, group: ConsumerGroup, leaving: Set[str] = frozenset()) -> bool:
-        """Return True if all members use the classic protocol after the members in `leaving` have
-        left."""
+        """Return True if all members of a consumer group use the classic protocol after the members
+        in `leaving` have left."""
         staying_count = len(group.members) - len(leaving & group.members.keys())
         return (
             0 < staying_count <= self._config.size_max
@@ -170,8 +171,8 @@ class MixedGroups:
     # ---- requests of members of the classic protocol
 
     def join(self, group: ConsumerGroup, join: Join, now: Instant) -> None:
-        """Handle a classic member's JoinGroup request. It is answered without waiting for other
-        members."""
+        """Handle a classic member's JoinGroup request to a consumer group. It is answered without
+        waiting for other members."""
         request = join.request
         try:
             subscription = self._subscription_of(group, join)
@@ -216,8 +217,8 @@ class MixedGroups:
         self._outbox.answer_when_committed(join.responder, response)
 
     def _subscription_of(self, group: ConsumerGroup, join: Join) -> EmbeddedSubscription:
-        """Return the subscription in a JoinGroup request. Raises RefusedError if the request has
-        another protocol type."""
+        """Return the consumer's subscription in a JoinGroup request. Raises RefusedError if the
+        request has another protocol type."""
         request = join.request
         if request.member_id not in group.members:
             self._consumers.check_room(len(group.members))
@@ -231,8 +232,8 @@ class MixedGroups:
     def _find_or_make(
         self, group: ConsumerGroup, join: Join
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member as it was before the request, and the static member that it replaces,
-        or None."""
+        """Return the group member as it was before the JoinGroup request, and the static member
+        that it replaces, or None if it replaces none."""
         request = join.request
         instance_id, member_id = request.group_instance_id, request.member_id
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -278,8 +279,8 @@ class MixedGroups:
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
         """Restart the session timeout of a classic member, and return an error code.
-        REBALANCE_IN_PROGRESS means that the member must join again to take its next step, and
-        NONE that it need not."""
+        REBALANCE_IN_PROGRESS means that the member must join again to take its next step, and NONE
+        means that it need not."""
         try:
             member, _ = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -302,8 +303,8 @@ class MixedGroups:
     def leave(
         self, group: ConsumerGroup, identities: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Remove members of either protocol. An admin client may name a static member by its
-        instance id alone.
+        """Remove members of either protocol from a consumer group. An admin client may name a
+        static member by its instance id alone.
 
         Returns an error code for each member. As in Kafka, all members are looked up before the
         first one is removed.
@@ -334,8 +335,8 @@ class MixedGroups:
     def _find(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> tuple[ConsumerMember, ClassicMemberState]:
-        """Return a member of the classic protocol. Raises RefusedError if the member uses the
-        consumer protocol."""
+        """Return a group member that uses the classic protocol. Raises RefusedError if the member
+        uses the consumer protocol."""
         if instance_id is not None:
             member: ConsumerMember | None = self._consumers.find_static(
                 group, instance_id, member_id
@@ -347,7 +348,8 @@ class MixedGroups:
         return member, member.classic
 
     def _time_join(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
-        """Start the rebalance timeout of a member that must join again, unless it is running."""
+        """Start the rebalance timeout of a classic member that must join again, unless it is
+        running."""
         name = self._timer(group, member, TimerKind.JOIN)
         if self._timers.deadline_of(name) is None:
             self._timers.set(name, now.mono_ms + member.rebalance_timeout_ms)
@@ -357,15 +359,16 @@ class MixedGroups:
 
 
 def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
-    """Return a member's metadata for the group's protocol, or for the first protocol that it
-    lists."""
+    """Return a classic member's metadata for the group's protocol, or for the first protocol that
+    the member lists."""
     if group.protocol_name is None:
         return member.protocols[0].metadata
     return member.metadata_for(group.protocol_name)
 
 
 def _have_common(group: ConsumerGroup, protocols: Iterable[Protocol]) -> bool:
-    """Return True if the members of the classic protocol have one of these protocols in common."""
+    """Return True if the classic members of a group have one of these assignment protocols in
+    common."""
     known = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()
@@ -380,7 +383,8 @@ def _check_generation(member: ConsumerMember, generation_id: int) -> None:
 
 
 def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return True if other members still own partitions of this member's target assignment."""
+    """Return True if other members still own partitions of this group member's target
+    assignment."""
     return any(
         group.owner_epoch_of(topic_id, index) != NO_OWNER
         for topic_id, indexes in group.target_of(member.member_id).items()

@@ -35,8 +35,8 @@ def reconcile(
     owner_epoch_of: Callable[[UUID, int], int],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """Return a member after its next step towards its target, or the same object if there is no
-    step.
+    """Return a group member after its next step towards its target assignment, or the same object
+    if there is no step.
 
     `owned` contains the partitions that the member reported to own. It is None if the member
     reported none.
@@ -100,8 +100,8 @@ def _next(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Return True if the member may still own any of these partitions. If it did not report its
-    partitions (None), it may."""
+    """Return True if the group member may still own any of these partitions. If it did not report
+    its partitions (None), it may."""
     if owned is None:
         return True
     return any(not partitions.get(topic, NO_INDEXES).isdisjoint(owned[topic]) for topic in owned)

@@ -11,8 +11,9 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import Permissions
 
 DECIDED_AT_ONCE = 2_000
-"""Maximum number of topics whose visibility is decided in one step, which usually takes 5 ms, and
-at most 20 ms. The visibility of further topics is decided with the next heartbeats."""
+"""Maximum number of topics for which one step decides whether all subscribers of a regular
+expression may see them. That usually takes 5 ms, and at most 20 ms. Further topics are decided with
+the next heartbeats."""
 
 READERS_MAX = 16
 """Maximum number of principals whose permissions are checked for one regular expression in one
@@ -20,24 +21,25 @@ group. A larger value costs more per topic."""
 
 
 class RegexReaders:
-    """Principals that subscribe to one expression, and the topics that all of them may see."""
+    """Principals that subscribe to one regular expression, and the topics that all of them may
+    see."""
 
     __slots__ = ("_decided", "_has_more", "_heard", "_readers", "_version", "_visible")
 
     def __init__(self) -> None:
         self._readers: dict[str, Permissions] = {}
         self._heard: set[str] = set()
-        """Principals with a heartbeat since the last `forget_silent`."""
+        """Names of the principals that sent a heartbeat since the last call of `forget_silent`."""
         self._version = -1
         self._decided: set[str] = set()
         self._visible: set[str] = set()
-        """Topics that all subscribers may see. A topic whose visibility must be decided again keeps
-        its previous decision until then."""
+        """Names of the topics that all subscribers may see. A topic whose visibility must be
+        decided again keeps its previous decision until then."""
         self._has_more = False
 
     def note(self, permissions: Permissions) -> bool:
-        """Store a principal that subscribes to the expression. Returns True if that may change the
-        topics that all subscribers may see."""
+        """Store a principal that subscribes to the regular expression. Returns True if that may
+        change the topics that all subscribers may see."""
         principal = permissions.principal
         self._heard.add(principal)
         is_new = principal not in self._readers and len(self._readers) < READERS_MAX
@@ -50,8 +52,8 @@ class RegexReaders:
         return self._has_more
 
     def forget_silent(self) -> bool:
-        """Remove principals without a heartbeat since the last call. Returns True if a principal
-        was removed.
+        """Remove the principals that sent no heartbeat since the last call. Returns True if a
+        principal was removed.
 
         The members of such a principal have left, so its permissions no longer limit the topics of
         other members.
@@ -67,8 +69,8 @@ class RegexReaders:
         return True
 
     def seen(self, topics: frozenset[str]) -> frozenset[str]:
-        """Return the given topics that all subscribers may see. Topics whose visibility is not
-        decided yet are left out."""
+        """Return those of the given topics that all subscribers of the regular expression may see.
+        Topics whose visibility is not decided yet are left out."""
         if not self._readers:
             return topics
         self._visible &= topics

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     import re2
 
 TopicRegex = NewType("TopicRegex", object)
-"""A compiled regular expression."""
+"""Compiled regular expression over topic names."""
 
 REGEX_CHARS_MAX = 4_096
-"""Maximum characters in an expression. A smaller value refuses a list of some hundred topic names;
-an expression ten times as long takes a second to refuse."""
+"""Maximum number of characters in the regular expression of a subscription. A smaller value refuses
+a list of some hundred topic names; an expression ten times as long takes a second to refuse."""
 
 PROGRAM_BYTES_MAX = 64 << 10
-"""Maximum memory of one compiled expression, in bytes. A smaller value refuses `.{200}`; 128 KiB
-permits expressions that take milliseconds for each name."""
+"""Maximum memory in bytes of one compiled regular expression. A smaller value refuses `.{200}`; 128
+KiB permits expressions that take milliseconds for each name."""
 
 
 UNICODE_CLASSES_MAX = 8
-r"""Maximum number of Unicode classes, such as `\pL`, in one expression. Each has hundreds of ranges
-and takes a millisecond to compile, even if the expression is then refused. Topic names do not need
-them."""
+r"""Maximum number of Unicode classes, such as `\pL`, in one regular expression. Each has hundreds
+of ranges and takes a millisecond to compile, even if the expression is then refused. Topic names do
+not need them."""
 
 
 @cache
@@ -69,14 +69,14 @@ def compile_topic_regex(text: str) -> TopicRegex:
 
 
 def instruction_count(regex: TopicRegex) -> int:
-    """Return the number of instructions in a compiled expression. The cost of each matched
+    """Return the number of instructions in a compiled regular expression. The cost of each matched
     character is proportional to it."""
     size: int = regex.programsize  # type: ignore[attr-defined]
     return size
 
 
 def matches(regex: TopicRegex, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match the expression as a whole, not only in part."""
+    """Return the names that match the regular expression as a whole, not only in part."""
     return frozenset(name for name in names if regex.fullmatch(name))  # type: ignore[attr-defined]
 
 

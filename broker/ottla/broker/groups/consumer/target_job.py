@@ -28,12 +28,12 @@ from ottla.model.ids import NodeId
 from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
-"""Number of partitions in a record whose encoding takes as long as one other operation of a
-step."""
+"""Number of partitions in a record of a target assignment whose encoding takes as long as one other
+operation of a step."""
 
 
 class _Change(NamedTuple):
-    """Changed target assignment of one member, and its record."""
+    """Changed target assignment of one group member, and its encoded record."""
 
     target: Assignment
     record: CoordinatorRecord
@@ -62,15 +62,16 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         self._renamed: dict[str, str] = {}
 
     def _first_of_each(self) -> list[tuple[Subscription, MemberT]]:
-        """Return one member for each distinct subscription in the snapshot."""
+        """Return one group member for each distinct subscription in the snapshot of the group."""
         return list({one.subscription: one for one in self._members.values()}.items())
 
     def rename(self, old_id: str, new_id: str) -> None:
-        """Use the new id of a static member that joined again under another id."""
+        """Use the new member id of a static member that joined again under another id."""
         self._renamed[old_id] = new_id
 
     def steps(self) -> Steps[None]:
-        """Compute the target assignment of each member, and the records of changed targets."""
+        """Compute the target assignment of each group member in steps, and the records of changed
+        targets."""
         pace = StepPace()
         ids: dict[Subscription, frozenset[UUID]] = {}
         counts: dict[UUID, int] = {}
@@ -107,8 +108,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
                 yield
 
     def _racks(self, topic_ids: Iterable[UUID], pace: StepPace) -> Steps[PartitionRacks]:
-        """Return the racks of each partition's replicas, or an empty mapping if no member has a
-        rack."""
+        """Return the racks of each partition's replicas by topic id, or an empty mapping if no
+        group member has a rack."""
         if not any(member.rack_id for member in self._members.values()):
             return NO_RACKS
         brokers = self._image.brokers
@@ -131,8 +132,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         return found
 
     def apply(self) -> None:
-        """Apply the computed targets to the group, as far as they fit its current members and
-        subscriptions."""
+        """Apply the computed target assignments to the group, as far as they fit its current
+        members and subscriptions."""
         group, changes = self.group, self._group_changes
         for old_id, (target, record) in self._changes.items():
             member_id = self._id_now(old_id)
@@ -152,7 +153,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         return member_id
 
     def _narrowed(self, member: MemberT, target: Assignment) -> _Change:
-        """Return a computed target without the topics to which the member no longer subscribes."""
+        """Return a computed target assignment without the topics to which the member no longer
+        subscribes."""
         topics = map(self._image.topic, self.group.topics_of(member))
         ids = {topic.id for topic in topics if topic is not None}
         narrowed = {topic_id: target[topic_id] for topic_id in target if topic_id in ids}

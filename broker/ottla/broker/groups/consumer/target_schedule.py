@@ -20,17 +20,19 @@ from ottla.broker.groups.timer_names import TimerKind, TimerName
 
 
 class WaitingJoin(NamedTuple):
-    """Join request that waits until the target assignment for an epoch is computed."""
+    """Request of a joining member that waits until the target assignment for an epoch is
+    computed."""
 
     member_id: str
     epoch: int
     responder: Responder
     on_target: Callable[[Instant], None]
-    """Called to answer the request when the target assignment is computed."""
+    """Function that is called to answer the request when the target assignment is computed."""
 
 
 class TargetSchedule(Generic[AssignedGroupT, MemberT]):
-    """Target assignments that are being computed, and the joins that wait for them."""
+    """Target assignments that are being computed, and the requests of joining members that wait for
+    them."""
 
     def __init__(
         self,
@@ -53,12 +55,13 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         self._assignor_of = assignor_of
         self._jobs: dict[str, TargetJob[AssignedGroupT, MemberT]] = {}
         self._waiting: dict[str, list[WaitingJoin]] = {}
-        """Joins that wait for the target of their epoch, by group."""
+        """Requests of joining members that wait for the target assignment of their epoch, by group
+        id."""
 
     def is_behind(self, group: AssignedGroupT, now: Instant) -> bool:
-        """Start to compute a group's target if it is older than the group epoch. Returns True if
-        the target is not ready yet, since its computation takes several event-loop iterations or
-        has to wait for the assignment interval."""
+        """Start to compute a group's target assignment if it is older than the group epoch. Returns
+        True if the target is not ready yet, since its computation takes several event-loop
+        iterations or has to wait for the assignment interval."""
         if group.group_epoch <= group.target_epoch:
             return False
         under_way = self._jobs.get(group.group_id)
@@ -74,7 +77,7 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         return not self._backlog.begin(self._compute(job), now)
 
     def rename(self, group: AssignedGroupT, old_id: str, new_id: str) -> None:
-        """Use the new id of a static member that joined again under another id."""
+        """Use the new member id of a static member that joined again under another id."""
         job = self._jobs.get(group.group_id)
         if job is not None and job.group is group:
             job.rename(old_id, new_id)
@@ -86,21 +89,21 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         responder: Responder,
         on_target: Callable[[Instant], None],
     ) -> None:
-        """Call `on_target` when the target for the current epoch is computed or the member is gone.
-        The call is omitted if `take_waiting` removes the request first."""
+        """Call `on_target` when the target assignment for the group's current epoch is computed or
+        the member is gone. The call is omitted if `take_waiting` removes the request first."""
         waiting = WaitingJoin(member_id, group.group_epoch, responder, on_target)
         self._waiting.setdefault(group.group_id, []).append(waiting)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target assignment, in one group or in
-        all."""
+        """Remove and yield the callbacks of requests that wait for a target assignment, in one
+        group or (if `group_id` is None) in all."""
         for each in list(self._waiting) if group_id is None else [group_id]:
             for one in self._waiting.pop(each, []):
                 yield one.responder
 
     def _compute(self, job: TargetJob[AssignedGroupT, MemberT]) -> Iterator[None]:
-        """Compute a target assignment, apply it to the group, and answer the joins that wait for
-        it."""
+        """Compute a target assignment in steps, apply it to the group, and answer the requests that
+        wait for it."""
         yield from job.steps()
         group = job.group
         if self._jobs.get(group.group_id) is not job:

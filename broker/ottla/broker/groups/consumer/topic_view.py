@@ -28,29 +28,30 @@ from ottla.metadata.image import EMPTY, MetadataImage, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 
 SLICE_COST = 1_000_000
-"""Cost of one slice of work, which takes some 5 ms at most. The unit is an instruction of an
-expression, applied to one character of a topic name. A larger value blocks the event loop longer
-with costly expressions. A smaller value makes a member wait for its partitions until its next
-heartbeat even with few topics."""
+"""Cost of one slice of matching topics with regular expressions, which takes some 5 ms at most. The
+unit is an instruction of an expression, applied to one character of a topic name. A larger value
+blocks the event loop longer with costly expressions. A smaller value makes a member wait for its
+partitions until its next heartbeat even with few topics."""
 
 COMPILE_COST = SLICE_COST // 2
-"""Cost of compiling an expression again, in the same unit as SLICE_COST: a millisecond or two, at
-most ten."""
+"""Cost of compiling a regular expression again, in the same unit as SLICE_COST: a millisecond or
+two, at most ten."""
 
 PROGRAMS_MAX = 1_000
-"""Maximum number of compiled expressions that are stored. At 64 KiB each, they take at most 64
-MB."""
+"""Maximum number of compiled regular expressions that are stored. At 64 KiB each, they take at most
+64 MB."""
 
 REGEX_COUNT_MAX = 5_000
-"""Maximum number of regular expressions in use. A further expression is refused, because each takes
-time for every new topic."""
+"""Maximum number of regular expressions in use by groups. A further expression is refused, because
+each takes time for every new topic."""
 
 PRUNE_COUNT_MIN = 500
-"""Number of stored expressions above which unused expressions are searched for and deleted."""
+"""Number of stored regular expressions above which unused expressions are searched for and
+deleted."""
 
 
 class _TopicChanges(NamedTuple):
-    """Topics that one metadata image created and deleted, to be matched with regular expressions
+    """Topics that one metadata image created and deleted. They are matched with regular expressions
     later."""
 
     gone: frozenset[str]
@@ -58,26 +59,27 @@ class _TopicChanges(NamedTuple):
 
 
 class _Resolution:
-    """Matches of one regular expression. They are complete if no created or deleted topics are left
-    to match."""
+    """Topics that match one regular expression. They are complete if no created or deleted topics
+    are left to match."""
 
     __slots__ = ("at", "found", "instructions", "is_known", "news", "topics", "version")
 
     def __init__(self, instructions: int) -> None:
         self.instructions = instructions
         self.topics: frozenset[str] = frozenset()
-        """Matching topics as of the last complete search."""
+        """Names of the matching topics as of the last complete search."""
         self.version = -1
         self.is_known = False
         self.news: deque[_TopicChanges] = deque()
         self.at = 0
-        """Number of names in the oldest entry of `news` that have been searched already."""
+        """Number of topic names in the oldest entry of `news` that have been matched already."""
         self.found: set[str] = set()
-        """Matches found so far. They become `topics` when all of `news` are searched."""
+        """Names of the matching topics found so far. They become `topics` when all of `news` are
+        searched."""
 
 
 class ResolvedTopics(NamedTuple):
-    """Topics that match an expression, as of an offset in the metadata log."""
+    """Topics that match a regular expression, as of an offset in the metadata log."""
 
     topics: frozenset[str]
     version: int
@@ -95,14 +97,14 @@ class TopicView:
         self._resolutions: dict[str, _Resolution] = {}
         self._programs: OrderedDict[str, TopicRegex] = OrderedDict()
         self._open: list[tuple[int, int, str]] = []
-        """Heap of the expressions that still have topics to match, ordered by the cost of matching
-        them."""
+        """Heap of the regular expressions that still have topics to match, ordered by the cost of
+        matching them."""
         self._sequence = count()
         self._prune_at = PRUNE_COUNT_MIN
 
     @property
     def has_work(self) -> bool:
-        """True if an expression is still to be matched with created or deleted topics."""
+        """True if a regular expression is still to be matched with created or deleted topics."""
         return bool(self._open)
 
     def topic(self, name: str) -> Topic | None:
@@ -181,8 +183,8 @@ class TopicView:
         return ResolvedTopics(found.topics, found.version) if found.is_known else None
 
     def resolve_slice(self) -> bool:
-        """Match expressions with some more topics. Returns True if that changed the topics of an
-        expression."""
+        """Match regular expressions with some more topics. Returns True if that changed the topics
+        of an expression."""
         return self._work(SLICE_COST)
 
     def _queue(self, text: str, resolution: _Resolution, news: _TopicChanges) -> None:
@@ -191,8 +193,8 @@ class TopicView:
         resolution.news.append(news)
 
     def _work(self, cost: int) -> bool:
-        """Match expressions with created and deleted topics, up to a given cost. Returns True if an
-        expression's topics changed."""
+        """Match regular expressions with created and deleted topics, up to a given cost. Returns
+        True if an expression's topics changed."""
         is_other = False
         while self._open and cost > 0:
             text = self._open[0][-1]
@@ -206,7 +208,8 @@ class TopicView:
         return is_other
 
     def _look(self, text: str, found: _Resolution, cost: int) -> int:
-        """Match one expression with the created and deleted topics. Returns the remaining cost."""
+        """Match one regular expression with the created and deleted topics. Returns the remaining
+        cost."""
         while found.news and cost > 0:
             gone, created = found.news[0]
             if found.at == 0:

@@ -14,14 +14,16 @@ GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM = 9
 Earlier versions return ILLEGAL_GENERATION (KIP-848)."""
 
 TRANSACTIONAL_CODES_FROM = 6
-"""First version of TxnOffsetCommit that has separate error codes for unknown groups and epochs."""
+"""First version of TxnOffsetCommit that has separate error codes for unknown groups and unknown
+epochs."""
 
 MEMBER_EPOCH_FROM = 9
 """First version of OffsetCommit in which members of the consumer protocol may commit."""
 
 
 def check_commit_of_no_group(request: OffsetCommitRequest, version: int) -> None:
-    """Raise RefusedError if a commit names a generation, although the group does not exist."""
+    """Raise RefusedError if an OffsetCommit request names a generation, although the group does not
+    exist."""
     if request.generation_id_or_member_epoch >= 0:
         is_named = version >= GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM
         code = ErrorCode.GROUP_ID_NOT_FOUND if is_named else ErrorCode.ILLEGAL_GENERATION
@@ -29,8 +31,8 @@ def check_commit_of_no_group(request: OffsetCommitRequest, version: int) -> None
 
 
 def check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
-    """Raise RefusedError unless the commit comes from a member in the group's current
-    generation."""
+    """Raise RefusedError unless an OffsetCommit request comes from a member in the classic group's
+    current generation."""
     generation_id = request.generation_id_or_member_epoch
     is_member = bool(request.member_id) or request.group_instance_id is not None
     if generation_id < 0 and not is_member:
@@ -45,7 +47,8 @@ def check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> N
 
 
 def check_consumer_commit(group: ConsumerGroup, request: OffsetCommitRequest, version: int) -> None:
-    """Raise RefusedError unless the commit comes from a member in its current epoch."""
+    """Raise RefusedError unless an OffsetCommit request names a member of the consumer group and
+    its current epoch."""
     member = group.members.get(request.member_id)
     if member is None:
         raise unknown_member(group.group_id, request.member_id)
@@ -62,8 +65,8 @@ class TransactionalCommit(NamedTuple):
 
 
 def check_transactional_commit_of_no_group(request: TxnOffsetCommitRequest, version: int) -> None:
-    """Raise RefusedError if a transactional commit names a generation, although the group does not
-    exist."""
+    """Raise RefusedError if a TxnOffsetCommit request names a generation, although the group does
+    not exist."""
     if request.generation_id_or_member_epoch >= 0:
         has_own_codes = version >= TRANSACTIONAL_CODES_FROM
         code = ErrorCode.GROUP_ID_NOT_FOUND if has_own_codes else ErrorCode.ILLEGAL_GENERATION
@@ -71,7 +74,7 @@ def check_transactional_commit_of_no_group(request: TxnOffsetCommitRequest, vers
 
 
 def names_member(request: TxnOffsetCommitRequest) -> bool:
-    """Return whether a transactional commit names a member.
+    """Return whether a TxnOffsetCommit request names a group member.
 
     Clients before KIP-447 name none, and are fenced by their producer epoch alone.
     """
@@ -82,8 +85,8 @@ def names_member(request: TxnOffsetCommitRequest) -> bool:
 def check_classic_transactional_commit(
     group: ClassicGroup, request: TxnOffsetCommitRequest
 ) -> None:
-    """Raise RefusedError if the commit names a member or generation that the group does not
-    have."""
+    """Raise RefusedError if a TxnOffsetCommit request names a member or generation that the classic
+    group does not have."""
     group.find(request.member_id, request.group_instance_id)
     if request.generation_id_or_member_epoch != group.generation_id:
         raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
@@ -92,7 +95,8 @@ def check_classic_transactional_commit(
 def check_consumer_transactional_commit(
     group: ConsumerGroup, request: TxnOffsetCommitRequest, version: int
 ) -> None:
-    """Raise RefusedError if the commit names a member or epoch that the group does not have."""
+    """Raise RefusedError if a TxnOffsetCommit request names a member or epoch that the consumer
+    group does not have."""
     member = group.members.get(request.member_id)
     if member is None:
         raise unknown_member(group.group_id, request.member_id)
@@ -105,8 +109,8 @@ def check_consumer_transactional_commit(
 
 
 def check_consumer_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Raise RefusedError if a fetch of offsets names a member or epoch that the group does not
-    have."""
+    """Raise RefusedError if an OffsetFetch request names a member or epoch that the consumer group
+    does not have."""
     if member_id is None and member_epoch < 0:
         return
     member = None if member_id is None else group.members.get(member_id)

@@ -47,7 +47,7 @@ class CommittedOffset:
     __hash__ = None  # type: ignore[assignment]  # nothing is kept by it
 
     def encoded(self) -> bytes:
-        """Return the encoded record value that stores this offset."""
+        """Return the encoded record value that stores this committed offset."""
         if self.expire_timestamp_ms != NO_EXPIRY:
             return offset_value(self.as_value())
         return lasting_offset_value(
@@ -55,7 +55,7 @@ class CommittedOffset:
         )
 
     def as_value(self) -> OffsetCommitValue:
-        """Return the record value that stores this offset, as a message object."""
+        """Return the record value that stores this committed offset, as a message object."""
         return OffsetCommitValue(
             offset=self.offset,
             leader_epoch=self.leader_epoch,
@@ -67,7 +67,7 @@ class CommittedOffset:
 
 
 def committed_offset_of(value: OffsetCommitValue) -> CommittedOffset:
-    """Return the committed offset that a record value stores."""
+    """Return the committed offset that a record value of `__consumer_offsets` stores."""
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -79,12 +79,13 @@ def committed_offset_of(value: OffsetCommitValue) -> CommittedOffset:
 
 
 UNSTABLE, PENDING = CommittedOffset(-1), CommittedOffset(-1)
-"""Placeholders that are returned instead of an offset. UNSTABLE: an open transaction may change the
-offset. PENDING: only open transactions have committed one. They are compared by identity."""
+"""Placeholders that stand for the committed offset of a partition. UNSTABLE: an open transaction
+may change the offset. PENDING: only open transactions have committed one. They are compared by
+identity."""
 
 
 class OffsetTable:
-    """Committed offsets by group, then by (topic, partition)."""
+    """Committed offsets by group id, then by (topic name, partition index)."""
 
     __slots__ = ("_by_group",)
 
@@ -107,29 +108,31 @@ class OffsetTable:
                 del self._by_group[group]
 
     def find(self, group: str, topic: str, index: int) -> CommittedOffset | None:
-        """Return a group's committed offset in a partition, or None."""
+        """Return a group's committed offset in a partition, or None if it has committed none
+        there."""
         offsets = self._by_group.get(group)
         return None if offsets is None else offsets.get((topic, index))
 
     def of_group(self, group: str) -> dict[TopicAndIndex, CommittedOffset]:
-        """Return the committed offsets of a group. The caller must not modify the result."""
+        """Return the committed offsets of a group by (topic, partition). The caller must not modify
+        the result."""
         return self._by_group.get(group, {})
 
     @property
     def group_ids(self) -> Iterable[str]:
-        """Ids of the groups that have a committed offset."""
+        """Ids of the groups that have at least one committed offset."""
         return self._by_group.keys()
 
     def has_group(self, group: str) -> bool:
-        """Return True if the group has a committed offset."""
+        """Return True if the group has at least one committed offset."""
         return group in self._by_group
 
     def __iter__(self) -> Iterator[tuple[str, str, int, CommittedOffset]]:
-        """Yield the group, topic, partition and offset for every committed offset."""
+        """Yield the group id, topic, partition and offset for every committed offset."""
         for group, offsets in self._by_group.items():
             for (topic, index), offset in offsets.items():
                 yield group, topic, index, offset
 
     def __len__(self) -> int:
-        """Return the number of committed offsets."""
+        """Return the number of committed offsets of all groups."""
         return sum(len(offsets) for offsets in self._by_group.values())

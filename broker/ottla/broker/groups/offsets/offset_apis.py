@@ -57,15 +57,16 @@ NO_OFFSET = -1
 
 FetchedPartition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 FetchedTopic: TypeAlias = OffsetFetchResponseTopic | OffsetFetchResponseTopics
-"""Response entry for a topic: one class before version SEVERAL_GROUPS_FROM of OffsetFetch, another
-from then on. Each entry is created in the class of the request's version, since converting
-hundreds of thousands would be slow."""
+"""OffsetFetch response entry for a topic: one class before version SEVERAL_GROUPS_FROM of
+OffsetFetch, another from then on. Each entry is created in the class of the request's version,
+since converting hundreds of thousands would be slow."""
 
 GROUP_COST = 5
-"""Cost of asking the coordinator for one group's offsets, measured in entries of a response."""
+"""Cost of asking the coordinator for one group's offsets, in units of the cost of one entry in a
+response."""
 
 OFFSETS_PER_COST = 4
-"""Number of offsets that can be collected in the time in which one offset is added to a
+"""Number of committed offsets that can be collected in the time in which one offset is added to a
 response."""
 
 
@@ -79,8 +80,8 @@ class OffsetApis:
     # ---- OffsetFetch
 
     def fetch(self, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
-        """Answer with the committed offsets of each requested group. A group that is named several
-        times is answered once."""
+        """Answer the OffsetFetch request with the committed offsets of each requested group. A
+        group that is named several times is answered once."""
         return begun(self._fetch(context, request))
 
     def _fetch(self, context: RequestContext, request: OffsetFetchRequest) -> Steps[None]:
@@ -135,7 +136,8 @@ class OffsetApis:
         version: int,
         permissions: Permissions | None,
     ) -> Steps[OffsetFetchResponse]:
-        """Build the response from the offsets or error codes that the coordinator returned."""
+        """Build the OffsetFetch response from the offsets or error codes that the coordinator
+        returned."""
         pace = StepPace()
         answers: list[OffsetFetchResponseGroup] = []
         for group, offsets in zip(groups, found, strict=True):
@@ -193,8 +195,8 @@ class OffsetApis:
         pace: StepPace,
         permissions: Permissions | None,
     ) -> Steps[list[FetchedTopic]]:
-        """Return all offsets by topic. If the request names topics by id, offsets of deleted topics
-        are left out."""
+        """Return all committed offsets of a group by topic, for an OffsetFetch response. If the
+        request names topics by id, offsets of deleted topics are left out."""
         by_name: dict[str, list[FetchedPartition]] = {}
         for topic, index, offset in answer:
             if offset is PENDING:
@@ -218,8 +220,8 @@ class OffsetApis:
     # ---- OffsetDelete
 
     def delete(self, context: RequestContext, request: OffsetDeleteRequest) -> HandlerResult:
-        """Delete offsets of topics to which no member subscribes. Answers when the deletion is
-        committed.
+        """Delete a group's offsets of topics to which no member subscribes. The response is sent
+        when the deletion is committed.
 
         A partition that is named twice is answered once.
         """
@@ -277,8 +279,8 @@ class OffsetApis:
 def asked_once(
     groups: Iterable[OffsetFetchRequestGroup],
 ) -> Steps[list[OffsetFetchRequestGroup]]:
-    """Return each group once, with each topic and partition once. A null list of topics means all
-    topics.
+    """Return each group in an OffsetFetch request once, with each topic and partition once. A null
+    list of topics means all topics.
 
     If a request names a group several times, the member id and epoch of its first entry are used.
     """
@@ -319,8 +321,8 @@ def _fetched_partition(
     version: int,
     code: ErrorCode = ErrorCode.NONE,
 ) -> FetchedPartition:
-    """Return the response entry for a partition. A partition without a committed offset is not an
-    error."""
+    """Return the OffsetFetch response entry for a partition. A partition without a committed offset
+    is not an error."""
     if offset is UNSTABLE or offset is PENDING:
         code = ErrorCode.UNSTABLE_OFFSET_COMMIT
     is_of_several = version >= SEVERAL_GROUPS_FROM
@@ -336,7 +338,8 @@ def _fetched_partition(
 def _fetched_topic(
     name: str, topic_id: UUID, partitions: list[FetchedPartition], version: int
 ) -> FetchedTopic:
-    """Return the response entry for a topic, as an object of the class that its version uses."""
+    """Return the OffsetFetch response entry for a topic, as an object of the class that the version
+    uses."""
     made: list[Any] = partitions
     if version < SEVERAL_GROUPS_FROM:
         return OffsetFetchResponseTopic(name=name, partitions=made)
@@ -344,7 +347,8 @@ def _fetched_topic(
 
 
 def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
-    """Convert a request of an old version to one for several groups."""
+    """Convert an OffsetFetch request of an old version, which names one group, to the entry for a
+    group in newer versions."""
     topics: list[OffsetFetchRequestTopics] | None = None
     if request.topics is not None:
         pace = StepPace()
@@ -360,8 +364,8 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
 def _single(
     answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int, pace: StepPace
 ) -> Steps[OffsetFetchResponse]:
-    """Convert the response for one group to the format of old versions. Its topics already have the
-    right classes."""
+    """Convert the OffsetFetch response for one group to the format of old versions. Its topics
+    already have the right classes."""
     code = ErrorCode(answer.error_code)
     topics: list[Any] = answer.topics
     if code is not ErrorCode.NONE and version < ERROR_OF_ALL_FROM:
@@ -372,8 +376,8 @@ def _single(
 def _all_refused(
     asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, version: int, pace: StepPace
 ) -> Steps[list[FetchedTopic]]:
-    """Return the requested partitions, each with the group's error code. Used for versions whose
-    response has no error code of its own."""
+    """Return the partitions that an OffsetFetch request names, each with the group's error code.
+    Used for versions whose response has no error code of its own."""
     topics = []
     for topic in asked:
         partitions = []

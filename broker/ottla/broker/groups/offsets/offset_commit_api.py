@@ -35,12 +35,13 @@ CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
 bytes."""
 
 COMMITS_PER_PIECE: Final = 500
-"""Number of partitions committed per event-loop iteration, which takes ten milliseconds at most. A
-smaller value yields to other tasks more often. A larger value delays other connections."""
+"""Number of partitions whose offsets are committed per event-loop iteration. That many take ten
+milliseconds at most. A smaller value yields to other tasks more often. A larger value delays other
+connections."""
 
 COMMITTERS_MAX: Final = 1_024
-"""Maximum number of cached committers. A smaller value repeats some lookups. A larger value takes
-up to two KiB for each committer."""
+"""Maximum number of cached `TopicCommitter` objects (group member and topic). A smaller value
+repeats some lookups. A larger value takes up to two KiB for each object."""
 
 
 class TopicCommitter:
@@ -51,14 +52,16 @@ class TopicCommitter:
 
     def __init__(self, flat: FlatCommit, topic: Topic) -> None:
         self.request = flat.head()
-        """Fields that the member's requests have in common: all except the topics."""
+        """Fields that all OffsetCommit requests of the member have in common: all except the
+        topics."""
         self.place = flat.place
         self.topic = OffsetTopic(self.request.group_id, topic.name, topic.id)
         self.partitions: Collection[int] = topic.partitions
 
 
 class FlatTopicCommit(TopicCommit):
-    """Offsets of one topic in a `FlatCommit`, with the part of the response that they belong to."""
+    """Offsets of one topic in a `FlatCommit` (an OffsetCommit request read straight from its
+    bytes), with the part of the response that they belong to."""
 
     __slots__ = ("_committer", "_slot")
 
@@ -72,13 +75,13 @@ class FlatTopicCommit(TopicCommit):
         self._committer = committer
 
     def decide(self, shard: GroupShard, now: Instant) -> None:
-        """Commit the offsets in the shard that serves the group."""
+        """Commit the offsets in the coordinator shard that serves the group."""
         version = self._slot.header.api_version
         shard.commit(self._committer.request, (self,), self.answer, now, version)
 
     def answer(self, said: Any) -> None:
-        """Complete the response with one error code for all partitions, or with one for each
-        partition."""
+        """Complete the OffsetCommit response with one error code for all partitions, or with one
+        for each partition."""
         slot, rows = self._slot, self.rows
         codes: list[ErrorCode] = [said] * len(rows) if isinstance(said, ErrorCode) else said[0]
         correlation_id, place = slot.header.correlation_id, self._committer.place
@@ -93,13 +96,16 @@ class OffsetCommitApi:
         self._coordinator = coordinator
         self._metadata = metadata
         self._image = metadata.image
-        """Metadata image with the topics of the cached committers."""
+        """Metadata image in which the topics of the cached `TopicCommitter` objects were looked
+        up."""
         self._by_name: dict[bytes, TopicCommitter] = {}
         self._by_id: dict[bytes, TopicCommitter] = {}
-        """Committers by the bytes of a `FlatCommit` that identify the member and the topic."""
+        """Cached `TopicCommitter` objects, by the bytes of a `FlatCommit` that identify the member
+        and the topic."""
 
     def handle(self, context: RequestContext, request: CommitForm) -> HandlerResult:
-        """Commit the offsets of partitions that exist. Answers when their records are committed."""
+        """Commit a group's offsets for partitions that exist. The response is sent when their
+        records are committed."""
         if isinstance(request, FlatCommit):
             if self._image is not self._metadata.image:
                 self._forget_all()
@@ -126,8 +132,8 @@ class OffsetCommitApi:
         self._by_id.clear()
 
     def _look_up(self, flat: FlatCommit) -> TopicCommitter | None:
-        """Look up the `TopicCommitter` for a `FlatCommit`, and cache it. Returns None if the topic
-        does not exist."""
+        """Look up the `TopicCommitter` (group member and topic) for a `FlatCommit`, and cache it.
+        Returns None if the topic does not exist."""
         version = OFFSETS_TOPIC_IDS_FROM if flat.is_by_id else 0
         topic = self._topic(flat.name, flat.topic_id, version)
         if topic is None:
@@ -203,7 +209,8 @@ class OffsetCommitApi:
 def _known_rows(
     asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
 ) -> Steps[list[CommitRow]]:
-    """Return a commit row for each existing partition that a request names in a topic."""
+    """Return, for each existing partition that an OffsetCommit request names in a topic, the offset
+    to commit."""
     there = topic.partitions
     rows: list[CommitRow] = []
     for at in range(0, len(asked.partitions), VALUES_PER_STEP):
@@ -227,8 +234,8 @@ def _known_rows(
 def _response(
     request: OffsetCommitRequest, found: list[Topic | None], codes: list[ErrorCode], version: int
 ) -> Steps[OffsetCommitResponse]:
-    """Build the response. `codes` contains the error codes of the partitions that exist, in
-    order."""
+    """Build the OffsetCommit response. `codes` contains the error codes of the partitions that
+    exist, in order."""
     # Built without constructors, whose named arguments would be most of the cost.
     pace = StepPace()
     left = iter(codes)
@@ -254,7 +261,8 @@ def _response(
 
 
 def missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
-    """Return the error code for a partition that does not exist, or NONE if it exists."""
+    """Return the error code for a partition that an OffsetCommit request names if the partition
+    does not exist, or NONE if it exists."""
     if topic is None and version >= OFFSETS_TOPIC_IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if topic is None or index not in topic.partitions:

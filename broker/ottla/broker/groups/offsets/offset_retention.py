@@ -14,8 +14,8 @@ from ottla.node.network.steps import StepPace
 
 
 class OffsetRetention:
-    """Deletes the expired groups and offsets of one shard. The shard owns these groups and
-    offsets."""
+    """Deletes the expired groups and offsets of one shard of the group coordinator. The shard owns
+    these groups and offsets."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class OffsetRetention:
         self._drop_group = drop_group
 
     def drop_without_topic(self, exists: Callable[[str, UUID], bool]) -> Iterator[None]:
-        """Delete the offsets of topics that do not exist, or exist under another id."""
+        """Delete the committed offsets of topics that do not exist, or exist under another id."""
         pace = StepPace()
         for group_id in list(self._offsets.group_ids):
             for topic, index in self._offsets.places_of(group_id):
@@ -42,7 +42,8 @@ class OffsetRetention:
                     yield
 
     def expire(self, wall_ms: int) -> Iterator[None]:
-        """Delete offsets that were unused for the retention time, and groups without offsets."""
+        """Delete committed offsets that were unused for the retention time, and groups without
+        offsets."""
         pace = StepPace()
         for group in list(self._groups.values()):
             if pace.is_due(1 + len(self._offsets.committed.of_group(group.group_id))):
@@ -54,7 +55,7 @@ class OffsetRetention:
                 self._drop_group(group)
 
     def _expire_of(self, group: CoordinatedGroup, wall_ms: int) -> None:
-        """Delete the expired offsets of one group.
+        """Delete the expired committed offsets of one group.
 
         While the group has members, only offsets of topics to which they do not subscribe expire.
         For an empty classic group that once had members, the retention counts from the time when

@@ -28,16 +28,17 @@ from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 
 
 class SeparateBatch(NamedTuple):
-    """Records that are written as a separate batch, since they belong to a transaction."""
+    """Records of a group coordinator that are written as a separate batch, since they belong to a
+    transaction."""
 
     data: bytes
     answer: Any
-    """Response to send when the records are committed."""
+    """Response to send to the client when the batch's records are committed."""
     on_written: Callable[[], None]
 
 
 class OffsetStore:
-    """Committed and pending offsets of the groups in a shard."""
+    """Committed and pending offsets of the groups in a coordinator shard."""
 
     __slots__ = ("_metadata_bytes_max", "_outbox", "committed", "pending")
 
@@ -49,16 +50,19 @@ class OffsetStore:
 
     @property
     def group_ids(self) -> Iterator[str]:
-        """Ids of the groups with committed or pending offsets."""
+        """Ids of the groups with committed offsets, or with offsets that wait for the end of a
+        transaction."""
         yield from self.committed.group_ids
         yield from self.pending.group_ids
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether the group has committed or pending offsets."""
+        """Return whether the group has committed offsets, or offsets that wait for the end of a
+        transaction."""
         return self.committed.has_group(group_id) or self.pending.has_group(group_id)
 
     def commit(self, commit: TopicCommit, wall_ms: int, expire_ms: int) -> list[ErrorCode]:
-        """Commit offsets without a transaction.  Returns an error code for each partition."""
+        """Commit a group's offsets without a transaction. Returns an error code for each
+        partition."""
         topic = commit.topic
         group_id, name, topic_id = topic.group_id, topic.name, topic.topic_id
         metadata_bytes_max = self._metadata_bytes_max
@@ -89,8 +93,8 @@ class OffsetStore:
         wall_ms: int,
         batch_bytes_max: int,
     ) -> SeparateBatch:
-        """Store offsets as pending until their transaction ends. Returns the batch of records to
-        write."""
+        """Store a group's offsets as pending until their transaction ends. Returns the batch of
+        records to write."""
         codes: list[list[ErrorCode]] = []
         kept: list[tuple[str, str, int, CommittedOffset]] = []
         records: list[list[CoordinatorRecord]] = []
@@ -130,7 +134,7 @@ class OffsetStore:
             self.committed.put(group, topic, index, offset)
 
     def drop(self, group_id: str, topic: str, index: int) -> None:
-        """Delete a partition's committed and pending offsets, if there are any."""
+        """Delete a group's committed and pending offsets of a partition, if there are any."""
         is_committed = self.committed.find(group_id, topic, index) is not None
         if is_committed or self.pending.is_pending(group_id, topic, index):
             self._outbox.write(CoordinatorRecord(offset_key(group_id, topic, index), None))
@@ -138,15 +142,15 @@ class OffsetStore:
             self.pending.drop(group_id, topic, index)
 
     def topic_id_of(self, group_id: str, topic: str, index: int) -> UUID | None:
-        """Return the id of the topic for which a partition's newest offset was committed, or None
-        if there is no offset."""
+        """Return the id of the topic for which a group's newest offset of a partition was
+        committed, or None if there is no offset."""
         found = self.committed.find(group_id, topic, index)
         if found is None:
             found = self.pending.find(group_id, topic, index)
         return None if found is None else found.topic_id
 
     def places_of(self, group_id: str) -> list[tuple[str, int]]:
-        """Return the partitions of a group that have committed or pending offsets."""
+        """Return the partitions in which a group has committed or pending offsets."""
         committed = self.committed.of_group(group_id)
         waiting = self.pending.of_group(group_id)
         return list(dict.fromkeys([*committed, *waiting]))
@@ -154,7 +158,8 @@ class OffsetStore:
     def find_all(
         self, group_id: str, wanted: Iterable[tuple[str, int]] | None, *, is_stable: bool
     ) -> list[tuple[str, int, CommittedOffset | None]]:
-        """Return the offsets of the wanted partitions, or of all if `wanted` is None.
+        """Return a group's committed offsets in the wanted partitions, or of all if `wanted` is
+        None.
 
         With `is_stable`, an offset that an open transaction may change is replaced by UNSTABLE, or
         by PENDING if only open transactions have committed it.
@@ -182,8 +187,8 @@ class OffsetStore:
         said: OffsetCommitValue | None,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Apply one record of an offset from the log. `producer_id` is given only if the record
-        belongs to a transaction."""
+        """Apply one record of a committed offset from the log. `producer_id` is given only if the
+        record belongs to a transaction."""
         group, topic, index = named.group, named.topic, named.partition
         if said is None:
             self.committed.remove(group, topic, index)

@@ -10,34 +10,36 @@ from collections.abc import Iterator
 from ottla.broker.groups.offsets.committed_offsets import CommittedOffset, TopicAndIndex
 
 OffsetPlace = tuple[str, str, int]
-"""Group, topic and partition that an offset belongs to."""
+"""Place that a committed offset belongs to: group id, topic name and partition index."""
 
 
 class PendingOffset:
-    """Offset that was committed in a transaction that has not ended yet."""
+    """Offset that a group committed in a transaction that has not ended yet."""
 
     __slots__ = ("is_superseded", "offset", "order")
 
     def __init__(self, offset: CommittedOffset, order: int) -> None:
         self.offset = offset
         self.order = order
-        """Position among all pending offsets, in the order of their records in the log."""
+        """Position of this offset among all pending offsets, in the order of their records in the
+        log."""
         self.is_superseded = False
 
 
 class PendingOffsets:
-    """Pending offsets of all open transactions, by producer and by group."""
+    """Pending offsets (committed in open transactions), by producer and by group."""
 
     __slots__ = ("_by_group", "_by_producer", "_written_count")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, dict[OffsetPlace, PendingOffset]] = {}
         self._by_group: dict[str, dict[TopicAndIndex, set[int]]] = {}
-        """Ids of producers with pending offsets, by group and partition."""
+        """Ids of the producers whose open transactions have pending offsets, by group and
+        partition."""
         self._written_count = 0
 
     def __len__(self) -> int:
-        """Return the number of pending offsets."""
+        """Return the number of offsets that wait for the end of their transactions."""
         return sum(map(len, self._by_producer.values()))
 
     def put(
@@ -51,22 +53,24 @@ class PendingOffsets:
         waiting_here.setdefault((topic, index), set()).add(producer_id)
 
     def supersede(self, group: str, topic: str, index: int) -> None:
-        """Mark the pending offsets of a partition as superseded, because a later non-transactional
-        commit was written."""
+        """Mark a group's pending offsets of a partition as superseded, because a later
+        non-transactional commit was written."""
         if not self._by_group:
             return
         for producer_id in self._by_group.get(group, {}).get((topic, index), ()):
             self._by_producer[producer_id][group, topic, index].is_superseded = True
 
     def drop(self, group: str, topic: str, index: int) -> None:
-        """Delete the pending offsets of a partition, because a tombstone was written for it."""
+        """Delete a group's pending offsets of a partition, because a tombstone was written for
+        it."""
         for producer_id in list(self._by_group.get(group, {}).get((topic, index), ())):
             self._remove(producer_id, (group, topic, index))
 
     def end(
         self, producer_id: int, *, is_commit: bool
     ) -> list[tuple[OffsetPlace, CommittedOffset]]:
-        """End a transaction.  Returns the offsets that it commits, in the order of the log."""
+        """End a producer's transaction. Returns the offsets that it commits, in the order of the
+        log."""
         committed = []
         for place, pending in list(self._by_producer.get(producer_id, {}).items()):
             self._remove(producer_id, place)
@@ -81,27 +85,30 @@ class PendingOffsets:
         return committed
 
     def is_pending(self, group: str, topic: str, index: int) -> bool:
-        """Return True if the partition has a pending offset."""
+        """Return True if a group has a pending offset (of an open transaction) in the partition."""
         waiting = self._by_group.get(group)
         return waiting is not None and (topic, index) in waiting
 
     def find(self, group: str, topic: str, index: int) -> CommittedOffset | None:
-        """Return the pending offset of a partition, or None."""
+        """Return a group's pending offset of a partition (from an open transaction), or None if
+        there is none."""
         for producer_id in self._by_group.get(group, {}).get((topic, index), ()):
             return self._by_producer[producer_id][group, topic, index].offset
         return None
 
     def has_group(self, group: str) -> bool:
-        """Return True if the group has a pending offset."""
+        """Return True if the group has a pending offset, which waits for the end of a
+        transaction."""
         return group in self._by_group
 
     def of_group(self, group: str) -> list[TopicAndIndex]:
-        """Return the partitions in which a group has pending offsets."""
+        """Return the partitions in which a group has pending offsets, which wait for the end of a
+        transaction."""
         return list(self._by_group.get(group, ()))
 
     @property
     def group_ids(self) -> Iterator[str]:
-        """Ids of the groups with pending offsets."""
+        """Ids of the groups with pending offsets, which wait for the end of a transaction."""
         return iter(self._by_group)
 
     def _remove(self, producer_id: int, place: OffsetPlace) -> None:

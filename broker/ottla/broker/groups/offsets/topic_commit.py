@@ -7,7 +7,8 @@ from ottla.wire.flat.flat_commit import CommitRow
 
 
 class OffsetTopic:
-    """Group and topic, with the bytes that all records of the topic's offsets have in common."""
+    """Group and topic, with the encoded bytes that all records of the topic's committed offsets
+    have in common."""
 
     __slots__ = ("group_id", "key_start", "name", "tags", "topic_id")
 
@@ -16,9 +17,11 @@ class OffsetTopic:
         self.name = name
         self.topic_id = topic_id
         self.key_start = offset_key_start(group_id, name)
-        """Encoded start of each offset's record key: everything before the partition."""
+        """Encoded start of the record key of each committed offset in the topic: all fields before
+        the partition."""
         self.tags = tags_of(topic_id)
-        """Encoded tagged fields with which each offset's record value ends."""
+        """Encoded tagged fields at the end of the record value of each committed offset in the
+        topic."""
 
 
 class TopicCommit:

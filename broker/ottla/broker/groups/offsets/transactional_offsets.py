@@ -35,8 +35,8 @@ TRANSACTIONAL_TOPIC_IDS_FROM = 6
 """First version of TxnOffsetCommit that names topics by id (KIP-1319)."""
 
 OFFSETS_PER_PIECE = 500
-"""Number of partitions committed per event-loop iteration, which takes some ten milliseconds at
-most."""
+"""Number of partitions whose offsets are committed per event-loop iteration. That many take some
+ten milliseconds at most."""
 
 UNCHANGED_CODES = frozenset(
     (
@@ -58,8 +58,8 @@ UNCHANGED_CODES = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes that a producer receives unchanged. Any other code comes from an append to the
-coordinator's log, and is replaced by a code for clients."""
+"""Error codes of a TxnOffsetCommit that a producer receives unchanged. Any other code comes from an
+append to the coordinator's log, and is replaced by a code for clients."""
 
 
 class TransactionalOffsetsApi:
@@ -73,15 +73,16 @@ class TransactionalOffsetsApi:
         *,
         timeout_ms: int,
     ) -> None:
-        """Create the handler. `timeout_ms` is the maximum time that the transaction coordinator may
-        take."""
+        """Create the handler. `timeout_ms` is the maximum time in milliseconds that the transaction
+        coordinator may take."""
         self._coordinator = coordinator
         self._metadata = metadata
         self._transactions = transactions
         self._timeout_ms = timeout_ms
 
     def handle(self, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
-        """Write the offsets of partitions that exist. Answers when their records are committed."""
+        """Write a group's offsets for partitions that exist, as part of a transaction. The response
+        is sent when their records are committed."""
         return begun(self._begin(context, request))
 
     def _begin(self, context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
@@ -107,7 +108,7 @@ class TransactionalOffsetsApi:
         return self._commit_verified(context, request, place, guard)
 
     def _has_existing_partition(self, request: TxnOffsetCommitRequest, version: int) -> Steps[bool]:
-        """Return whether the request names at least one partition that exists."""
+        """Return whether the TxnOffsetCommit request names at least one partition that exists."""
         pace = StepPace()
         for asked in request.topics:
             topic = self._topic(asked.name, asked.topic_id, version)
@@ -128,7 +129,8 @@ class TransactionalOffsetsApi:
         place: tuple[str, int],
         guard: VerificationGuard,
     ) -> Any:
-        """Write the offsets after the transaction coordinator has answered."""
+        """Write a group's offsets after the transaction coordinator has verified the
+        transaction."""
         operation = operation_of_offsets(context.api_version)
         outcome = await self._transactions.ask(
             request.transactional_id,
@@ -220,8 +222,8 @@ class TransactionalOffsetsApi:
     def _unanswered(
         self, request: TxnOffsetCommitRequest, version: int, pace: StepPace
     ) -> Steps[tuple[TxnOffsetCommitResponse, list[list[TxnOffsetCommitResponsePartition]]]]:
-        """Return a response that contains only the errors of missing partitions, and the partitions
-        that exist."""
+        """Return a TxnOffsetCommit response that contains only the errors of missing partitions,
+        and its entries for the partitions that exist."""
         by_id = version >= TRANSACTIONAL_TOPIC_IDS_FROM
         response = TxnOffsetCommitResponse()
         answers = []
@@ -250,7 +252,7 @@ class TransactionalOffsetsApi:
     def _refused(
         self, context: RequestContext, request: TxnOffsetCommitRequest, code: ErrorCode
     ) -> Steps[TxnOffsetCommitResponse]:
-        """Return a response with one error code for every partition that exists."""
+        """Return a TxnOffsetCommit response with one error code for every partition that exists."""
         version = context.api_version
         pace = StepPace()
         response, answers = yield from self._unanswered(request, version, pace)

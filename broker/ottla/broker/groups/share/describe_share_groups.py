@@ -46,7 +46,7 @@ class ShareGroupDescribeApi:
     def describe(
         self, context: RequestContext, request: ShareGroupDescribeRequest
     ) -> HandlerResult:
-        """Describe each group once, even if it is named several times."""
+        """Describe each share group once, even if it is named several times."""
         return begun(self._describe_all(request, context.permissions))
 
     def _describe_all(
@@ -110,8 +110,8 @@ def _member(member: ShareMember, image: MetadataImage) -> Member:
 
 
 def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
-    """Return the partitions in the format of the response, with topic names. Deleted topics are
-    left out."""
+    """Return a member's partitions as the ShareGroupDescribe response lists them, with topic names.
+    Deleted topics are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(

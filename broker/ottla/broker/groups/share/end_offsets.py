@@ -7,11 +7,11 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import TopicPartition
 
 EndOffsetAnswers: TypeAlias = Mapping[TopicPartition, int | ErrorCode]
-"""High watermark of each partition, or the error code of its leader."""
+"""High watermark of each partition, or the error code that its leader returned."""
 
 
 class EndOffsets(Protocol):
-    """Access to the end offsets of all partitions of the cluster."""
+    """Interface to look up the end offsets of partitions on any broker of the cluster."""
 
     def ask(
         self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
@@ -28,5 +28,5 @@ class UnknownEndOffsets:
     def ask(
         self, wanted: Sequence[TopicPartition], on_done: Callable[[EndOffsetAnswers], None]
     ) -> None:
-        """Answer with an error code for each partition."""
+        """Call `on_done` with an error code for each partition, because no end offset is known."""
         on_done(dict.fromkeys(wanted, ErrorCode.LEADER_NOT_AVAILABLE))

@@ -23,13 +23,13 @@ from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.wire.offset_timestamps import LATEST
 
 TIMEOUT_S = 10.0
-"""Maximum seconds to wait for the answers of all leaders. If a leader is frozen, the description of
-a share group takes that long."""
+"""Maximum seconds to wait for the answers of all leaders about end offsets. If a leader is frozen,
+the description of a share group takes that long."""
 
 CONSUMER = -1
 
 UNKNOWN = ErrorCode.LEADER_NOT_AVAILABLE
-"""Answer for a partition whose leader did not answer."""
+"""Result of an end-offset lookup for a partition whose leader did not answer."""
 
 
 class EndOffsetsDriver:
@@ -52,11 +52,11 @@ class EndOffsetsDriver:
         self._start_soon: Callable[..., None]
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that sends the lookups."""
+        """Register the background task that looks up end offsets at the leaders."""
         parts.task("end offsets of share partitions", self.run)
 
     async def run(self) -> None:
-        """Send lookups until cancelled."""
+        """Look up end offsets at the leaders of partitions, as requested, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery

@@ -18,17 +18,17 @@ Codes: TypeAlias = Sequence[ErrorCode]
 
 
 ROUND_MAX = 1_000
-"""Maximum number of requests about durable states of one group that are sent at once, which takes
-some ten milliseconds. A larger value blocks the event loop longer. With a smaller value, a large
-group takes more rounds."""
+"""Maximum number of requests about durable states of one group that are sent at once. Sending that
+many takes some ten milliseconds. A larger value blocks the event loop longer. With a smaller value,
+a large group takes more rounds."""
 
 
 def ask_in_rounds(
     count: int, ask: Callable[[int, Responder], None], on_all: Callable[[Sequence[Any]], None]
 ) -> None:
-    """Call `ask` for each index below `count`, in rounds of at most ROUND_MAX. The next round
-    begins when all calls of the previous one are answered. Finally call `on_all` with all answers,
-    in order."""
+    """Call `ask`, which sends a request, for each index below `count`, in rounds of at most
+    ROUND_MAX. The next round begins when all calls of the previous one are answered. Finally call
+    `on_all` with all answers, ordered by index."""
     answers: list[Any] = []
 
     def on_round(found: Sequence[Any]) -> None:
@@ -54,7 +54,8 @@ class StateOutcomes(Protocol):
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the answers to requests that initialise durable states of share partitions."""
+        """Handle the share coordinators' answers to requests that initialise durable states of
+        share partitions."""
         ...
 
     def on_reset(
@@ -65,8 +66,8 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that change start offsets of share partitions. The
-        responder gets an error code for each partition."""
+        """Handle the share coordinators' answers to requests that change start offsets of share
+        partitions. The responder gets an error code for each partition."""
         ...
 
     def on_deleted(
@@ -77,8 +78,8 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that delete durable states of share partitions. The
-        responder gets an error code for each partition."""
+        """Handle the share coordinators' answers to requests that delete durable states of share
+        partitions. The responder gets an error code for each partition."""
         ...
 
 
@@ -88,24 +89,25 @@ that time. If no shard of this broker serves the group, the responder gets an er
 
 
 class SharePorts(NamedTuple):
-    """Access to the share coordinators for the share groups of a shard."""
+    """Access to the share coordinators for the share groups of a group coordinator's shard."""
 
     persister: SharePersister
     later: Later
 
 
 class PartitionStates:
-    """Sends requests about the durable states of share partitions, for the groups of one shard."""
+    """Sends requests about the durable states of share partitions, for the groups of one
+    coordinator shard."""
 
     def __init__(self, outbox: Outbox, ports: SharePorts | None) -> None:
-        """Create the sender. If `ports` is None, no request is sent, and no partition is ever
-        initialised."""
+        """Create the sender of these requests. If `ports` is None, no request is sent, and no
+        partition is ever initialised."""
         self._outbox = outbox
         self._ports = ports
 
     def initialize(self, group_id: str, wanted: Sequence[Initialization]) -> None:
-        """Initialise the durable states of share partitions. The requests are sent when everything
-        written so far is committed."""
+        """Request the initialisation of the durable states of share partitions. The requests are
+        sent when everything written so far is committed."""
         self._initialize(
             group_id,
             wanted,
@@ -114,8 +116,8 @@ class PartitionStates:
         )
 
     def reset(self, group_id: str, wanted: Sequence[Initialization], responder: Responder) -> None:
-        """Initialise the states of share partitions again, with other start offsets. The responder
-        gets an error code for each partition, or one for all."""
+        """Initialise the durable states of share partitions again, with other start offsets. The
+        responder gets an error code for each partition, or one for all."""
         self._initialize(
             group_id,
             wanted,
@@ -126,7 +128,7 @@ class PartitionStates:
     def delete(
         self, group_id: str, keys: Sequence[SharePartitionKey], responder: Responder
     ) -> None:
-        """Delete the states of share partitions. The responder gets an error code for each
+        """Delete the durable states of share partitions. The responder gets an error code for each
         partition, or one for all."""
         ports = self._ports
 
@@ -182,5 +184,5 @@ class PartitionStates:
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Ignore an initialisation that could not be sent, since a timer or the next coordinator
-    repeats it."""
+    """Ignore the error of a state initialisation that could not be sent, since a timer or the next
+    coordinator repeats it."""

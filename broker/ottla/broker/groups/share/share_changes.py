@@ -36,20 +36,21 @@ class ShareChanges(AssignedChanges[ShareGroup, ShareMember]):
         return member_tombstones(group_id, member_id)
 
     def target_record(self, group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-        """Return the record that stores a member's target assignment."""
+        """Return the record that stores a share group member's target assignment."""
         return target_record(group_id, member_id, target)
 
     def fits_partitions(self, group: ShareGroup) -> bool:
-        """Return True if the record of the partitions that a group consumes fits into the log."""
+        """Return True if the record of the partitions that a share group consumes fits into the
+        log."""
         return self._fits(partitions_record(group))
 
     def write_partitions(self, group: ShareGroup) -> None:
-        """Write the record of the partitions that a group consumes, after they were changed in
-        memory."""
+        """Write the record of the partitions that a share group consumes, after they were changed
+        in memory."""
         self._outbox.write(partitions_record(group))
 
     def delete(self, group: ShareGroup) -> None:
-        """Write the tombstones for the records of an empty group."""
+        """Write the tombstones for the records of an empty share group."""
         assert not group.members
         for gone in group_tombstones(group.group_id):
             self._outbox.write(gone)

@@ -14,11 +14,11 @@ from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 
 SHARE = "share"
-"""Group type and protocol type in ListGroups."""
+"""Group type and protocol type of share groups in ListGroups responses."""
 
 
 class ShareGroupState(StrEnum):
-    """States of a share group, with the names used in responses."""
+    """States of a share group, with the names that Kafka's responses use."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -37,20 +37,20 @@ class ShareGroup(AssignedGroup[ShareMember]):
         super().__init__(group_id, SHARE)
         self.partitions = SharePartitions()
         self.searched: tuple[frozenset[str], MetadataImage] | None = None
-        """Subscribed topics and metadata image of the last search for partitions whose state must
-        be requested, if that search found none."""
+        """Inputs of the last search for partitions whose durable state must be requested, if it
+        found none: the subscribed topics and the metadata image. None otherwise."""
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.group_id!r}, {self.state_name}, epoch {self.group_epoch})"
 
     @property
     def state(self) -> ShareGroupState:
-        """State of the group, as reported in responses."""
+        """State of the share group, as reported in responses."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     @property
     def state_name(self) -> str:
-        """Name of the group's state in Kafka's notation."""
+        """Name of the group's state as Kafka's responses write it."""
         return self.state.value
 
     @property
@@ -60,8 +60,8 @@ class ShareGroup(AssignedGroup[ShareMember]):
 
 
 def check_epoch(member: ShareMember, epoch: int) -> None:
-    """Raise RefusedError if an epoch is neither the member's current epoch nor its previous epoch.
-    Epoch 0 is accepted, since with it a member joins again."""
+    """Raise RefusedError if the epoch in a request is neither the share group member's current
+    epoch nor its previous epoch. Epoch 0 is accepted, since with it a member joins again."""
     if epoch in (0, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch:

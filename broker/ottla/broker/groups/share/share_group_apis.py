@@ -28,8 +28,8 @@ class ShareGroupApis:
         self._is_served = is_served
 
     def heartbeat(self, context: RequestContext, request: ShareGroupHeartbeatRequest) -> None:
-        """Pass a heartbeat to the coordinator, which answers with the member's epoch and assignment
-        once they are committed."""
+        """Pass a member's ShareGroupHeartbeat to the coordinator, which answers with the member's
+        epoch and assignment once they are committed."""
 
         def answer(answer: ShareGroupHeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
@@ -52,7 +52,7 @@ class ShareGroupApis:
 
 
 def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
-    """Raise RefusedError for a heartbeat that is invalid for every group."""
+    """Raise RefusedError for a ShareGroupHeartbeat request that is invalid for every group."""
     _refuse_blank(request.member_id, "MemberId")
     _refuse_blank(request.group_id, "GroupId")
     _refuse_blank(request.rack_id, "RackId")

@@ -35,7 +35,7 @@ from ottla.wire.messages.share_group_metadata_key import ShareGroupMetadataKey
 
 
 class DeletedOffsets(NamedTuple):
-    """Outcome of deleting a group's offsets in one topic."""
+    """Outcome of deleting a share group's offsets in one topic."""
 
     name: str
     topic_id: UUID
@@ -44,7 +44,8 @@ class DeletedOffsets(NamedTuple):
 
 
 class ShareGroups(GroupKind[ShareGroup]):
-    """Share groups of a shard, their changes, and the requests about their durable states."""
+    """Share groups of a group coordinator's shard, their changes, and the requests about their
+    durable states."""
 
     keys: ClassVar[tuple[type[Message], ...]] = SHARE_GROUP_KEYS
     type: ClassVar[str] = SHARE
@@ -81,14 +82,14 @@ class ShareGroups(GroupKind[ShareGroup]):
     # ---- groups
 
     def delete(self, group: ShareGroup) -> None:
-        """Delete an empty group and its records."""
+        """Delete an empty share group and its records."""
         del self._groups[group.group_id]
         self._changes.delete(group)
 
     def prepare_deletion(
         self, group: ShareGroup, responder: Responder, delete_again: Callable[[], None]
     ) -> bool:
-        """Return True if an empty group can be deleted now. Otherwise delete its durable share
+        """Return True if an empty share group can be deleted now. Otherwise delete its durable
         states first."""
         topic_ids = group.partitions.topic_ids()
         if not topic_ids:
@@ -106,13 +107,13 @@ class ShareGroups(GroupKind[ShareGroup]):
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of any group was incremented."""
+        """Number of times that the epoch of any share group in this shard was incremented."""
         return self._changes.rebalance_count
 
     # ---- the log
 
     def replay(self, key: Any, value: Message | None) -> None:
-        """Apply one record of a share group."""
+        """Apply one record of a share group from the log."""
         group = self.find(key.group_id)
         if isinstance(key, ShareGroupMetadataKey) and value is None:
             if group is not None:
@@ -125,7 +126,7 @@ class ShareGroups(GroupKind[ShareGroup]):
             replay_share(group, key, value)
 
     def resume(self, group: ShareGroup, now: Instant) -> int:
-        """Start to serve a group whose records were loaded. Returns its number of members and
+        """Start to serve a share group whose records were loaded. Returns its number of members and
         topics, as a measure of the cost."""
         self._rebalancer.resume(group, now)
         return len(group.members) + len(group.subscribed_topics())
@@ -133,21 +134,21 @@ class ShareGroups(GroupKind[ShareGroup]):
     # ---- time and topics
 
     def on_timer(self, group: ShareGroup, name: TimerName, now: Instant) -> None:
-        """Handle an expired deadline of a group or of one of its members."""
+        """Handle an expired deadline of a share group or of one of its members."""
         self._rebalancer.on_timer(group, name, now)
 
     def restart_sessions(self, group: ShareGroup, now: Instant) -> None:
-        """Restart the session timeout of every member."""
+        """Restart the session timeout of every member of a share group."""
         self._rebalancer.restart_sessions(group, now)
 
     def on_topics(self, group: ShareGroup, changed: frozenset[str], now: Instant) -> int:
-        """Apply changes of topics to a group. Returns the number of entries that were checked, as a
-        measure of the cost."""
+        """Apply changes of topics to a share group. Returns the number of entries that were
+        checked, as a measure of the cost."""
         self._rebalancer.on_topics(group, changed, now)
         return 1 + len(group.partitions.topic_ids())
 
     def take_waiting(self) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target assignment."""
+        """Remove and yield the callbacks of requests that wait for a target assignment."""
         return self._rebalancer.take_waiting()
 
     # ---- requests of this protocol
@@ -181,7 +182,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         return self._rebalancer.heartbeat(group, heartbeat, now)
 
     def existing(self, group_id: str) -> ShareGroup:
-        """Return a share group. Raises RefusedError if there is none with this id."""
+        """Return a share group. Raises RefusedError if no share group has this id."""
         group = self.find(group_id)
         if group is None and group_id in self._groups:
             reason = f"Group {group_id} is not a share group."
@@ -195,8 +196,9 @@ class ShareGroups(GroupKind[ShareGroup]):
     def alter_offsets(
         self, group_id: str, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
-        """Set the start offsets of partitions that exist. The group is created if it does not
-        exist. The answer is an error code for each partition, or a RefusedError."""
+        """Set the start offsets of a share group for partitions that exist. The group is created if
+        it does not exist. The responder gets an error code for each partition, or a RefusedError.
+        """
         try:
             if group_id in self._groups:
                 group = self._empty(group_id)
@@ -208,8 +210,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         self._rebalancer.alter_offsets(group, wanted, responder)
 
     def delete_offsets(self, group_id: str, names: Sequence[str], responder: Responder) -> None:
-        """Delete a group's durable states in topics. The answer is a `DeletedOffsets` for each
-        name, or a RefusedError."""
+        """Delete a share group's durable states in topics. The responder gets a `DeletedOffsets`
+        for each topic name, or a RefusedError."""
         try:
             group = self._empty(group_id)
         except RefusedError as refusal:
@@ -246,8 +248,8 @@ class ShareGroups(GroupKind[ShareGroup]):
             self._outbox.answer(responder, found)
 
     def _empty(self, group_id: str) -> ShareGroup:
-        """Return a share group that has no members. Raises RefusedError if it does not exist or has
-        members."""
+        """Return a share group that has no members. Raises RefusedError if the group does not exist
+        or has members."""
         group = self.existing(group_id)
         if group.members:
             raise RefusedError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
@@ -258,7 +260,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the answers to requests that initialise durable states of share partitions."""
+        """Handle the share coordinators' answers to requests that initialise durable states of
+        share partitions."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_initialized(group, wanted, codes, now)
@@ -271,8 +274,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that change start offsets of share partitions. The
-        responder gets an error code for each partition."""
+        """Handle the share coordinators' answers to requests that change start offsets of share
+        partitions. The responder gets an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_reset(group, wanted, codes)
@@ -286,8 +289,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the answers to requests that delete durable states of share partitions. The
-        responder gets an error code for each partition."""
+        """Handle the share coordinators' answers to requests that delete durable states of share
+        partitions. The responder gets an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_deleted(group, keys, codes, now)

@@ -12,7 +12,8 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ShareMember:
-    """Member of a share group. Its deadline is stored in the timers of the shard."""
+    """Member of a share group. Its session deadline is stored in the timers of the coordinator
+    shard."""
 
     member_id: str
     rack_id: str | None = None
@@ -20,16 +21,17 @@ class ShareMember:
     subscribed_names: frozenset[str] = frozenset()
     member_epoch: int = 0
     previous_member_epoch: int = -1
-    """Previous epoch of the member. It is accepted as well as the current one, since the response
-    with the current epoch may be lost."""
+    """Previous epoch of the share group member. It is accepted as well as the current one, since
+    the response with the current epoch may be lost."""
     assigned: Assignment = field(default_factory=lambda: NOTHING)
 
     @property
     def instance_id(self) -> None:
-        """None, since share groups have no static members."""
+        """Always None, since share groups have no static members."""
         return None
 
     @property
     def subscription(self) -> tuple[frozenset[str], str]:
-        """Topic names to which the member subscribes, and an empty regular expression."""
+        """Topic names to which the share group member subscribes, and an empty regular
+        expression."""
         return self.subscribed_names, ""

@@ -53,7 +53,8 @@ from ottla.wire.messages.describe_share_group_offsets_response import (
 NO_LAG = -1
 
 GROUP_COST = 20
-"""Cost of the first step of describing a group, measured in entries of a response."""
+"""Cost of the first step of describing a share group's offsets, in units of the cost of one entry
+in a response."""
 
 NO_LEADER_EPOCH = 0
 
@@ -86,8 +87,8 @@ class ShareOffsetApis:
     def describe(
         self, context: RequestContext, request: DescribeShareGroupOffsetsRequest
     ) -> HandlerResult:
-        """Describe each group once, even if it is named several times. Answers when the offsets of
-        every group are known."""
+        """Describe the offsets of each share group once, even if it is named several times. The
+        response is sent when the offsets of every group are known."""
         return begun(self._describe_all(context, request))
 
     def _describe_all(
@@ -149,8 +150,8 @@ class ShareOffsetApis:
         found: DescribeShareGroupOffsetsResponseGroup,
         permissions: Permissions | None,
     ) -> list[tuple[Topic, int]]:
-        """Return the partitions to describe. Topics that do not exist, or that the client may not
-        describe, are added to `found` with an error."""
+        """Return the partitions whose offsets a request asks for. Topics that do not exist, or that
+        the client may not describe, are added to `found` with an error."""
         shard, image = self._coordinator.shard_of(asked.group_id), self._image()
         if asked.topics is None:
             group = shard.shares.find(asked.group_id)

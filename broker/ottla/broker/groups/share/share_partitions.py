@@ -13,15 +13,15 @@ from ottla.broker.coordinators.share_persister import NO_START_OFFSET
 
 
 class TopicStates(NamedTuple):
-    """Name of a topic, and some of its partitions."""
+    """Name of a topic, and those of its partitions whose durable states have the same progress."""
 
     name: str
     partitions: frozenset[int]
 
 
 class Initialization(NamedTuple):
-    """Request to initialise the state of one partition. A retry repeats it unchanged, so that it
-    cannot undo progress if only the answer to the first attempt is late."""
+    """Request to initialise the durable state of one share partition. A retry repeats it unchanged,
+    so that it cannot undo progress if only the answer to the first attempt is late."""
 
     topic_id: UUID
     partition: int
@@ -30,7 +30,8 @@ class Initialization(NamedTuple):
 
 
 class SharePartitions:
-    """Partitions that one group consumes. Topics without partitions are left out."""
+    """Partitions that one share group consumes, by the progress of their durable state. Topics
+    without partitions are left out."""
 
     __slots__ = ("attempts", "deleting", "initialized", "initializing", "starting")
 
@@ -43,15 +44,15 @@ class SharePartitions:
         self.deleting: dict[UUID, str] = {}
         """Names of the topics whose durable states are being deleted, by topic id."""
         self.attempts: dict[tuple[UUID, int], Initialization] = {}
-        """Requests that this coordinator has sent for the partitions in `initializing`. They are
-        not stored in the log."""
+        """Initialisation requests that this coordinator has sent for the partitions in
+        `initializing`, by topic id and partition index. They are not stored in the log."""
         self.starting: set[UUID] = set()
         """Ids of the topics whose first initialisation needs further rounds of requests. They are
         not stored in the log."""
 
     def missing(self, topic_id: UUID, count: int) -> list[int]:
-        """Return the indexes below `count` of a topic's partitions whose state was not requested
-        yet."""
+        """Return the indexes of a topic's partitions, below `count`, whose durable state was not
+        requested yet."""
         known: set[int] = set()
         for states in (self.initializing, self.initialized):
             if topic_id in states:
@@ -59,16 +60,16 @@ class SharePartitions:
         return [] if len(known) >= count else [one for one in range(count) if one not in known]
 
     def is_known(self, topic_id: UUID) -> bool:
-        """Return True if the group has consumed the topic before. New partitions of such a topic
-        are read from their start."""
+        """Return True if the share group has consumed the topic before. New partitions of such a
+        topic are read from their start."""
         return topic_id in self.initialized or topic_id in self.initializing
 
     def topic_ids(self) -> set[UUID]:
-        """Return the ids of all topics that the group consumes."""
+        """Return the ids of all topics that the share group consumes."""
         return {*self.initializing, *self.initialized, *self.deleting}
 
     def states_of(self, topic_id: UUID) -> frozenset[int]:
-        """Return the partitions of a topic whose state exists or may exist."""
+        """Return the indexes of a topic's partitions whose durable state exists or may exist."""
         return frozenset().union(
             *(
                 states[topic_id].partitions
@@ -80,13 +81,13 @@ class SharePartitions:
     # ---- changes
 
     def begin(self, name: str, wanted: Iterable[Initialization]) -> None:
-        """Record that the states of some partitions of a topic are requested."""
+        """Record that the durable states of some partitions of a topic were requested."""
         for one in wanted:
             self.attempts[one.topic_id, one.partition] = one
             _add(self.initializing, one.topic_id, name, (one.partition,))
 
     def finish(self, topic_id: UUID, name: str, partitions: Iterable[int]) -> None:
-        """Record that the states of some partitions of a topic exist."""
+        """Record that the durable states of some partitions of a topic now exist."""
         found = frozenset(partitions)
         waiting = self.initializing.get(topic_id)
         if waiting is not None and waiting.partitions <= found:
@@ -99,12 +100,12 @@ class SharePartitions:
         _add(self.initialized, topic_id, name, found)
 
     def begin_deletion(self, topic_id: UUID, name: str) -> None:
-        """Record that the states of a topic's partitions are being deleted."""
+        """Record that the durable states of a topic's partitions are being deleted."""
         self.forget(topic_id)
         self.deleting[topic_id] = name
 
     def forget(self, topic_id: UUID) -> None:
-        """Remove all partitions of a topic, since the group no longer consumes it."""
+        """Remove all partitions of a topic, since the share group no longer consumes it."""
         for states in (self.initializing, self.initialized):
             for one in states.pop(topic_id, TopicStates("", frozenset())).partitions:
                 self.attempts.pop((topic_id, one), None)
@@ -112,8 +113,8 @@ class SharePartitions:
         self.starting.discard(topic_id)
 
     def unfinished(self, state_epoch: int) -> Iterator[Initialization]:
-        """Yield the requested initialisations that are not confirmed. Requests of an earlier
-        coordinator are unknown, and are repeated with the given epoch."""
+        """Yield the requests to initialise durable states that are not confirmed. Requests of an
+        earlier coordinator are unknown, and are repeated with the given state epoch."""
         for topic_id, states in self.initializing.items():
             for partition in sorted(states.partitions):
                 attempt = self.attempts.get((topic_id, partition))
@@ -124,8 +125,8 @@ class SharePartitions:
                 yield attempt
 
     def assignable(self, counts: Mapping[UUID, int]) -> dict[UUID, list[int]]:
-        """Return the partitions that may be assigned, by topic id. `counts` maps each topic to its
-        number of partitions."""
+        """Return the partitions that may be assigned to members, by topic id. `counts` maps each
+        topic to its number of partitions."""
         found = {}
         for topic_id, count in counts.items():
             states = self.initialized.get(topic_id)

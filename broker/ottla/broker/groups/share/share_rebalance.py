@@ -59,7 +59,7 @@ class ShareHeartbeat(NamedTuple):
 
 
 class NewOffset(NamedTuple):
-    """Start offset that an administrator sets for one partition."""
+    """Start offset of a share group that an administrator sets for one partition."""
 
     topic_id: UUID
     partition: int
@@ -108,7 +108,7 @@ class ShareRebalancer:
     def heartbeat(
         self, group: ShareGroup, heartbeat: ShareHeartbeat, now: Instant
     ) -> ShareGroupHeartbeatResponse | None:
-        """Process a member's heartbeat, and return the response.
+        """Process a share group member's heartbeat, and return the response.
 
         Returns None if a joining member gets its response later, when the target assignment is
         computed. If RefusedError is raised, nothing has changed.
@@ -141,14 +141,14 @@ class ShareRebalancer:
         )
 
     def check_first(self, group: ShareGroup, heartbeat: ShareHeartbeat) -> None:
-        """Raise RefusedError for a heartbeat that no group accepts, before a group is created for
-        it."""
+        """Raise RefusedError for a heartbeat that no share group accepts, before a group is created
+        for it."""
         newcomer = ShareMember(member_id=heartbeat.request.member_id)
         self._changes.check(group, _described(newcomer, heartbeat))
 
     def _find(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-        """Return the member as it was before the heartbeat, or a new one that joins. Raises
-        RefusedError for an unknown member, a full group or a wrong epoch."""
+        """Return the share group member as it was before the heartbeat, or a new one that joins.
+        Raises RefusedError for an unknown member, a full group or a wrong epoch."""
         member = group.members.get(request.member_id)
         size_max = self._config.size_max
         if member is None and len(group.members) >= size_max:
@@ -166,7 +166,7 @@ class ShareRebalancer:
     def _answer_join(
         self, group: ShareGroup, member_id: str, heartbeat: ShareHeartbeat, now: Instant
     ) -> None:
-        """Answer a waiting join after its target assignment is computed."""
+        """Answer the heartbeat of a joining member after the target assignment is computed."""
         member = group.members.get(member_id)
         if member is None:
             refusal = refused_share_heartbeat(unknown_member(group.group_id, member_id))
@@ -188,7 +188,8 @@ class ShareRebalancer:
         )
 
     def _reconcile(self, group: ShareGroup, member: ShareMember) -> ShareMember:
-        """Give a member its target assignment, without topics to which it no longer subscribes."""
+        """Give a share group member its target assignment, without topics to which it no longer
+        subscribes. Returns the updated member."""
         target = group.target_of(member.member_id)
         if group.group_epoch > group.target_epoch:
             topics = map(self._topics.image.topic, member.subscribed_names)
@@ -213,7 +214,7 @@ class ShareRebalancer:
     def leave(
         self, group: ShareGroup, request: ShareGroupHeartbeatRequest
     ) -> ShareGroupHeartbeatResponse:
-        """Remove a member that leaves the group. Returns the response."""
+        """Remove a member that leaves the share group. Returns the response to its heartbeat."""
         if request.member_id not in group.members:
             raise unknown_member(group.group_id, request.member_id)
         self._remove(group, request.member_id)
@@ -222,13 +223,14 @@ class ShareRebalancer:
         )
 
     def _remove(self, group: ShareGroup, member_id: str) -> None:
-        """Remove a member. The next heartbeat from another member reassigns its partitions."""
+        """Remove a member from a share group. The next heartbeat from another member reassigns its
+        partitions."""
         self._timers.cancel(TimerName(group.group_id, TimerKind.SESSION, member_id))
         self._changes.remove(group, member_id)
         self._raise_epoch(group)
 
     def on_timer(self, group: ShareGroup, name: TimerName, now: Instant) -> None:
-        """Handle an expired deadline of the group, or of one of its members."""
+        """Handle an expired deadline of the share group, or of one of its members."""
         if name.kind is TimerKind.ASSIGNMENT:
             self._targets.is_behind(group, now)
         elif name.kind is TimerKind.INITIALIZATION:
@@ -244,13 +246,14 @@ class ShareRebalancer:
         self._changes.raise_epoch(group, group.hash_of_topics(self._topics.image))
 
     def take_waiting(self) -> Iterator[Responder]:
-        """Remove and yield the requests that wait for a target assignment."""
+        """Remove and yield the callbacks of requests that wait for a target assignment."""
         return self._targets.take_waiting()
 
     # ---- states of partitions
 
     def _initialize_missing(self, group: ShareGroup, now: Instant) -> None:
-        """Request the states of the subscribed partitions that the group has not consumed yet.
+        """Request durable states for the subscribed partitions that the share group has not
+        consumed yet.
 
         New partitions of a topic that the group has consumed before are read from their start. For
         other topics, `share.auto.offset.reset` applies when their partitions are first read. If
@@ -298,7 +301,8 @@ class ShareRebalancer:
         self._timers.set(retry, now.mono_ms + self._retry_ms)
 
     def _initialize_again(self, group: ShareGroup, now: Instant) -> None:
-        """Repeat the requests to initialise states that are not confirmed yet."""
+        """Repeat the requests to initialise durable states of partitions that are not confirmed
+        yet."""
         wanted = tuple(group.partitions.unfinished(group.group_epoch))
         if wanted:
             self._request(group, wanted, now)
@@ -306,8 +310,8 @@ class ShareRebalancer:
     def on_initialized(
         self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Record the states that now exist, so that the group's target assignment is computed
-        again.
+        """Record the durable states of partitions that now exist, so that the group's target
+        assignment is computed again.
 
         Requests for states that could not be created are repeated after a while. If the group needs
         further rounds of requests, the next round begins.
@@ -333,8 +337,8 @@ class ShareRebalancer:
     def alter_offsets(
         self, group: ShareGroup, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
-        """Initialise durable states again with other start offsets. The responder gets an error
-        code for each partition.
+        """Initialise a share group's durable states again with other start offsets. The responder
+        gets an error code for each partition.
 
         The new states get a new epoch of the group, which is higher than the epoch of every earlier
         state. Partition leaders that have cached an earlier state are therefore fenced, and read
@@ -353,7 +357,7 @@ class ShareRebalancer:
         )
 
     def on_reset(self, group: ShareGroup, wanted: Sequence[Initialization], codes: Codes) -> None:
-        """Record the states that an administrator has created."""
+        """Record the durable states whose start offsets an administrator has set."""
         partitions = group.partitions
         done: dict[UUID, set[int]] = {}
         for one, code in zip(wanted, codes, strict=True):
@@ -374,8 +378,8 @@ class ShareRebalancer:
     def begin_deletion(
         self, group: ShareGroup, topic_ids: Collection[UUID], responder: Responder
     ) -> Sequence[SharePartitionKey]:
-        """Begin to delete the states of topics, and return the keys of their partitions. The
-        responder gets an error code for each key, or one for all."""
+        """Begin to delete the durable states of topics for a share group, and return the keys of
+        their partitions. The responder gets an error code for each key, or one for all."""
         partitions, keys = group.partitions, []
         for topic_id in sorted(topic_ids):
             indexes = set(partitions.states_of(topic_id))
@@ -402,8 +406,8 @@ class ShareRebalancer:
     def on_deleted(
         self, group: ShareGroup, keys: Sequence[SharePartitionKey], codes: Codes, now: Instant
     ) -> None:
-        """Record the topics whose states are all deleted. Deletions that failed are repeated after
-        a while, since the group cannot consume these topics until then."""
+        """Record the topics whose durable states are all deleted. Deletions that failed are
+        repeated after a while, since the share group cannot consume these topics until then."""
         failed = {
             key.topic_id
             for key, code in zip(keys, codes, strict=True)
@@ -423,7 +427,8 @@ class ShareRebalancer:
     # ---- topics and time
 
     def on_topics(self, group: ShareGroup, changed: Set[str], now: Instant) -> None:
-        """Apply changes of topics. If the group's topics changed, its epoch is incremented."""
+        """Apply changes of topics to a share group. If the group's topics changed, its epoch is
+        incremented."""
         self._forget_deleted(group)
         if group.members and not changed.isdisjoint(group.subscribed_topics()):
             if group.hash_of_topics(self._topics.image) != group.metadata_hash:
@@ -431,7 +436,8 @@ class ShareRebalancer:
             self._initialize_missing(group, now)
 
     def _forget_deleted(self, group: ShareGroup) -> None:
-        """Remove the partitions of deleted topics, whose states the share coordinator deletes."""
+        """Remove the partitions of deleted topics from a share group. The share coordinator deletes
+        their durable states."""
         gone = [one for one in group.partitions.topic_ids() if one not in self._topics.image.topics]
         for topic_id in gone:
             group.partitions.forget(topic_id)
@@ -439,8 +445,8 @@ class ShareRebalancer:
             self._changes.write_partitions(group)
 
     def resume(self, group: ShareGroup, now: Instant) -> None:
-        """Start to serve a group that was loaded from the log, with new timeouts. Initialisations
-        and deletions that an earlier coordinator left unfinished are repeated."""
+        """Start to serve a share group that was loaded from the log, with new timeouts.
+        Initialisations and deletions that an earlier coordinator left unfinished are repeated."""
         self.restart_sessions(group, now)
         self._forget_deleted(group)
         if group.members and group.hash_of_topics(self._topics.image) != group.metadata_hash:
@@ -452,7 +458,7 @@ class ShareRebalancer:
             self.begin_deletion(group, list(group.partitions.deleting), lambda _codes: None)
 
     def restart_sessions(self, group: ShareGroup, now: Instant) -> None:
-        """Restart the session timeouts of all members."""
+        """Restart the session timeouts of all members of a share group."""
         for member_id in group.members:
             self._extend_session(group, member_id, now)
 
@@ -463,8 +469,8 @@ class ShareRebalancer:
 
 
 def _assignor_of(group: ShareGroup) -> Assignor:
-    """Return the assignor for a group, which assigns only partitions whose state is initialised
-    now."""
+    """Return the assignor for a share group, which assigns only partitions whose durable state is
+    initialised now."""
     partitions = group.partitions
 
     def assign(
@@ -478,7 +484,7 @@ def _assignor_of(group: ShareGroup) -> Assignor:
 
 
 def _described(member: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
-    """Return a member as described by a heartbeat. Fields that the heartbeat omits are
+    """Return a share group member as described by a heartbeat. Fields that the heartbeat omits are
     unchanged."""
     request = heartbeat.request
     names = request.subscribed_topic_names
@@ -493,7 +499,7 @@ def _described(member: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
 
 
 def refused_share_heartbeat(refusal: RefusedError) -> ShareGroupHeartbeatResponse:
-    """Return the response to a refused heartbeat."""
+    """Return the response to a ShareGroupHeartbeat that is refused."""
     return ShareGroupHeartbeatResponse(error_code=refusal.code, error_message=refusal.message)
 
 

@@ -75,19 +75,20 @@ SHARE_GROUP_KEYS = (
 
 
 def epoch_record(group: ShareGroup) -> CoordinatorRecord:
-    """Return the record that stores a group's epoch."""
+    """Return the record that stores a share group's epoch."""
     value = GroupValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash)
     return record(GroupKey(group_id=group.group_id), value)
 
 
 def target_epoch_record(group: ShareGroup) -> CoordinatorRecord:
-    """Return the record that stores the epoch of a group's target assignment."""
+    """Return the record that stores the epoch of a share group's target assignment."""
     value = TargetEpochValue(assignment_epoch=group.target_epoch)
     return record(TargetEpochKey(group_id=group.group_id), value)
 
 
 def partitions_record(group: ShareGroup) -> CoordinatorRecord:
-    """Return the record that stores a group's partitions by the progress of their state."""
+    """Return the record that stores a share group's partitions by the progress of their durable
+    state."""
     partitions = group.partitions
     value = PartitionsValue(
         initializing_topics=_topics(partitions.initializing),
@@ -101,7 +102,7 @@ def partitions_record(group: ShareGroup) -> CoordinatorRecord:
 
 
 def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones for the records of a group without members."""
+    """Return the tombstones for the records of a share group without members."""
     return [
         record(PartitionsKey(group_id=group_id), None),
         record(TargetEpochKey(group_id=group_id), None),
@@ -110,7 +111,7 @@ def group_tombstones(group_id: str) -> list[CoordinatorRecord]:
 
 
 def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
-    """Return the record that stores a member's description."""
+    """Return the record that stores the description of a share group member."""
     value = MemberValue(
         rack_id=member.rack_id,
         client_id=member.client.id,
@@ -121,7 +122,7 @@ def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
-    """Return the record that stores a member's current assignment."""
+    """Return the record that stores the current assignment of a share group member."""
     value = CurrentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -134,7 +135,7 @@ def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
 
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-    """Return the record that stores a member's target assignment."""
+    """Return the record that stores the target assignment of a share group member."""
     value = TargetValue(
         topic_partitions=[
             TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
@@ -145,8 +146,8 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Coordina
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones for all records of a member, in the order that Kafka's coordinator
-    requires."""
+    """Return the tombstones for all records of a share group member, in the order that Kafka's
+    coordinator requires."""
     return [
         record(CurrentKey(group_id=group_id, member_id=member_id), None),
         record(TargetKey(group_id=group_id, member_id=member_id), None),
@@ -169,7 +170,8 @@ def _topics(states: Mapping[UUID, TopicStates]) -> list[TopicPartitionsInfo]:
 
 
 def replay(group: ShareGroup, key: Key, value: Value | None) -> None:
-    """Apply a record to its group. The record must not delete the group itself."""
+    """Apply a record from the log to its share group. The record must not delete the group
+    itself."""
     match key, value:
         case GroupKey(), GroupValue():
             group.group_epoch, group.metadata_hash = value.epoch, value.metadata_hash

@@ -19,21 +19,22 @@ from ottla.node.network.steps import StepPace, Steps, run_through
 Partition: TypeAlias = tuple[UUID, int]
 
 SharedPartitions: TypeAlias = Mapping[UUID, Sequence[int]]
-"""Indexes of the partitions that may be assigned, in ascending order, by topic."""
+"""Indexes of the partitions that may be assigned, in ascending order, by topic id."""
 
 
 def assign(
     members: Mapping[str, AssignedSubscription], partitions: SharedPartitions
 ) -> dict[str, Assignment]:
-    """Compute the whole assignment at once, and return it by member id."""
+    """Compute the whole assignment of a share group at once, and return the assignment of each
+    member by member id."""
     return run_through(assign_in_steps(members, partitions))
 
 
 def assign_in_steps(
     members: Mapping[str, AssignedSubscription], partitions: SharedPartitions
 ) -> Steps[dict[str, Assignment]]:
-    """Assign each partition to at least one subscriber, in steps. Returns the assignments by member
-    id."""
+    """Assign each partition of a share group to at least one subscriber, in steps. Returns the
+    assignments by member id."""
     places = {topic_id: _places(indexes) for topic_id, indexes in partitions.items()}
     # The uniform assignor knows the partitions 0 to n - 1 of a topic.
     numbered = {}
@@ -75,7 +76,7 @@ def _share(
     counts: Mapping[UUID, int],
     owned: dict[str, Assignment],
 ) -> Steps[None]:
-    """Give each member without a partition one partition of its subscription.
+    """Give each share group member without a partition one partition of its subscription.
 
     First, such a member keeps a partition that it had. Then members move from the partitions with
     the most members to the partitions with the fewest, while that improves the balance.
@@ -136,8 +137,8 @@ def _share(
 def _former(
     member: AssignedSubscription, topic_ids: frozenset[UUID], sharers: Mapping[Partition, int]
 ) -> Partition | None:
-    """Return the partition with the fewest members among the partitions that a member had, or
-    None."""
+    """Return the partition with the fewest members among those that a member had before, or None if
+    there is none."""
     former = [
         (sharers[topic_id, place], topic_id.int, place, topic_id)
         for topic_id, places in member.assigned.items()

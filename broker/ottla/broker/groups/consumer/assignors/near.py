@@ -1,4 +1,5 @@
-"""Exchanges that move partitions to members in the racks of their replicas. Pure.
+"""Swaps of partitions between two members of a group, so that more members consume partitions with
+a replica in their own rack. Pure.
 
 A partition is near if one of its replicas is in the rack of its member. Exchanges never change how
 many partitions a member has. Kafka 4.4 ignores racks here; its client's assignors put balance
@@ -23,8 +24,8 @@ def exchange(
     pace: StepPace,
 ) -> Steps[None]:
     """Exchange partitions between the members in `owners`, so that more partitions are near, which
-    means that one of their replicas is in the rack of their member. All members may own all of
-    these partitions.
+    means that one of their replicas is in the rack of their member. All of these members subscribe
+    to the topics of all of these partitions.
 
     Two partitions are always exchanged if both become near. Two partitions in `new`, which have
     moved already, are also exchanged if only one becomes near and the other was not near before.
@@ -43,7 +44,8 @@ def _exchange_both(
     pace: StepPace,
 ) -> Steps[None]:
     waiting: dict[tuple[str, str], deque[T]] = {}
-    """Partitions that are not near, by the rack of their owner and each rack of their replicas."""
+    """Partitions without a replica in the rack of their owner, by that rack and by the rack of each
+    of their replicas."""
     done: set[T] = set()
     for one in list(owners):
         near, rack = racks[one], members[owners[one]].rack
@@ -73,7 +75,7 @@ def _exchange_new(
     pace: StepPace,
 ) -> Steps[None]:
     waiting: dict[str | None, deque[T]] = {}
-    """Partitions that are not near, by the rack of their owner."""
+    """Partitions without a replica in the rack of their owner, by that rack."""
     for one in new:
         near, rack = racks[one], members[owners[one]].rack
         if pace.is_due(1 + len(near)):

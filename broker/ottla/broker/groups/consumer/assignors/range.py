@@ -29,7 +29,8 @@ def assign(
     partition_counts: PartitionCounts,
     racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, Assignment]:
-    """Compute the whole assignment at once, and return it by member id."""
+    """Compute the whole range assignment of a group at once, and return the assignment of each
+    member by member id."""
     return run_through(assign_in_steps(members, partition_counts, racks))
 
 
@@ -40,7 +41,7 @@ def assign_in_steps(
 ) -> Steps[dict[str, Assignment]]:
     """Assign the partitions of each topic evenly to its subscribers, in steps. Returns the
     assignments by member id. If the partitions do not divide evenly, the first subscribers get one
-    more."""
+    partition more."""
     order = sorted(members, key=lambda member_id: _rank(member_id, members[member_id]))
     assignments: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
     pace = StepPace()

@@ -9,27 +9,28 @@ from uuid import UUID
 from ottla.node.network.steps import StepPace, Steps
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id.  No topic has an empty set."""
+"""Assigned partitions by topic id. A topic without partitions has no entry."""
 
 
 class AssignedSubscription(NamedTuple):
-    """Subscription of one member, and its current target assignment."""
+    """Subscription of one group member, and its current target assignment."""
 
     instance_id: str | None
     rack: str | None
     topic_ids: frozenset[UUID]
     assigned: Assignment
-    """Current target of the member, which may include topics that it has unsubscribed."""
+    """Current target assignment of the member, which may include topics that it has
+    unsubscribed."""
 
 
 PartitionCounts: TypeAlias = Mapping[UUID, int]
-"""Number of partitions of each topic, by topic id. Topics that are missing here are not
-assigned."""
+"""Number of partitions of each topic, by topic id. Topics without an entry are not assigned."""
 
 Racks: TypeAlias = frozenset[str]
 
 PartitionRacks: TypeAlias = Mapping[UUID, Sequence[Racks]]
-"""For each topic id, the racks of each partition's replicas. Empty if no member has a rack."""
+"""Racks of each partition's replicas, for each topic id. The mapping is empty if no member has a
+rack."""
 
 NO_RACKS: PartitionRacks = {}
 
@@ -43,8 +44,8 @@ The same members, counts and racks give the same assignment, in whatever order t
 """
 
 number_of = attrgetter("int")
-"""Sort key that orders ids by their integer value, because comparing ids directly runs slow Python
-code."""
+"""Sort key that orders topic ids by their integer value, because comparing ids directly runs slow
+Python code."""
 
 
 def topics_by_subscribers(

@@ -10,4 +10,4 @@ from ottla.broker.groups.consumer.assignors.subscription import Assignor
 ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
     {"uniform": uniform.assign_in_steps, "range": range_assignor.assign_in_steps}
 )
-"""Assignors by name. The first entry is Kafka's default."""
+"""Assignors of consumer groups by name. The first entry is Kafka's default."""

@@ -36,7 +36,8 @@ from ottla.node.network.steps import StepPace, Steps, run_through
 Partition: TypeAlias = tuple[UUID, int]
 
 SEARCH_STEPS_MAX = 200_000
-"""Maximum steps in the search for moves through other members, which take some 50 ms.
+"""Maximum number of steps in the uniform assignor's search for moves of partitions through other
+members. That many take some 50 ms.
 
 A larger value takes longer, and finds moves in larger groups with different subscriptions. A
 smaller value leaves members less balanced than possible.
@@ -44,15 +45,16 @@ smaller value leaves members less balanced than possible.
 
 
 class _Pool(NamedTuple):
-    """Topics with the same subscribers, and the owner of each of their partitions."""
+    """Pool of partitions: the topics with the same subscribers, and the owner of each of their
+    partitions."""
 
     topic_ids: tuple[UUID, ...]
     subscribers: tuple[str, ...]
     unowned: dict[Partition, None]
-    """Partitions without an owner, in the order of topics and partitions."""
+    """Partitions of the pool without an owner, in the order of topics and partitions."""
     owned: dict[str, list[Partition]]
-    """Partitions of each member. New ones are appended, and the last one is given up first, so that
-    a member keeps the partitions that it has owned longest."""
+    """Partitions of the pool by member. New ones are appended, and the last one is given up first,
+    so that a member keeps the partitions that it has owned longest."""
 
     def move(self, giver: str, taker: str) -> None:
         self.owned[taker].append(self.owned[giver].pop())
@@ -63,7 +65,8 @@ def assign(
     partition_counts: PartitionCounts,
     racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, Assignment]:
-    """Compute the whole assignment at once, and return it by member id."""
+    """Compute the whole uniform assignment of a group at once, and return the assignment of each
+    member by member id."""
     return run_through(assign_in_steps(members, partition_counts, racks))
 
 
@@ -72,8 +75,8 @@ def assign_in_steps(
     partition_counts: PartitionCounts,
     racks: PartitionRacks = NO_RACKS,
 ) -> Steps[dict[str, Assignment]]:
-    """Assign all partitions so that the members' numbers of partitions differ as little as
-    possible. Returns the assignments by member id."""
+    """Assign all partitions of a group, in steps, so that the members' numbers of partitions differ
+    as little as possible. Returns the assignments by member id."""
     pools = yield from _pools_of(members, partition_counts)
     loads = dict.fromkeys(sorted(members), 0)
     yield from _keep(members, pools, loads)
@@ -138,7 +141,7 @@ def _keep(
 
 
 def _fill(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
-    """Assign each unowned partition to the member with the fewest partitions."""
+    """Assign each unowned partition of a pool to the member with the fewest partitions."""
     heap = [(loads[member_id], member_id) for member_id in pool.subscribers]
     heapify(heap)
     for partition in pool.unowned:
@@ -208,7 +211,7 @@ def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> Steps[None]
 
 
 class _Step(NamedTuple):
-    """Move of one partition in a pool from one member to another."""
+    """Move of one partition of a pool from one member to another."""
 
     giver: str
     pool: _Pool
@@ -216,7 +219,7 @@ class _Step(NamedTuple):
 
 
 class _PathSearch:
-    """Search for paths of partition moves between members. Stores the members that are finished,
+    """Search for paths of partition moves between members. It stores the members that are finished,
     because no path starts at them, and the cost of the search so far."""
 
     def __init__(self, pools: list[_Pool], loads: dict[str, int]) -> None:
@@ -272,9 +275,9 @@ def _bring_nearer(
     racks: PartitionRacks,
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions of a pool between members in different racks, so that more are in the
-    rack of their member. A partition that would otherwise stay is exchanged only if both exchanged
-    partitions come into the rack of their new member."""
+    """Exchange partitions of a pool between members in different racks, so that more have a replica
+    in the rack of their member. A partition that would otherwise stay is exchanged only if both
+    exchanged partitions then have a replica in the rack of their new member."""
     owners: dict[Partition, str] = {}
     new = []
     for member_id, partitions in pool.owned.items():
