@@ -1,4 +1,5 @@
-"""The table of answers: each with its parameters, its command and its MCP tool. Pure.
+"""The table of answers: questions about a cluster that `ottla explain` answers. Each has its
+parameters, its command and its MCP tool. Pure.
 
 Command line, MCP server and web pages are made from this table and offer exactly its answers.
 """
@@ -10,43 +11,46 @@ from ottla.model.security.acls import AclOperation
 from ottla.model.values import frozen
 
 VALUE_CHARS_MAX = 32_767
-"""Maximum length of a parameter's value in characters: the longest id of a group."""
+"""Maximum length, in characters, of a parameter's value in a question of `ottla explain`: the
+longest id of a group."""
 
 
 @frozen(kw_only=True)
 class Parameter:
-    """One parameter of an answer: an option or argument of its command, and of its MCP tool."""
+    """One parameter of a question that `ottla explain` answers: an option or argument of the
+    question's command, and of its MCP tool."""
 
     name: str
-    """Name with underscores, as in `client_id`."""
+    """Name of the parameter with underscores, as in `client_id`."""
     meaning: str
-    """Noun phrase for help texts."""
+    """Noun phrase that describes the parameter in help texts."""
     is_required: bool = False
-    """True for an argument of the command, False for an option."""
+    """True if the parameter is an argument of the command, False if it is an option."""
     choices: tuple[str, ...] = ()
-    """Allowed values. Empty if every value is allowed."""
+    """Allowed values of the parameter. Empty if every value is allowed."""
 
 
 @frozen(kw_only=True)
 class Answer:
-    """One question about a cluster that this package answers."""
+    """One question about a cluster that `ottla explain` answers."""
 
     name: str
-    """Word by which all interfaces name the answer."""
+    """Word by which all interfaces name the question, such as "lag"."""
     summary: str
-    """Verb phrase for help texts, such as "show why a group lags"."""
+    """Verb phrase that describes the question in help texts, such as "show why a group lags"."""
     parameters: tuple[Parameter, ...] = ()
     finding: str = "cause"
-    """Noun for the reasons or steps that the answer finds. Empty if it only shows tables."""
+    """Noun for the reasons or steps in the answer to the question. Empty if it only shows
+    tables."""
 
     @property
     def command(self) -> str:
-        """Command that prints the answer, without its arguments."""
+        """Command that prints the answer to the question, without its arguments."""
         return f"ottla explain {self.name}"
 
     @property
     def tool(self) -> str:
-        """Name of the MCP tool that returns the answer."""
+        """Name of the MCP tool that returns the answer to the question."""
         return f"explain_{self.name}"
 
 
@@ -148,7 +152,8 @@ ANSWERS = (
 
 
 def answer_of(name: str) -> Answer:
-    """Return the answer with this name. Raises KeyError if there is none."""
+    """Return the entry for the question with this name in the table of answers. Raises KeyError if
+    there is none."""
     return _BY_NAME[name]
 
 
@@ -156,7 +161,7 @@ _BY_NAME = {one.name: one for one in ANSWERS}
 
 
 def checked(answer: Answer, values: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the given values of an answer's parameters, without those that are None or empty.
+    """Return the values of a question's parameters by name, without those that are None or empty.
 
     Raises ConfigError if a parameter is unknown, missing, too long or not among its choices.
     """

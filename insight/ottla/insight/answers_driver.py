@@ -1,5 +1,5 @@
-"""Gives one answer about a cluster: gathers its facts and applies the rule that derives the causes
-from them."""
+"""Answers one question of `ottla explain` about a cluster: gathers the facts and applies the rule
+that derives the causes from them."""
 
 from collections.abc import Callable, Mapping
 
@@ -34,13 +34,15 @@ RULES: dict[str, Callable[[ClusterFacts, Mapping[str, str]], Explanation]] = {
     "top": explain_top,
     "plan": explain_plan,
 }
-"""The rule of each answer in the table."""
+"""Function (rule) that derives the explanation from the facts, by the name of the question in the
+table of answers."""
 
 
 async def answer(admin: Admin, name: str, values: Mapping[str, str | None]) -> Explanation:
-    """Return the answer with this name, such as "lag", for the values of its parameters.
+    """Return the explanation of a part of the cluster's state. `name` is a question in the table of
+    answers, such as "lag"; `values` are its parameters.
 
-    Raises ConfigError if a value is missing or wrong, and KeyError for an unknown answer.
+    Raises ConfigError if a value is missing or wrong, and KeyError for an unknown question.
     """
     given = checked(answer_of(name), values)
     return RULES[name](await gather(admin, name, given), given)

@@ -1,5 +1,5 @@
-"""The result of an answer: a verdict, its causes in order, their evidence and the commands that
-help. Pure values."""
+"""Explanation of a part of the cluster's state: a verdict, the causes in order, their evidence and
+the commands that help. Pure values."""
 
 import shlex
 from enum import Enum
@@ -11,14 +11,14 @@ FactValue = str | int | float | bool | None
 
 
 class Conclusion(Enum):
-    """Verdict of an explanation."""
+    """Verdict of an explanation about the cluster's state."""
 
     CAUSED = "caused"
-    """At least one cause was found."""
+    """Verdict that at least one cause was found."""
     CLEAR = "clear"
-    """All facts are known, and none of the causes applies."""
+    """Verdict that all facts are known, and none of the possible causes applies."""
     UNKNOWN = "unknown"
-    """No cause was found, but facts are missing."""
+    """Verdict that no cause was found, but facts are missing."""
 
 
 @frozen
@@ -28,12 +28,12 @@ class Evidence:
     label: str
     """Noun phrase that names the fact and its unit, such as "lag in records"."""
     value: FactValue
-    """Value of the fact. None if it is unknown."""
+    """Value of the fact that supports the cause. None if it is unknown."""
 
 
 @frozen(kw_only=True)
 class Cause:
-    """One reason for the state that an explanation is about."""
+    """One reason for the state of the cluster that an explanation is about."""
 
     kind: str
     """Stable identifier of the cause, such as "denied-by-entry". Scripts may depend on it."""
@@ -45,7 +45,7 @@ class Cause:
     fix: str = ""
     """Command that removes the cause. Empty if no command can, such as for a stopped machine."""
     more: str = ""
-    """Command that shows more about the cause."""
+    """Command that shows more about the cause. Empty if there is none."""
 
 
 @frozen
@@ -53,11 +53,11 @@ class FactTable:
     """Several facts of the same kind as rows, such as the topics with the most traffic."""
 
     name: str
-    """Noun that names the rows, such as "topics"."""
+    """Noun that names the rows of the table, such as "topics"."""
     columns: tuple[str, ...]
-    """Noun phrases that name the facts of a row and their units."""
+    """Noun phrases that name the facts of a row in the table and their units."""
     rows: tuple[tuple[FactValue, ...], ...]
-    """Values of each row in the order of the columns."""
+    """Values of each row of the table, in the order of the columns."""
 
 
 @frozen(kw_only=True)
@@ -66,18 +66,19 @@ class Explanation:
     and facts that could not be read."""
 
     answer: str
-    """Name of the answer in the table, such as "lag"."""
+    """Name of the question in the table of answers, such as "lag"."""
     subject: str
     """Noun phrase that names the examined thing, such as "group billing"."""
     verdict: Conclusion
     causes: tuple[Cause, ...] = ()
-    """Causes in the order in which they should be removed."""
+    """Causes of the examined state, in the order in which they should be removed."""
     tables: tuple[FactTable, ...] = ()
-    """Facts that are shown although they are no causes, such as the busiest topics."""
+    """Tables of facts that the explanation shows although they are no causes, such as the busiest
+    topics."""
     notes: tuple[str, ...] = ()
     """Sentences about the examined thing that are no causes, such as an allowing ACL."""
     unknown: tuple[str, ...] = ()
-    """Facts that could not be read, each with the reason."""
+    """Facts for the explanation that could not be read, each with the reason, as text."""
 
     @property
     def as_json(self) -> dict[str, Any]:
@@ -116,7 +117,8 @@ def concluded(
     notes: tuple[str, ...] | list[str] = (),
     unknown: tuple[str, ...] | list[str] = (),
 ) -> Explanation:
-    """Return an explanation. Its verdict follows from its causes and its missing facts."""
+    """Return an explanation of the given parts. Its verdict follows from its causes and its missing
+    facts."""
     verdict = Conclusion.CLEAR
     if causes:
         verdict = Conclusion.CAUSED
@@ -162,8 +164,8 @@ def command(*words: object) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word quoted for a shell. Unprintable characters are written as escape sequences in
-    `$'…'`, which bash, zsh and POSIX 2024 read: a terminal would act on the characters."""
+    """Return a word quoted for a shell. Unprintable characters, on which a terminal would act, are
+    written as escape sequences in `$'…'`, which bash, zsh and POSIX 2024 read."""
     if word.isprintable():
         return shlex.quote(word)
     shown = (

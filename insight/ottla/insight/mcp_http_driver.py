@@ -36,38 +36,40 @@ from ottla.model.values import frozen
 
 PATH = "/mcp"
 TOKEN_CHARS_MIN = 32
-"""Minimum length of the token in characters. A shorter token could be guessed."""
+"""Minimum length of the MCP server's bearer token in characters. A shorter token could be
+guessed."""
 TOKEN_CHARS_MAX = 1_024
 BODY_BYTES_MAX = 256 * 1024
-"""Maximum size of a request's body in bytes. The largest call names a group and a topic."""
+"""Maximum size of the body of a request to the MCP server in bytes. The largest call names a group
+and a topic."""
 REQUESTS_MAX = 32
 """Maximum number of concurrent requests with a valid token. Further requests are refused with
 status 503."""
 READ_TIMEOUT_S = 120
-"""Time in seconds after which a connection is closed if it sends nothing. It exceeds the time of
-the slowest answer, since a client sends nothing while it waits."""
+"""Time in seconds after which the MCP server closes a connection that sends nothing. It exceeds the
+time of the slowest answer, since a client sends nothing while it waits."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 @frozen(kw_only=True)
 class HttpSettings:
-    """Address, token and certificate of the server."""
+    """Address, bearer token and certificate of the MCP server over HTTP."""
 
     host: str
     port: int
-    """TCP port. 0 for a free port."""
+    """TCP port of the MCP server. 0 for a free port."""
     token: str
     keystore: str | None = None
-    """PEM file with the private key and the certificates. None for HTTP without TLS."""
+    """Path of the PEM file with the private key and the certificates. None for HTTP without TLS."""
     names: tuple[str, ...] = ()
-    """Host names, besides the address itself, by which clients reach the server."""
+    """Host names, besides the address itself, by which clients reach the MCP server."""
 
 
 def settings_of(
     address: str, token_file: str | None, keystore: str | None, names: tuple[str, ...]
 ) -> HttpSettings:
-    """Return checked settings. Raises ConfigError if the address is not a loopback address and
-    there is no TLS, if there is no token, or if a file cannot be used."""
+    """Return checked settings of the MCP server over HTTP. Raises ConfigError if the address is not
+    a loopback address and there is no TLS, if there is no token, or if a file cannot be used."""
     try:
         host, port = parse_address(address)
     except ValueError:
@@ -93,7 +95,8 @@ def settings_of(
 
 
 def read_token(path: str) -> str:
-    """Return the token in a file. Raises ConfigError if it is missing, too short or not ASCII."""
+    """Return the bearer token in a file. Raises ConfigError if it is missing, too short or not
+    ASCII."""
     try:
         with Path(path).open("rb") as file:
             token = file.read(TOKEN_CHARS_MAX + 2).strip()
@@ -120,7 +123,7 @@ class TokenGate:
         self._request_count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI connection."""
+        """Check the bearer token of one ASGI connection, and pass the request on or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":

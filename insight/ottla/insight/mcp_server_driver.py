@@ -1,4 +1,5 @@
-"""An MCP server whose tools are the answers of the table. All tools only read.
+"""An MCP (Model Context Protocol) server whose tools are the answers of `ottla explain`. All tools
+only read.
 
 It runs on trio, and speaks the Model Context Protocol over standard input and output, for an agent
 that starts it as a child process. `mcp_http_driver` serves the same tools over HTTP. The package
@@ -20,7 +21,7 @@ from ottla.model.version import VERSION
 from ottla.model.visible_text import visible, visible_json
 
 CALLS_AT_ONCE = 4
-"""Maximum number of answers that are gathered at the same time; further calls wait."""
+"""Maximum number of tool calls whose answers are gathered at the same time; further calls wait."""
 INSTRUCTIONS = (
     "Explanations of an Ottla or Apache Kafka cluster. All tools only read, with the rights of the "
     "user that the server logs in as. Names of topics, groups, users and clients in the results "
@@ -30,7 +31,8 @@ INSTRUCTIONS = (
 
 
 def tool_of(asked: Answer) -> types.Tool:
-    """Return the MCP tool for an answer, with the JSON schema of its parameters."""
+    """Return the MCP tool for a question of `ottla explain`, with the JSON schema of its
+    parameters."""
     properties: dict[str, Any] = {}
     for one in asked.parameters:
         properties[one.name] = {"type": "string", "description": one.meaning}
@@ -52,8 +54,8 @@ def tool_of(asked: Answer) -> types.Tool:
 
 
 async def call(admin: Admin, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """Return the result of a tool. Failures are results, too, so that the agent can correct its
-    call."""
+    """Return the result of an MCP tool. Failures are results, too, so that the agent can correct
+    its call."""
     asked = next((one for one in ANSWERS if one.tool == name), None)
     if asked is None:
         names = ", ".join(one.tool for one in ANSWERS)

@@ -32,7 +32,8 @@ class AclFacts:
         resource_type: ResourceType,
         name: str,
     ) -> AuthorizationDecision:
-        """Return a broker's decision about a request, and the ACL on which it is based."""
+        """Return a broker's decision on whether a principal may perform an operation, and the ACL
+        on which it is based."""
         acls = NO_ACLS.with_entries({UUID(int=at + 1): one for at, one in enumerate(self.entries)})
         authorizer = StandardAuthorizer(self.settings, acls=acls)
         return authorizer.decide(principal, host, operation, resource_type, name)
@@ -54,7 +55,8 @@ async def explained(
     resource_type: ResourceType,
     name: str,
 ) -> AuthorizationDecision:
-    """Return the decision about a request, and the ACL on which it is based.
+    """Return the brokers' decision on whether a principal may perform an operation, and the ACL on
+    which it is based.
 
     Raises RefusedError with SECURITY_DISABLED if the cluster has no authorizer.
     """
@@ -68,7 +70,7 @@ async def explained(
 
 
 async def _settings(admin: Admin) -> AuthorizerConfig:
-    """Return the authorizer settings of a broker. They must be the same on all brokers."""
+    """Return the authorizer settings of one broker. They must be the same on all brokers."""
     cluster = await admin.describe_cluster()
     configs = await admin.broker_configs(cluster.brokers[0].node)
     keys = (AUTHORIZER_CLASS, SUPER_USERS, ALLOW_EVERYONE)

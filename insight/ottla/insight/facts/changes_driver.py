@@ -12,24 +12,25 @@ from ottla.wire.messages.describe_metadata_changes_response import (
 
 LATEST, EARLIEST = -1, -2
 WINDOW_ENTRIES = 500
-"""Number of offsets by which the search goes back at a time. An idle cluster writes two entries per
-second that change nothing."""
+"""Number of offsets of the metadata log by which the search for changes goes back at a time. An
+idle cluster writes two entries per second that change nothing."""
 REQUESTS_MAX = 24
-"""Maximum number of requests for one list of changes. An hour of an idle cluster takes about
-fifteen."""
+"""Maximum number of requests for one list of metadata changes. An hour of an idle cluster takes
+about fifteen."""
 
 
 @frozen(kw_only=True)
 class RecentChanges:
-    """The most recent changes of the metadata, newest first."""
+    """The most recent changes of the cluster's metadata, newest first."""
 
     changes: tuple[MetadataChange, ...]
     is_complete: bool
-    """False if older changes of the requested time were left out."""
+    """False if older metadata changes within the requested time were left out."""
 
 
 async def recent_changes(admin: Admin, *, since_ms: int, count_max: int) -> RecentChanges:
-    """Return the changes since a time in ms since 1970: at most `count_max`, the most recent ones.
+    """Return the changes of the cluster's metadata since the time `since_ms`, in ms since 1970: at
+    most `count_max`, the most recent ones.
 
     The metadata log is read backwards, by at most REQUESTS_MAX requests. Raises RefusedError with
     UNSUPPORTED_VERSION if the brokers do not have the request.

@@ -1,5 +1,5 @@
-"""The facts about a cluster that one answer needs, as a value. A fact that was not requested or not
-found is None."""
+"""The facts about a cluster that one question of `ottla explain` needs, as a value. A fact that was
+not requested or not found is None."""
 
 from collections.abc import Mapping
 
@@ -21,50 +21,53 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ClusterFacts:
-    """Facts about a cluster at one time."""
+    """Facts about a cluster at one time, from which `ottla explain` derives causes."""
 
     now_ms: int
-    """Time of the facts in ms since 1970, by our clock."""
+    """Time of the facts in ms since 1970, by this machine's clock."""
     missing: tuple[tuple[str, str], ...] = ()
-    """Noun phrases for requested facts that are None, each with the reason."""
+    """Requested facts that are None: pairs of a noun phrase and the reason."""
     survey: Survey | None = None
     acls: AclFacts | None = None
     quotas: Mapping[QuotaOwner, Mapping[str, float]] | None = None
-    """All quotas, by entity and key."""
+    """All quotas of the cluster, by entity and key. None if they were not read."""
     usage: tuple[QuotaUsage, ...] | None = None
-    """Clients with a quota at all brokers that respond."""
+    """Usage of quotas by clients, from all brokers that respond. None if it was not read."""
     group: GroupDescription | None = None
     lags: tuple[TimedLag, ...] | None = None
     earlier_commits: Mapping[TopicPartition, int] | None = None
-    """Committed offsets of the group some seconds before `lags` was read."""
+    """Committed offsets of the group some seconds before `lags` was read. None if they were not
+    read."""
     observed_ms: int = 0
     """Time between `earlier_commits` and `lags`, in ms."""
     stable_ends: Mapping[TopicPartition, int] | None = None
-    """Last stable offsets of the partitions in `lags`."""
+    """Last stable offsets of the partitions in `lags`. None if they were not read."""
     open_transactions: tuple[OpenTransaction, ...] | None = None
     transaction_owners: Mapping[ProducerId, tuple[TransactionDescription, ...]] | None = None
-    """Transactions that coordinators know, by producer id."""
+    """Transactions that coordinators know, by producer id. None if they were not read."""
     share_group: GroupDescription | None = None
     share_offsets: Mapping[TopicPartition, ShareOffset] | None = None
     share_deliveries: Mapping[TopicPartition, ShareRecordCounts] | None = None
     log_dirs: Mapping[int, tuple[LogDirDescription, ...]] | None = None
-    """Log directories by broker id."""
+    """Log directories by broker id. None if they were not read."""
 
     traffic: tuple[TrafficSample, TrafficSample] | None = None
-    """Counters of all brokers at two times, some seconds apart."""
+    """Traffic counters of all brokers at two times, some seconds apart. None if they were not
+    read."""
 
     load: ClusterLoad | None = None
-    """Input of the balance planner."""
+    """Loads of brokers and partitions, as input of the balance planner. None if they were not
+    read."""
     stored_move_count: int = 0
-    """Number of moves of the balance plan in progress."""
+    """Number of replica moves of the balance plan in progress."""
     removal: BrokerRemoval | None = None
     refusal: str = ""
-    """Reason why the state of the cluster forbids the change that is to be planned. Empty if
+    """Reason why the state of the cluster forbids the change that the user wants to plan. Empty if
     nothing forbids it."""
 
     @property
     def unknown(self) -> list[str]:
-        """Sentences about the facts that are missing."""
+        """Sentences about the requested facts that are missing."""
         found = [f"{fact}: {reason}" for fact, reason in self.missing]
         if self.survey is not None:
             if not self.survey.serves_own_requests:

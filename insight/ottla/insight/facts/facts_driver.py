@@ -1,5 +1,5 @@
-"""Gathers the facts of one answer by admin requests: concurrently, each with a timeout, so that a
-hanging node costs only its own facts."""
+"""Gathers the facts of one question of `ottla explain` by admin requests: concurrently, each with a
+timeout, so that a hanging node costs only its own facts."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,27 +31,27 @@ from ottla.model.settings.balance import DEFAULT_RATE_MAX
 from ottla.wire.offset_timestamps import LATEST
 
 FACT_TIMEOUT_S = 15.0
-"""Maximum time for one kind of facts, in seconds."""
+"""Maximum time for reading one kind of facts from the cluster, in seconds."""
 OBSERVED_S = 6.0
-"""Maximum time in which a member must commit once to count as reading, in seconds. Clients commit
-every 5 s by default (auto.commit.interval.ms)."""
+"""Maximum time, in seconds, in which a group's member must commit once to count as reading. Clients
+commit every 5 s by default (auto.commit.interval.ms)."""
 POLL_S = 0.5
 TRAFFIC_S = 2.0
-"""Interval between two samples of traffic, in seconds."""
+"""Interval between the two samples of traffic counters, in seconds."""
 CLIENTS_MAX = 100
-"""Maximum number of clients with quotas that are read from each broker."""
+"""Maximum number of clients whose quota usage is read from each broker."""
 PARTITIONS_MAX = 1_000
-"""Maximum number of partitions that are asked for open transactions."""
+"""Maximum number of partitions whose open transactions are requested for one explanation."""
 PRODUCERS_MAX = 50
-"""Maximum number of producers whose transactions are looked up."""
+"""Maximum number of producers whose transactions are looked up for one explanation."""
 
 Facts = dict[str, Any]
 Reader = Callable[[Admin, Mapping[str, str]], Awaitable[Facts]]
 
 
 async def gather(admin: Admin, name: str, values: Mapping[str, str]) -> ClusterFacts:
-    """Return the facts of the answer with this name. Facts that cannot be read are missing, with
-    the reason."""
+    """Return the facts for the question `name` of `ottla explain`, such as "lag". Facts that cannot
+    be read are missing, with the reason."""
     found: Facts = {}
     missing: dict[str, str] = {}
 
@@ -139,7 +139,8 @@ async def _transactions(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _transactions_in(admin: Admin, places: list[TopicPartition]) -> Facts:
-    """Return the open transactions in partitions, and those that coordinators know."""
+    """Return facts about the open transactions in partitions, and about those that coordinators
+    know."""
     producers = await admin.describe_producers(places[:PARTITIONS_MAX])
     found = list(open_transactions(producers))
     ids = sorted({one.producer.producer_id for one in found})[:PRODUCERS_MAX]
@@ -177,8 +178,8 @@ async def _deliveries(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _log_dirs(admin: Admin, values: Mapping[str, str]) -> Facts:
-    """Return the log directories of the brokers that respond. Brokers that do not respond are
-    reported by the survey of the cluster."""
+    """Return facts about the log directories of the brokers that respond. Brokers that do not
+    respond are reported by the survey of the cluster."""
     found: dict[int, tuple[Any, ...]] = {}
 
     async def ask(node: NodeId) -> None:
@@ -201,8 +202,8 @@ async def _traffic(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _change(admin: Admin, values: Mapping[str, str]) -> Facts:
-    """Return the facts by which a change of the cluster is planned. None of them is needed for
-    changes that follow from the state of the cluster."""
+    """Return the facts by which a change of the cluster is planned, such as loads. None of them is
+    needed for changes that follow from the state of the cluster."""
     if not await admin.cluster.serves_own_requests():
         return {}
     if values["change"] == "balance":
@@ -233,7 +234,7 @@ READERS: dict[str, Reader] = {
     "traffic": _traffic,
     "planned change": _change,
 }
-"""Functions that read facts, by the noun phrase for these facts."""
+"""Functions that read facts about the cluster, by the noun phrase for these facts."""
 READERS_OF: dict[str, tuple[str, ...]] = {
     "health": ("state of the cluster",),
     "denial": ("ACLs",),
@@ -254,4 +255,4 @@ READERS_OF: dict[str, tuple[str, ...]] = {
     "top": ("traffic",),
     "plan": ("planned change", "state of the cluster"),
 }
-"""Facts that each answer needs."""
+"""Noun phrases of the facts that each question of `ottla explain` needs, by the question's name."""

@@ -20,11 +20,12 @@ from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, Fetc
 from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
 
 FETCHES_MAX = 3
-"""Maximum number of fetches from one partition. Several may be needed, because batches with
-transaction markers or aborted records may precede the first record."""
+"""Maximum number of fetches from one partition to find a group's first unread record. Several may
+be needed, because batches with transaction markers or aborted records may precede it."""
 FETCHES_AT_ONCE = 8
 BATCH_BYTES = 1
-"""Limit of a fetch, in bytes. A broker returns the whole first batch even if it is larger."""
+"""Limit of a fetch that looks for a group's first unread record, in bytes. A broker returns the
+whole first batch even if it is larger."""
 
 
 class Unread(NamedTuple):
@@ -41,9 +42,9 @@ async def seconds_behind(
     isolation_level: str = "read_uncommitted",
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[Unread, float | None]:
-    """Return the age, in seconds, of the first record at or after each entry in `wanted`. The age
-    is None if no record was found. `report` is called with the numbers of finished and of all
-    look-ups."""
+    """Return the age, in seconds, of the first record at or after each partition and offset in
+    `wanted`. The age is None if no record was found. `report` is called with the numbers of
+    finished and of all look-ups."""
     found: dict[Unread, float | None] = {}
     places = sorted(set(wanted))
     limit = trio.CapacityLimiter(FETCHES_AT_ONCE)

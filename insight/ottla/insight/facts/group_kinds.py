@@ -10,24 +10,25 @@ from enum import Enum
 from ottla.client.admin_parts.admin_groups import GroupType
 
 STREAMS_ASSIGNOR = "stream"
-"""Assignor of Kafka Streams applications that use the classic protocol."""
+"""Name of the assignor of Kafka Streams applications that use the classic protocol."""
 
 
 class GroupKindName(Enum):
     """Kind of a group, as users name it."""
 
     CLASSIC = "classic"
-    """Consumers of the classic protocol, in which a member computes the assignment."""
+    """Group of consumers of the classic protocol, in which a member computes the assignment."""
     CONSUMER = "consumer"
-    """Consumers of the protocol of KIP-848, in which the coordinator computes the assignment."""
+    """Group of consumers of the protocol of KIP-848, in which the coordinator computes the
+    assignment."""
     SHARE = "share"
     """A share group: its members consume partitions together, record by record."""
     STREAMS = "streams"
-    """A Kafka Streams application of the protocol of KIP-1071."""
+    """Group of a Kafka Streams application that uses the protocol of KIP-1071."""
     CONNECT = "connect"
-    """Workers of Kafka Connect, which share out connectors and tasks."""
+    """Group of Kafka Connect workers, which share out connectors and tasks."""
     SIMPLE = "simple"
-    """Committed offsets of a group without members: a client assigned partitions to itself."""
+    """Group with committed offsets but without members: a client assigned partitions to itself."""
     OTHER = "other"
     """A classic group of another protocol type, such as "sr" of a schema registry."""
 
@@ -42,7 +43,7 @@ MEANINGS = {
     GroupKindName.SIMPLE: "committed offsets only: no client of this group has joined it",
     GroupKindName.OTHER: "classic group of another protocol type",
 }
-"""Sentence about each kind, without a full stop."""
+"""Sentence that explains each kind of group to users, without a full stop."""
 
 
 def kind_of(type_: GroupType, protocol_type: str) -> GroupKindName:

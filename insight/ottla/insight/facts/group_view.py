@@ -11,7 +11,8 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST
 
 NOT_OF_THIS_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""Refusals of a request that describes groups of another kind, or is unknown to the broker."""
+"""Error codes with which a broker refuses to describe a group because the request is for groups of
+another kind, or is unknown to the broker."""
 
 
 class PartitionLag(NamedTuple):
@@ -28,13 +29,14 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets between the committed offset and the end, or None if the group has no
-        committed offset."""
+        """Number of offsets between the group's committed offset and the partition's end, or None
+        if the group has no committed offset."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
 async def described(admin: Admin, group: str) -> GroupDescription:
-    """Return a group with its members.  Raises RefusedError if the group does not exist."""
+    """Return a classic or consumer group with its members. Raises RefusedError if the group does
+    not exist."""
     try:
         return await admin.describe_group(group)
     except RefusedError as refusal:
@@ -62,23 +64,23 @@ async def described_of_any_kind(admin: Admin, group: str) -> GroupDescription:
 
 
 def of_group(group: str, refusal: RefusedError) -> RefusedError:
-    """Return the refusal with the name of the group added to its message."""
+    """Return a broker's refusal with the name of the group added to its message."""
     return RefusedError(refusal.code, f"group {group!r}: {refusal.message}")
 
 
 def owners(group: GroupDescription) -> dict[TopicPartition, str]:
-    """Return the member to which each partition is assigned, by partition."""
+    """Return the id of the group's member to which each partition is assigned, by partition."""
     return {at: member.member_id for member in group.members for at in sorted(member.assignment)}
 
 
 def subscription_of(member: GroupMemberDescription) -> list[str] | None:
-    """Return the topics and the regular expression that a member subscribes to, or None if it has
-    neither."""
+    """Return the topics and the regular expression to which a group's member subscribes, or None if
+    it has neither."""
     return [*(member.topics or ()), *filter(None, [member.regex])] or None
 
 
 async def committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, int]:
-    """Return all committed offsets of a group."""
+    """Return all committed offsets of a group, by partition."""
     try:
         return {at: one.offset for at, one in (await admin.group_offsets(group)).items()}
     except RefusedError as refusal:

@@ -18,7 +18,7 @@ still end it."""
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that is open according to a partition's leader."""
+    """A transaction in one partition that is open according to the partition's leader."""
 
     at: TopicPartition
     producer: ActiveProducer
@@ -35,8 +35,8 @@ def open_transactions(
     *,
     before_ms: int | None = None,
 ) -> Iterator[OpenTransaction]:
-    """Yield the open transactions, sorted by partition and offset. With `before_ms`, only
-    transactions without a record since that time, in ms since 1970."""
+    """Yield the open transactions of the given producers, sorted by partition and offset. With
+    `before_ms`, only transactions without a record since that time, in ms since 1970."""
     for at in sorted(producers):
         found = [
             OpenTransaction(at, producer)
@@ -51,8 +51,8 @@ def hanging_of(
     open_: Iterable[OpenTransaction],
     owners: Mapping[ProducerId, Iterable[TransactionDescription]],
 ) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator knows. `owners` has the coordinators'
-    descriptions of transactions, by producer id."""
+    """Return the open transactions that no transaction coordinator knows. `owners` has the
+    coordinators' descriptions of transactions, by producer id."""
     return [
         one
         for one in open_

@@ -12,8 +12,8 @@ from ottla.model.ids import ProducerId
 async def owners_of(
     admin: Admin, open_: Iterable[OpenTransaction]
 ) -> dict[ProducerId, list[TransactionDescription]]:
-    """Return the coordinators' descriptions of open transactions, by producer id. Producers that no
-    coordinator knows are absent."""
+    """Return the transaction coordinators' descriptions of open transactions, by producer id.
+    Producers that no coordinator knows are absent."""
     ids = {one.producer.producer_id for one in open_}
     owners: dict[ProducerId, list[TransactionDescription]] = {}
     if not ids:
@@ -32,6 +32,7 @@ async def owners_of(
 async def without_coordinator(
     admin: Admin, open_: Iterable[OpenTransaction]
 ) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator knows."""
+    """Return the open transactions that no transaction coordinator knows, and which therefore
+    hang."""
     found = list(open_)
     return hanging_of(found, await owners_of(admin, found))

@@ -23,23 +23,25 @@ Report = Callable[[str, int, int], None]
 
 
 class TimedLag(NamedTuple):
-    """Lag of a group in one partition. `end` is None if the partition is gone or has no leader."""
+    """Lag of a group in one partition, in records and seconds. `end` is None if the partition is
+    gone or has no leader."""
 
     at: TopicPartition
     committed: int
     end: int | None
     seconds: float | None
-    """Age, in seconds, of the first record that was not consumed. 0 if all records were consumed,
-    None if the age is unknown."""
+    """Age, in seconds, of the partition's first record that the group has not consumed. 0 if it has
+    consumed all records, None if the age is unknown."""
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets between the committed offset and the end, or None if it is unknown."""
+        """Number of offsets between the group's committed offset and the partition's end, or None
+        if it is unknown."""
         return None if self.end is None else max(0, self.end - self.committed)
 
 
 class GroupLag(NamedTuple):
-    """Lag of one group."""
+    """Lag of one group in all its partitions."""
 
     group: str
     partitions: list[TimedLag]
@@ -53,7 +55,8 @@ class GroupLag(NamedTuple):
 
     @property
     def seconds(self) -> float | None:
-        """Largest lag of a partition in seconds. None if no lag in seconds is known."""
+        """Largest lag of the group in one partition, in seconds. None if no lag in seconds is
+        known."""
         return max(
             (one.seconds for one in self.partitions if one.seconds is not None), default=None
         )
@@ -74,7 +77,7 @@ async def all_lags(
 
 
 async def group_lag(admin: Admin, group: str, *, isolation_level: str) -> GroupLag:
-    """Return the lag of one group."""
+    """Return the lag of one group, in records and seconds."""
     committed = {group: await committed_offsets(admin, group)}
     timed = await _timed(admin, committed, isolation_level, lambda _noun, _done, _total: None)
     return GroupLag(group, timed[group])

@@ -23,14 +23,14 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 TIMEOUT_S = 5.0
-"""Maximum seconds for each check of a listener."""
+"""Maximum seconds that each check of a listener's security takes."""
 NO_MECHANISM = "OTTLA-DOCTOR"
-"""Name of a SASL mechanism that no broker supports. A broker's refusal lists the enabled
+"""Name of a SASL mechanism that no broker supports. A broker that refuses it lists its enabled
 mechanisms."""
 ASKS_CERTIFICATE = "it asks for a client's certificate"
 NAMES_MAX = 20
-"""Maximum number of SASL mechanisms that are shown for one address. The server there may be any
-program, and may list any number."""
+"""Maximum number of SASL mechanisms that are shown for one listener address. The server there may
+be any program, and may list any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,24 +39,24 @@ class ListenerFacts:
 
     address: str
     problem: str = ""
-    """Reason why the address does not respond as a broker. Empty if it does."""
+    """Reason why the listener address does not respond as a broker. Empty if it does."""
     tls_version: str = ""
-    """Negotiated TLS version; empty without encryption."""
+    """TLS version that the listener negotiated; empty without encryption."""
     cipher: str = ""
     certificate: Certificate | None = None
     trust_problem: str = ""
-    """Reason why a client with the given settings refuses the certificate. Empty if the client
-    accepts it."""
+    """Reason why a client with the given settings refuses the listener's certificate. Empty if the
+    client accepts it."""
     mechanisms: tuple[str, ...] = ()
-    """SASL mechanisms that the broker offers."""
+    """SASL mechanisms that the listener offers."""
     asks_certificate: bool = False
-    """True if a client without a certificate is refused."""
+    """True if the listener refuses a client without a certificate."""
     serves_strangers: bool = False
     """True if the listener serves a request without a login and without a client certificate."""
 
     @property
     def login(self) -> str:
-        """Authentication that clients need, as text."""
+        """Authentication that the listener requires of clients, as text."""
         ways = [*self.mechanisms, *(["client certificate"] if self.asks_certificate else [])]
         if ways:
             return ", ".join(ways)
@@ -79,7 +79,8 @@ class _UnverifiedDialer(TlsDialer):
 async def look_at_listeners(
     addresses: Sequence[tuple[str, int]], config: TlsConfig
 ) -> list[ListenerFacts]:
-    """Return the observations of each address, in the order of the addresses.
+    """Check the listener at each address as a client sees it. Returns the observations in the order
+    of the addresses.
 
     `config` has the trusted CAs and the client certificate to present.
     """
@@ -118,8 +119,8 @@ async def _look_at(host: str, port: int, config: TlsConfig) -> ListenerFacts:
 async def _encryption(
     facts: ListenerFacts, host: str, port: int, dialer: TlsDialer
 ) -> ListenerFacts:
-    """Perform a TLS handshake, and return the facts with its observations added. Raises an error if
-    the handshake fails."""
+    """Perform a TLS handshake with a listener, and return its facts with the observations added.
+    Raises an error if the handshake fails."""
     with trio.fail_after(TIMEOUT_S):
         stream = trio.SSLStream(
             await trio.open_tcp_stream(host, port), dialer.context, server_hostname=host
@@ -141,7 +142,8 @@ async def _encryption(
 
 
 async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
-    """Return the reason why a client with these settings refuses the server, or an empty text."""
+    """Return the reason why a client with these settings refuses the server's certificate, or an
+    empty text if it accepts it."""
     try:
         with trio.fail_after(TIMEOUT_S):
             stream = await trio.open_tcp_stream(host, port)
@@ -163,7 +165,7 @@ async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
 async def _logins(
     facts: ListenerFacts, host: str, port: int, tls: TlsDialer | None, *, shows_certificate: bool
 ) -> ListenerFacts:
-    """Find out which authentication the listener requires, and return the facts with these
+    """Find out which authentication a listener requires, and return its facts with these
     observations added. Raises OttlaError if no broker responds."""
     connection = await _connect(host, port, tls)
     try:

@@ -10,12 +10,12 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BROKER_TIMEOUT_S = 10.0
-"""Maximum wait, in seconds, for one broker. A broker with a hundred thousand replicas responds
-within a second."""
+"""Maximum wait, in seconds, for one broker's description of its log directories. A broker with a
+hundred thousand replicas responds within a second."""
 
 LIST_TIMEOUT_S = 3.0
-"""Maximum wait, in seconds, for one broker in commands that list brokers or topics. If a broker
-hangs, the sizes from the other brokers are shown."""
+"""Maximum wait, in seconds, for one broker's log directories in commands that list brokers or
+topics. If a broker hangs, the sizes from the other brokers are shown."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class BrokerDirectories:
 
     @property
     def size_bytes(self) -> int | None:
-        """Size of all replicas of the broker in bytes, or None if unknown."""
+        """Size of all replicas of the broker in bytes, or None if it is unknown."""
         if self.failure:
             return None
         replicas = (one for directory in self.directories for one in directory.replicas.values())
@@ -42,8 +42,9 @@ async def ask(
     *,
     timeout_s: float = BROKER_TIMEOUT_S,
 ) -> list[BrokerDirectories]:
-    """Describe the log directories of the given brokers, or of all brokers, concurrently. If a
-    broker does not respond, the responses of the other brokers are still returned.
+    """Request the descriptions of the log directories of the given brokers, or of all brokers,
+    concurrently. If a broker does not respond, the responses of the other brokers are still
+    returned.
 
     Raises RefusedError if a broker does not belong to the cluster.
     """

@@ -8,7 +8,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 
 TIMEOUT_S = 10.0
-"""Time, in seconds, within which each partition's leader must respond."""
+"""Time, in seconds, within which each partition's leader must respond to a look-up of offsets."""
 
 
 async def offsets_at(

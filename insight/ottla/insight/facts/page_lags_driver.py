@@ -1,4 +1,5 @@
-"""Lags for pages that show some groups or some partitions: only what is shown is read.
+"""Reads the lags of groups for pages that show some groups or some partitions: only what is shown
+is read.
 
 End offsets are requested for all partitions together, by one request to each leader. Partitions
 without a leader have no end offset, and delay nothing.
@@ -28,13 +29,14 @@ class LagRow(NamedTuple):
 
     at: TopicPartition
     committed: int | None
-    """Committed offset, or None if the group has none in this partition."""
+    """Committed offset of the group in this partition, or None if it has none."""
     end: int | None
-    """End offset, or None if the partition is gone or has no leader."""
+    """End offset of the partition, or None if the partition is gone or has no leader."""
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets between the committed offset and the end, or None if it is unknown."""
+        """Number of offsets between the group's committed offset and the partition's end, or None
+        if it is unknown."""
         if self.committed is None or self.end is None:
             return None
         return max(0, self.end - self.committed)
@@ -49,8 +51,8 @@ async def lag_rows(admin: Admin, group: str, owned: Iterable[TopicPartition]) ->
 
 
 async def record_lags(admin: Admin, groups: Iterable[str]) -> dict[str, int | None]:
-    """Return the lag of each group in records, summed over its partitions. None if no lag is known,
-    and no entry for a group whose offsets cannot be read."""
+    """Return the lag of each group in records, summed over its partitions. The lag is None if it is
+    not known for any partition. A group whose offsets cannot be read has no entry."""
     committed: dict[str, dict[TopicPartition, int]] = {}
     limit = trio.CapacityLimiter(GROUPS_AT_ONCE)
 
@@ -70,8 +72,8 @@ async def record_lags(admin: Admin, groups: Iterable[str]) -> dict[str, int | No
 
 
 async def ages_of(admin: Admin, rows: Iterable[LagRow]) -> dict[TopicPartition, float | None]:
-    """Return the age in seconds of the first record that was not consumed, for each partition of
-    `rows` that has such a record. It costs a fetch for each of these partitions."""
+    """Return the age, in seconds, of the first record that the group has not consumed, for each
+    partition of `rows` that has such a record. It costs a fetch for each of these partitions."""
     late = {row.at: row.committed for row in rows if row.lag and row.committed is not None}
     starts = await offsets_at(admin.cluster, sorted(late), EARLIEST)
     # Retention may have deleted the first record that was not consumed.

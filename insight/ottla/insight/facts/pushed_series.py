@@ -8,7 +8,7 @@ from ottla.model.values import frozen
 from ottla.telemetry.clients.otlp import HistogramValue, Point, decode, points_of
 
 SERIES_MAX = 1_000
-"""Maximum number of series of one client. Further metrics of its pushes are left out."""
+"""Maximum number of metric series of one client. Further metrics in its pushes are left out."""
 KNOWN_PARTS = {
     "latency": "latency",
     "time": "latency",
@@ -24,27 +24,28 @@ KNOWN_PARTS = {
 
 @frozen(kw_only=True)
 class PushedSeries:
-    """One metric of one client over time, with one value for each push that has the metric."""
+    """One metric of one client over time, with one value for each push (report of the client) that
+    has the metric."""
 
     name: str
     """Name of the metric with its attributes, as in `a.b{node.id=1}`."""
     unit: str
-    """Unit as the client names it. Empty if it names none."""
+    """Unit of the metric as the client names it. Empty if it names none."""
     topic: str
     """Subject of the metric: latency, errors, lag, rates or other."""
     values: tuple[tuple[int, float], ...]
-    """Time in ms since 1970 at which the broker received the push, and the value. The value of a
-    histogram is its mean."""
+    """Pairs of the time at which the broker received the push, in ms since 1970, and the metric's
+    value. The value of a histogram is its mean."""
 
     @property
     def latest(self) -> float:
-        """Value in the latest push."""
+        """Value of the metric in the client's latest push."""
         return self.values[-1][1]
 
 
 def series_of_pushes(pushes: Iterable[PushedMetrics]) -> tuple[tuple[PushedSeries, ...], int]:
-    """Return the series in the pushes of one client, by name, and the number of pushes that cannot
-    be decoded."""
+    """Return the metric series in the pushes of one client, sorted by name, and the number of
+    pushes that cannot be decoded."""
     found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     corrupt_count = 0
     for push in sorted(pushes, key=lambda one: one.received_ms):

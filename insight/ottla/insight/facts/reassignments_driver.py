@@ -1,4 +1,4 @@
-"""Reassignments in progress, and replicas in sync, as brokers report them."""
+"""Reads reassignments in progress, and in-sync replicas, as brokers report them."""
 
 from collections.abc import Collection
 

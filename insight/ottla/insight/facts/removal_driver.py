@@ -1,4 +1,5 @@
-"""The state of a broker's removal: the moves that empty it, and the reasons that prevent them."""
+"""The state of a broker's removal: the replica moves that empty the broker, and the reasons that
+prevent them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoval:
-    """The moves that still have to be started to empty a broker, and the moves in progress."""
+    """Replica moves that empty a broker: those that still have to be started, and those in
+    progress."""
 
     load: ClusterLoad
     plan: BalancePlan
@@ -36,8 +38,8 @@ class BrokerRemoval:
 
 
 async def removal_of(admin: Admin, broker_id: int, throttle: int) -> BrokerRemoval:
-    """Return the remaining moves until the broker is empty. Raises RefusedError if the broker
-    cannot be emptied."""
+    """Return the remaining replica moves until the broker is empty. Raises RefusedError if the
+    broker cannot be emptied."""
     known = await registered(admin)
     if all(one.id != broker_id for one in known):
         raise not_registered(broker_id)

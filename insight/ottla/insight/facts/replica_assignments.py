@@ -8,7 +8,7 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaAssignment:
-    """The replicas of one partition, as broker ids, the preferred leader first."""
+    """The replicas of one partition as broker ids, the preferred leader first."""
 
     topic: str
     partition: int
@@ -22,11 +22,12 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class OngoingMove:
-    """A partition that is being reassigned."""
+    """A reassignment in progress of one partition."""
 
     at: TopicPartition
     replicas: tuple[int, ...]
-    """Present replicas of the partition, including replicas that are being added or removed."""
+    """Broker ids of the partition's present replicas, including replicas that are being added or
+    removed."""
     adding: tuple[int, ...]
     removing: tuple[int, ...]
 
@@ -37,7 +38,7 @@ class OngoingMove:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Replicas after the reassignment."""
+        """Broker ids of the partition's replicas after the reassignment."""
         return tuple(one for one in self.replicas if one not in self.removing)
 
 

@@ -17,33 +17,34 @@ NO_OFFSET = -1
 
 
 class ResetTo(Enum):
-    """Place to which offsets are moved."""
+    """Target to which a reset moves the committed offsets of a group."""
 
     EARLIEST = "earliest"
-    """First offset of each partition."""
+    """Reset to the first offset of each partition."""
     LATEST = "latest"
-    """End offset of each partition."""
+    """Reset to the end offset of each partition."""
     TIME = "time"
-    """First record at or after a time in ms since 1970; the end if there is none."""
+    """Reset to the first record at or after a time in ms since 1970, or to the end if there is
+    none."""
     OFFSET = "offset"
-    """The same offset in each partition."""
+    """Reset to the same offset in each partition."""
     SHIFT = "shift"
-    """Number of records forward, or back if it is negative. Partitions without a committed offset
-    are moved from their first offset."""
+    """Reset by a number of records forward, or back if it is negative. Partitions without a
+    committed offset are moved from their first offset."""
     CURRENT = "current"
-    """Committed offset; the end where there is none."""
+    """Reset to the committed offset, or to the end if there is none."""
 
 
 class ResetRow(NamedTuple):
-    """New offset of a group in one partition."""
+    """New committed offset of a group in one partition, as planned by a reset."""
 
     at: TopicPartition
     before: int | None
-    """Committed offset, or None if there is none."""
+    """Committed offset of the group before the reset, or None if there is none."""
     after: int
-    """New offset, within the partition's records."""
+    """New committed offset, within the partition's records."""
     requested: int
-    """New offset before it was limited to the partition's records."""
+    """New committed offset before it was limited to the partition's records."""
 
     @property
     def difference(self) -> int | None:
@@ -59,8 +60,8 @@ async def plan_reset(
     to: ResetTo,
     value: int = 0,
 ) -> list[ResetRow]:
-    """Return the new offset of each partition. `value` is the time, the offset or the number of
-    records, as `to` needs it."""
+    """Return the new committed offset of a group in each partition. `value` is the time in ms, the
+    offset or the number of records, as the target `to` needs it."""
     starts = await offsets_at(admin.cluster, partitions, EARLIEST)
     ends = await offsets_at(admin.cluster, partitions, LATEST)
     wanted: Mapping[TopicPartition, int]
@@ -87,7 +88,7 @@ async def plan_reset(
 async def plan_given(
     admin: Admin, before: Mapping[TopicPartition, int], given: Mapping[TopicPartition, int]
 ) -> list[ResetRow]:
-    """Return the plan for given offsets, such as those of a file."""
+    """Return the plan of a reset to the given offsets, such as those of a file."""
     starts = await offsets_at(admin.cluster, given, EARLIEST)
     ends = await offsets_at(admin.cluster, given, LATEST)
     return limited(before, given, starts, ends)
@@ -99,7 +100,8 @@ def limited(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[ResetRow]:
-    """Return the plan for requested offsets, each limited to its partition's records."""
+    """Return the plan of a reset to the offsets `wanted`, each limited to its partition's
+    records."""
     return [
         ResetRow(at, before.get(at), min(max(offset, starts[at]), ends[at]), offset)
         for at, offset in wanted.items()

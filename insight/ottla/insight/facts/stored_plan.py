@@ -1,4 +1,4 @@
-"""The balance plan that the cluster carries out."""
+"""The balance plan (moves of replicas) that the cluster carries out."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,8 @@ RATE = "follower.replication.throttled.rate"
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """Remaining moves of a plan in the cluster, and their present throttle in bytes per second."""
+    """Remaining moves of the balance plan in the cluster, and their present throttle in bytes per
+    second."""
 
     moves: tuple[StoredMove, ...]
     rate: int

@@ -28,13 +28,16 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 
 QUORUM_TIMEOUT_S = 5.0
 NODE_TIMEOUT_S = 3.0
-"""Maximum wait, in seconds, for one broker. A slower broker counts as unhealthy."""
+"""Maximum wait, in seconds, for one broker's response to the survey. A slower broker counts as
+unhealthy."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 DRAINS = ("DRAINING", "DRAINED")
-"""States of a broker that transfers its leaderships, or has transferred them."""
+"""States of a broker that transfers its partition leaderships to other brokers, or has transferred
+them."""
 UNREPORTED = "unreported"
-"""State of a broker that responds, but is not Ottla's, and does not report its state."""
+"""State that a survey gives to a broker that responds, but does not report its state because it is
+not Ottla's."""
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
@@ -49,18 +52,18 @@ second. The metric exists only if the rate is set."""
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedReplica:
-    """One voter or observer, as the quorum's leader describes it."""
+    """One voter or observer of the controller quorum, as the quorum's leader describes it."""
 
     id: int
     directory_id: str
     address: str
     version: str | None = None
-    """Version of Ottla that a controller runs, or None if unknown."""
+    """Version of Ottla that the controller runs, or None if it is unknown."""
     log_end_offset: int
     lag: int
     last_fetch_ms_ago: int | None
-    """Time since the replica's last fetch in ms, by the leader's clock, or None if the leader has
-    seen no fetch."""
+    """Time since the controller last fetched the metadata log, in ms, by the quorum leader's clock.
+    None if the leader has seen no fetch."""
     last_caught_up_ms_ago: int | None
 
 
@@ -77,9 +80,10 @@ class SurveyedQuorum:
     warnings: str = ""
     failure: str = ""
     denial: str = ""
-    """Reason why the user may not read the state. Empty if the user may."""
+    """Reason why the user may not read the quorum's state. Empty if the user may."""
     clock_ahead_ms: int | None = None
-    """Lead of the quorum leader's wall clock over ours, in ms."""
+    """Lead of the quorum leader's wall clock over this machine's clock, in ms. None if it is
+    unknown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,14 +92,15 @@ class SurveyedDirectory:
 
     path: str
     state: str
-    """State of the volume: ok, filling or full."""
+    """State of the directory's volume: ok, filling or full."""
     total_bytes: int
     usable_bytes: int
 
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedBroker:
-    """One registered broker. `failure` gives the reason if the broker did not respond."""
+    """One registered broker, as a survey found it. `failure` gives the reason if the broker did not
+    respond."""
 
     id: int
     host: str
@@ -117,8 +122,8 @@ class SurveyedBroker:
     is_cordoned: bool = False
     """True if the broker gets no new replicas."""
     machine: str | None = None
-    """Failure domain of the broker: its machine id, or the name in ottla.failure.domain.host.  None
-    if unknown."""
+    """Failure domain of the broker: the id of its machine, or the name in
+    ottla.failure.domain.host. None if it is unknown."""
 
     @property
     def address(self) -> str:
@@ -127,7 +132,7 @@ class SurveyedBroker:
 
     @property
     def usable_bytes(self) -> int | None:
-        """Free bytes of the broker's fullest volume, or None if unknown."""
+        """Free bytes of the broker's fullest volume, or None if they are unknown."""
         return min((one.usable_bytes for one in self.directories), default=None)
 
     @property
@@ -142,7 +147,7 @@ class SurveyedBroker:
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedPartition:
-    """One partition as metadata describes it."""
+    """One partition as a metadata response describes it."""
 
     name: str
     topic: str
@@ -152,7 +157,7 @@ class SurveyedPartition:
 
     @property
     def is_under_replicated(self) -> bool:
-        """True if a replica is not in sync."""
+        """True if a replica of the partition is not in sync."""
         return len(self.isr) < len(self.replicas)
 
 
@@ -167,7 +172,7 @@ class Registrations(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """The state of the cluster as found by one survey."""
+    """The state of the cluster as one survey found it."""
 
     cluster_id: str | None
     quorum: SurveyedQuorum
@@ -176,10 +181,10 @@ class Survey:
     min_insync: dict[str, int]
     """min.insync.replicas of each topic that has under-replicated partitions."""
     reassignment_count: int = 0
-    """Number of partitions that are being moved between brokers. It is requested only if a broker
-    is throttled."""
+    """Number of partitions that are being moved between brokers. The survey requests it only if a
+    broker is throttled."""
     balance: StoredPlan = NO_PLAN
-    """The balance plan in progress."""
+    """The balance plan (moves of replicas) that the cluster carries out."""
     serves_own_requests: bool = True
     """False if the brokers are not Ottla's. Their disks, throttles and states are unknown then."""
 
@@ -193,7 +198,7 @@ class Survey:
 
 async def survey(admin: Admin) -> Survey:
     """Return the state of the cluster, as all its nodes report it. Raises RefusedError if the
-    broker that responds to our requests cannot return metadata yet."""
+    broker that responds to this client cannot return metadata yet."""
     metadata = await admin.cluster.metadata()
     partitions = partitions_of(metadata)
     topics = sorted({one.topic for one in partitions if one.is_under_replicated})
@@ -233,7 +238,7 @@ async def _balance_of(admin: Admin) -> StoredPlan:
 
 
 async def quorum_of(admin: Admin) -> SurveyedQuorum:
-    """Return the quorum's state as its leader describes it."""
+    """Return the state of the controller quorum as its leader describes it."""
     try:
         with trio.fail_after(QUORUM_TIMEOUT_S):
             found = await admin.ask_quorum()
@@ -291,7 +296,7 @@ async def registrations_of(admin: Admin) -> Registrations:
 def _add_registrations(
     found: Registrations, brokers: Iterable[SurveyedBroker], quorum: SurveyedQuorum | None = None
 ) -> None:
-    """Add the properties in registrations to the surveyed brokers and controllers."""
+    """Add the properties in the nodes' registrations to the surveyed brokers and controllers."""
     for broker in brokers:
         registration = found.brokers.get(broker.id)
         if registration is not None:
@@ -301,7 +306,7 @@ def _add_registrations(
 
 
 def not_registered(broker_id: int) -> RefusedError:
-    """Return the refusal for the id of a broker that is not registered."""
+    """Return the error for the id of a broker that is not registered."""
     return RefusedError(
         ErrorCode.BROKER_ID_NOT_REGISTERED,
         f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
@@ -309,7 +314,7 @@ def not_registered(broker_id: int) -> RefusedError:
 
 
 def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:
-    """Return every partition of a metadata response."""
+    """Return every partition in a metadata response."""
     return [
         SurveyedPartition(
             name=f"{topic.name}-{row.partition_index}",

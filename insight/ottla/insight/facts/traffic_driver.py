@@ -1,4 +1,4 @@
-"""Counters of all brokers at one time, for `ottla top`.
+"""Reads the traffic counters of all brokers at one time, for `ottla top`.
 
 Every broker is asked concurrently. A broker that does not respond in time is missing from the
 sample.
@@ -24,25 +24,25 @@ CLIENTS_MAX = 100
 
 @dataclass(slots=True)
 class TrafficSample:
-    """Counters of the brokers that responded."""
+    """Traffic counters of the brokers that responded, at one time."""
 
     at_s: float
     figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
-    """Metrics of each broker, by name."""
+    """Values of each broker's metrics by name, by broker id."""
     topics: dict[int, list[NodeTopicTraffic]] = field(default_factory=dict)
-    """Traffic counters of the topics on each broker."""
+    """Traffic counters of the topics on each broker, by broker id."""
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     """Size of the largest replica of each partition, in bytes."""
     clients: list[QuotaUsage] = field(default_factory=list)
-    """Usage of quotas by the clients that they limit."""
+    """Usage of quotas by clients, from each broker."""
     failures: dict[int, str] = field(default_factory=dict)
-    """Reason why the counters of a broker are missing, by broker id."""
+    """Reason why the traffic counters of a broker are missing, by broker id."""
 
 
 async def sample(admin: Admin) -> TrafficSample:
-    """Return the counters of all brokers, the sizes of partitions, and the usage of quotas. Raises
-    ConnectionLostError if the broker that responds to our requests stops. Any other broker that
-    stops is left out."""
+    """Return the traffic counters of all brokers, the sizes of partitions, and the usage of quotas.
+    Raises ConnectionLostError if the broker that responds to this client stops. Any other broker
+    that stops is left out."""
     found = await sample_counters(admin, has_clients=True)
     for one in await ask_bytes(admin):
         for directory in one.directories:
@@ -52,8 +52,9 @@ async def sample(admin: Admin) -> TrafficSample:
 
 
 async def sample_counters(admin: Admin, *, has_clients: bool = False) -> TrafficSample:
-    """Return the counters of all brokers, and with `has_clients` the usage of quotas. The size of
-    the answer depends on the number of topics with traffic, not on the number of partitions."""
+    """Return the traffic counters of all brokers, and with `has_clients` the usage of quotas. The
+    size of the responses depends on the number of topics with traffic, not on the number of
+    partitions."""
     found = TrafficSample(trio.current_time())
     brokers = await registered(admin)
     async with trio.open_nursery() as nursery:

@@ -12,7 +12,7 @@ from ottla.model.security.acls import (
 OPERATION_NAMES = {
     one.name.lower().replace("_", "-"): one for one in AclOperation if one >= AclOperation.ALL
 }
-"""Operations by the names that commands accept."""
+"""ACL operations by the names that commands accept."""
 
 
 def principal_of(text: str) -> str:
@@ -24,8 +24,8 @@ def principal_of(text: str) -> str:
 
 
 def operation_named(text: str) -> AclOperation | None:
-    """Return the operation with a name such as read, describe-configs or DescribeConfigs, or None
-    if there is none."""
+    """Return the ACL operation with a name such as read, describe-configs or DescribeConfigs, or
+    None if there is none."""
     given = text.lower().replace("_", "-")
     for name, operation in OPERATION_NAMES.items():
         # Kafka's tool writes DescribeConfigs, without a dash.
@@ -48,5 +48,5 @@ def sentence_of(entry: AclEntry) -> str:
 
 
 def word_of(operation: AclOperation) -> str:
-    """Return the name of an operation as commands accept it, such as describe-configs."""
+    """Return the name of an ACL operation as commands accept it, such as describe-configs."""
     return operation.name.lower().replace("_", "-")

@@ -28,7 +28,7 @@ class CertificateFinding:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """The result as a row of a table."""
+        """The result of checking the certificate, as a row of a table."""
         until = None
         if self.valid_until is not None:
             until = moment(round(self.valid_until.timestamp() * 1_000))
@@ -45,8 +45,8 @@ class CertificateFinding:
 def findings_of(
     where: str, material: TlsMaterial, *, now: datetime, handshake_problem: str | None
 ) -> Iterator[CertificateFinding]:
-    """Yield the results for the certificates in one TLS configuration: its own certificate first,
-    then the trusted CAs.
+    """Yield the results of checking the certificates in one TLS configuration: its own certificate
+    first, then the trusted CAs.
 
     `handshake_problem` is the reason why a client that trusts the same CAs would refuse the
     certificate, or None.
@@ -79,5 +79,5 @@ def _judged(
 
 
 def is_fit(findings: Sequence[CertificateFinding]) -> bool:
-    """Return True if no result is a failure."""
+    """Return True if no certificate in the findings has a failure."""
     return all(one.state != FAILED for one in findings)

@@ -42,8 +42,8 @@ def _loss(key: str, before: str | None, after: str | None) -> str | None:
 
 
 def _is_lower(before: str | None, after: str | None) -> bool:
-    """Return whether a limit is lower than before. A negative value means that there is no
-    limit."""
+    """Return whether a retention limit is lower than before. A negative value means that there is
+    no limit."""
     try:
         old, new = int(before or UNLIMITED), int(after or UNLIMITED)
     except ValueError:

@@ -64,7 +64,7 @@ def _waiting(facts: ClusterFacts, group: str) -> Iterator[Cause]:
 
 
 def _reset_past(at: TopicPartition, start: int | None, group: NameArgument) -> str:
-    """Return a command that skips the first unread record of a partition."""
+    """Return a command that resets a share group past the first unread record of a partition."""
     place = NameArgument(f"{at.topic}:{at.partition}")
     offset = 0 if start is None else start + 1
     return command("share", "reset", group, "--topic", place, "--to-offset", offset)

@@ -27,13 +27,14 @@ from ottla.model.security.acls import (
 from ottla.model.values import frozen
 
 NEAR_MAX = 3
-"""Maximum number of ACLs shown that almost allow the operation."""
+"""Maximum number of ACLs shown that would almost allow the denied operation."""
 REASONS = {
     "SuperUser": "it is one of super.users",
     "DefaultAllow": "no entry is about it, and allow.everyone.if.no.acl.found is true",
     "DefaultDeny": "no entry allows it",
 }
-"""Sentences for the rules that decide without an ACL, by Kafka's names."""
+"""Sentences for the authorizer's rules that decide without an ACL, by Kafka's names of the
+rules."""
 RESOURCES = {
     "topic": ResourceType.TOPIC,
     "group": ResourceType.GROUP,
@@ -43,7 +44,7 @@ RESOURCES = {
 
 @frozen
 class DeniedRequest:
-    """An operation that a user wants to perform on a resource."""
+    """An operation that a user wants to perform on a resource, such as reading a topic."""
 
     principal: str
     host: str
@@ -53,7 +54,7 @@ class DeniedRequest:
 
     @property
     def resource_words(self) -> tuple[str, ...]:
-        """Options of a command that name the resource."""
+        """Command-line options that name the resource."""
         if self.kind is ResourceType.CLUSTER:
             return ("--cluster",)
         return (f"--{self.kind.name.lower().replace('_', '-')}", NameArgument(self.name))
@@ -86,12 +87,12 @@ def explain_denial(facts: ClusterFacts, values: Mapping[str, str]) -> Explanatio
 
 
 def reason_of(found: AuthorizationDecision) -> str:
-    """Return the reason for a decision as a sentence."""
+    """Return the reason for an authorizer's decision as a sentence."""
     return REASONS[found.reason] if found.entry is None else sentence_of(found.entry)
 
 
 def request_of(values: Mapping[str, str]) -> DeniedRequest:
-    """Return the request that the values of the answer's parameters describe."""
+    """Return the operation and resource that the parameters of the question "denial" describe."""
     kind, name = next(
         ((kind, values[key]) for key, kind in RESOURCES.items() if values.get(key)),
         (ResourceType.CLUSTER, CLUSTER_NAME),
@@ -160,8 +161,8 @@ def _fits(request: DeniedRequest, entry: AclEntry) -> bool:
 
 
 def _is_mistaken_pattern(request: DeniedRequest, entry: AclEntry) -> bool:
-    """Return whether an ACL's name resembles the requested one: a prefix that was stored as a whole
-    name, or a prefix that differs in case or in its end."""
+    """Return whether the resource name in an ACL resembles the requested one: a prefix that was
+    stored as a whole name, or a prefix that differs in case or in its end."""
     asked, given = request.name.casefold(), entry.resource_name.casefold()
     if entry.pattern_type is PatternType.PREFIXED:
         return bool(given) and asked[:1] == given[:1]

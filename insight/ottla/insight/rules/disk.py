@@ -16,12 +16,12 @@ from ottla.model.amounts import amount
 from ottla.model.errors import ErrorCode
 
 FULL, FILLING = "full", "filling"
-"""States of a volume in DescribeNode."""
+"""States of a disk volume in a DescribeNode response."""
 OFFLINE_MAX = 10
 
 
 def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the log directories that are full, filling or offline."""
+    """Return an explanation of the log directories that are full, filling or offline."""
     only = values.get("broker", "")
     subject = f"disks of broker {only}" if only else "disks of all brokers"
     unknown = facts.unknown
@@ -32,8 +32,8 @@ def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
 
 
 def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
-    """Return a cause for each directory without free space, the fullest first, and for each that
-    is offline. If `only` is given, the directories of the broker with that id."""
+    """Return a cause for each log directory without free space, the fullest first, and for each
+    that is offline. `only` limits them to the broker with that id."""
     found: list[tuple[int, Cause]] = []
     for broker in facts.survey.brokers if facts.survey is not None else ():
         if only not in ("", str(broker.id)):

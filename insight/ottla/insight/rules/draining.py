@@ -1,4 +1,4 @@
-"""Condition of draining brokers: each partition keeps a leader. Pure."""
+"""Checks the condition for draining brokers: each partition keeps a leader. Pure."""
 
 from ottla.insight.facts.survey_driver import SurveyedPartition
 from ottla.model.amounts import counted

@@ -73,8 +73,8 @@ def _clock_warnings(survey: Survey) -> Iterator[str]:
 
 
 def _throttle_warnings(survey: Survey) -> Iterator[str]:
-    """Yield a warning for each kind of throttle that a command left behind. A throttle slows down a
-    replica that has to catch up."""
+    """Yield a warning for each kind of replication throttle that a command left behind. A throttle
+    slows down a replica that has to catch up."""
     for what, names, is_in_use in (
         (
             "replication",
@@ -119,7 +119,8 @@ def quorum_reasons(quorum: SurveyedQuorum) -> Iterator[str]:
 
 
 def broker_reasons(broker: SurveyedBroker) -> Iterator[str]:
-    """Yield the reasons why one broker is unhealthy, one sentence each."""
+    """Yield the reasons why one broker is unhealthy, one sentence each. Yields nothing if it is
+    healthy."""
     if broker.state in DRAINS:
         yield (
             f"broker {broker.id} is {broker.state.lower()}; "
@@ -159,14 +160,16 @@ def partition_reasons(
 
 
 def is_under_min_insync(partition: SurveyedPartition, min_insync: dict[str, int]) -> bool:
-    """Return whether the partition refuses writes with acks=all. If a partition has fewer replicas
-    than min.insync.replicas, all of them must be in sync."""
+    """Return whether the partition refuses writes with acks=all, because too few replicas are in
+    sync. If a partition has fewer replicas than min.insync.replicas, all of them must be in sync.
+    """
     wanted = min(min_insync.get(partition.topic, 1), len(partition.replicas))
     return len(partition.isr) < wanted
 
 
 def shown_standing(standing: str, is_cordoned: bool) -> str:
-    """Return the state of a broker as tables show it: its standing, and whether it is cordoned."""
+    """Return the state of a broker as tables show it: its state in the cluster in one word, and
+    whether it is cordoned."""
     return f"{standing}, cordoned" if is_cordoned else standing
 
 

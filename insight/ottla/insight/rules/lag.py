@@ -1,4 +1,4 @@
-"""Causes of a group's lag, from the cluster to the single record. Pure."""
+"""Finds the causes of a group's lag, from the cluster to the single record. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

@@ -23,7 +23,7 @@ class ListenerFinding:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """The problems and remedies as a row of a table."""
+        """The listener's problems and remedies as a row of a table."""
         facts, certificate = self.facts, self.facts.certificate
         encryption = f"{facts.tls_version} {facts.cipher}" if facts.tls_version else "none"
         shown, until = "-", "-"
@@ -44,7 +44,7 @@ class ListenerFinding:
 
     @property
     def as_json(self) -> Mapping[str, object]:
-        """The problems and remedies as the JSON object that the command prints."""
+        """The listener's problems and remedies as the JSON object that the command prints."""
         facts, certificate = self.facts, self.facts.certificate
         return {
             "address": facts.address,
@@ -63,7 +63,7 @@ class ListenerFinding:
 
 
 def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
-    """Return the problems of one listener address, judged from the observations."""
+    """Return the problems of one listener address, judged from the observations of its security."""
     said = [*_failures(facts, now), *_warnings(facts, now)]
     states = {state for state, _ in said}
     state = FAILED if FAILED in states else WARNING if states else OK
@@ -71,7 +71,7 @@ def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
 
 
 def is_fit(findings: Sequence[ListenerFinding]) -> bool:
-    """Return True if no listener has a failure."""
+    """Return True if no listener in the findings has a failure."""
     return all(one.state != FAILED for one in findings)
 
 

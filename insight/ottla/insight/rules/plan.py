@@ -29,7 +29,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.balance import DEFAULT_RATE_MAX
 
 ROWS_MAX = 100
-"""Maximum number of rows of each table."""
+"""Maximum number of rows in each table of a plan's explanation."""
 EXAMPLES_MAX = 3
 MS_PER_S = 1_000
 NOT_OF_OTTLA = (
@@ -90,7 +90,7 @@ SUBJECTS = {
     "add-voter": "addition of voter",
     "remove-voter": "removal of voter",
 }
-"""Noun phrases for the changes, by the value of the parameter."""
+"""Noun phrases for the plannable changes of the cluster, by the value of the parameter."""
 
 
 def _refused(reason: str) -> Cause:
@@ -262,8 +262,8 @@ def _ids(nodes: Iterable[int]) -> str:
 
 
 def unmoved_rows(unmoved: Iterable[UnmovedReason]) -> Iterator[tuple[int, str, str]]:
-    """Yield a row for each reason against moves: the number of partitions or brokers that have it,
-    examples of them, and the reason."""
+    """Yield a row for each reason why replicas are not moved: the number of partitions or brokers
+    that have it, examples of them, and the reason."""
     by_reason: dict[str, list[str]] = {}
     for one in unmoved:
         by_reason.setdefault(one.reason, []).append(one.subject or "cluster")
@@ -273,8 +273,8 @@ def unmoved_rows(unmoved: Iterable[UnmovedReason]) -> Iterator[tuple[int, str, s
 
 
 def plan_text(plan: BalancePlan, throttle: int) -> str:
-    """Return a text with the size of a plan and its estimated duration. `throttle` is in bytes per
-    second."""
+    """Return a text with the size of a plan of replica moves and its estimated duration. `throttle`
+    is in bytes per second."""
     copies = sum(bool(move.adding) for move in plan.moves)
     text = f"{counted(len(plan.moves) - copies, 'election')}, {counted(copies, 'move')}"
     if copies:
@@ -283,7 +283,8 @@ def plan_text(plan: BalancePlan, throttle: int) -> str:
 
 
 def estimate_text(copied_bytes: int, seconds: float, rate: int) -> str:
-    """Return a text with the number of bytes to copy, and the minimum time for copying them."""
+    """Return a text with the number of bytes that moves copy, and the minimum time for copying
+    them."""
     span = duration(ceil(seconds) * MS_PER_S)
     text = f"{amount(copied_bytes)} to copy, at least {span}"
     return f"{text} at {amount(rate)}/s to and from each broker"

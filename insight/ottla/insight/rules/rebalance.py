@@ -1,4 +1,5 @@
-"""Causes of an unfinished assignment: the members that a group waits for. Pure."""
+"""Finds the causes of an unfinished assignment of partitions: the members that a group waits for.
+Pure."""
 
 from collections.abc import Mapping
 
@@ -23,7 +24,7 @@ CLASSIC_STATES = {
 
 
 def explain_rebalance(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why a group's assignment is not finished."""
+    """Return the reasons why a group's assignment of partitions is not finished."""
     group = facts.group
     notes = kind_notes(group)
     if group is not None:
@@ -46,8 +47,8 @@ def kind_notes(group: GroupDescription | None) -> list[str]:
 
 
 def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
-    """Return the reasons why a group's assignment is not finished. Empty if it is finished, or if
-    the group is unknown or has no members."""
+    """Return the reasons why a group's assignment of partitions is not finished. Empty if it is
+    finished, or if the group is unknown or has no members."""
     if group is None or not group.members:
         return []
     more = command("group", "members", NameArgument(group.group_id))

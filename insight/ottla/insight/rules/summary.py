@@ -1,4 +1,5 @@
-"""The rules of the answers "health" and "slow", which combine the other rules. Pure."""
+"""The rules for the questions "health" and "slow" of `ottla explain`, which combine the other
+rules. Pure."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,5 @@
-"""Limits that slow down clients and replicas: five quotas of clients, and the throttles of
-replication and of moves between log directories. Pure."""
+"""Finds the limits that slow down clients and replicas: five quotas of clients, and the throttles
+of replication and of moves between log directories. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,13 +21,15 @@ from ottla.model.settings.quotas import CONNECTION_CREATION_RATE, CONTROLLER_MUT
 CLIENTS_MAX = 20
 """Maximum number of throttled clients in an explanation."""
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a type."""
+"""Name that Kafka's tools use for the default entity of a quota, which stands for all users or
+client ids without quotas of their own."""
 REPLICATION = {"throttle.leader": "sent", "throttle.follower": "received"}
-"""Metrics with a broker's replication throttles, and the direction of the throttled bytes."""
+"""Names of the broker metrics with replication throttles, and the direction of the throttled
+bytes."""
 
 
 def explain_throttle(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the limits that slow down a client, or all clients and replicas."""
+    """Return an explanation of the limits that slow down a client, or all clients and replicas."""
     named = [
         f"{noun} {values[key]}"
         for key, noun in (("user", "user"), ("client_id", "client id"), ("ip", "address"))
@@ -97,12 +99,12 @@ def _owner_words(owner: QuotaOwner) -> list[str]:
 
 
 def _raised(owner: QuotaOwner, key: str, limit: float) -> str:
-    """Return a command that doubles a limit."""
+    """Return a command that doubles a quota of its owner."""
     return command("quota", "set", f"{key}={2 * limit:.10g}", *_owner_words(owner))
 
 
 def _unmeasured_causes(facts: ClusterFacts, values: Mapping[str, str]) -> Iterator[Cause]:
-    """Yield a cause for each limit of the named client whose usage brokers do not report."""
+    """Yield a cause for each quota of the named client whose usage brokers do not report."""
     quotas = facts.quotas or {}
     user, client_id, ip = (values.get(key, "") for key in ("user", "client_id", "ip"))
     if user or client_id:

@@ -8,7 +8,7 @@ from ottla.insight.rules.traffic_rates import BrokerRates, ClientRates, TrafficR
 from ottla.model.settings.quotas import REQUEST_PERCENTAGE
 
 ROWS_MAX = 10
-"""Maximum number of rows of each table."""
+"""Maximum number of rows in each table of the busiest clients, topics, partitions and brokers."""
 REQUESTS = "requests"
 NO_CLIENTS = (
     "no client has a quota, and brokers measure only clients that have one; a limit that no client "
@@ -62,7 +62,8 @@ def explain_top(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
 def _clients(
     rates: TrafficRates, *, is_by_requests: bool
 ) -> Iterator[tuple[str | None, str | None, str, int, int]]:
-    """Yield the clients by their usage of the quotas of requests, or of all other quotas."""
+    """Yield table rows of clients with their usage of request quotas if `is_by_requests`, otherwise
+    of all other quotas."""
 
     def is_other(one: ClientRates) -> bool:
         return (one.quota == REQUEST_PERCENTAGE) != is_by_requests

@@ -12,11 +12,11 @@ TOPIC_COUNTERS = ("bytes_in", "bytes_out", "messages_in", "produce_requests", "f
 
 
 class BrokerRates(NamedTuple):
-    """Load of one broker per second."""
+    """Rates of one broker's traffic per second, between two samples."""
 
     broker: int
     cpu_percent: float
-    """CPU time of the process, in percent of one core."""
+    """CPU time of the broker's process, in percent of one core."""
     requests: float
     bytes_in: float
     bytes_out: float
@@ -34,7 +34,7 @@ class TopicRates(NamedTuple):
 
 
 class PartitionRates(NamedTuple):
-    """Growth of one partition in bytes per second."""
+    """Growth of one partition's log in bytes per second."""
 
     topic: str
     partition: int
@@ -62,8 +62,8 @@ class TrafficRates(NamedTuple):
 
 
 def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
-    """Return the rates between two samples. The counters of a broker that restarted in between are
-    taken to start at 0."""
+    """Return the rates of traffic between two samples of counters. The counters of a broker that
+    restarted in between are taken to start at 0."""
     seconds = max(after.at_s - before.at_s, 1e-3)
     topics: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(TOPIC_COUNTERS))
     brokers = []

@@ -19,7 +19,7 @@ TRANSACTIONS_MAX = 20
 
 
 def explain_transaction(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the open transactions in the partitions of a topic."""
+    """Return an explanation of the open transactions in the partitions of a topic."""
     causes = transaction_causes(facts)
     return concluded(
         "transaction", f"topic {values.get('topic', '')}", causes, unknown=facts.unknown

@@ -1,4 +1,5 @@
-"""Partitions that cannot be read or written, and brokers that clients do not reach. Pure."""
+"""Finds the reasons why partitions cannot be read or written, and the brokers that clients do not
+reach. Pure."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from ottla.insight.rules.health import is_under_min_insync
 from ottla.model.amounts import counted
 
 CERTIFICATE = "certificate"
-"""Word in the reasons why a TLS handshake fails because of a certificate."""
+"""Word that identifies a TLS handshake's failure as one of a certificate, in the text of the
+failure."""
 NAMES_SHOWN = 3
 CAUSES_MAX = 20
 
@@ -40,8 +42,8 @@ def explain_unavailable(facts: ClusterFacts, values: Mapping[str, str]) -> Expla
 
 
 def connection_causes(facts: ClusterFacts) -> list[Cause]:
-    """Return a cause for each broker, or for the whole cluster, that refuses our connections or
-    does not answer them."""
+    """Return a cause for each broker, or for the whole cluster, that refuses this client's
+    connections or does not answer them."""
     survey = facts.survey
     if survey is None:
         reasons = [reason for _, reason in facts.missing if CERTIFICATE in reason.lower()]

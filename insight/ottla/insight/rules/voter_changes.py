@@ -1,4 +1,4 @@
-"""Conditions of changes of the quorum's voters (KIP-853). Pure."""
+"""Checks the conditions for changes of the controller quorum's voters (KIP-853). Pure."""
 
 from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica
 from ottla.insight.rules.health import SILENT_AFTER_MS
@@ -7,13 +7,13 @@ from ottla.model.ids import NodeId
 
 
 def voter_in(quorum: SurveyedQuorum, node: int) -> SurveyedReplica | None:
-    """Return the voter with a node id, or None."""
+    """Return the voter of the quorum with a node id, or None if there is none."""
     return next((one for one in quorum.voters if one.id == node), None)
 
 
 def voter_to_remove(quorum: SurveyedQuorum, node: NodeId, directory: str | None) -> SurveyedReplica:
-    """Return the voter with a node id and, if it is given, a directory id. Raises RefusedError if
-    there is none."""
+    """Return the voter of the quorum with a node id and, if it is given, a directory id. Raises
+    RefusedError if there is none."""
     found = voter_in(quorum, node)
     ids = ", ".join(str(one.id) for one in quorum.voters)
     if found is None:
@@ -40,8 +40,8 @@ def voter_to_remove(quorum: SurveyedQuorum, node: NodeId, directory: str | None)
 
 
 def check_majority_without(quorum: SurveyedQuorum, gone: SurveyedReplica) -> None:
-    """Raise RefusedError if the voters that remain after removing `gone` could not commit the
-    change."""
+    """Raise RefusedError if the voters that remain after removing the voter `gone` could not commit
+    the change."""
     left = [one for one in quorum.voters if one.id != gone.id]
     silent = [one.id for one in left if not _is_heard(one)]
     if len(left) - len(silent) > len(left) // 2:
