@@ -49,14 +49,14 @@ class Ability(StrEnum):
     Without this ability, connections go through the harness's own proxies, which then simulate
     cuts, losses, delays and resets."""
     RATES = "rates"
-    """Ability to limit the bit rate of links."""
+    """Ability to limit the bit rate of network links."""
     RESETS = "resets"
-    """Ability to reset TCP connections as a third party."""
+    """Ability to reset TCP connections of nodes as a third party."""
     IMAGES = "images"
     """Ability to mount a separate file system for each node, needed for power cuts and full disks.
     """
     CLOCKS = "clocks"
-    """Ability to make the wall clocks of nodes jump."""
+    """Ability to make the wall clocks of single nodes jump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Abilities:
     """The missing abilities, each with the reason."""
 
     def __contains__(self, ability: Ability) -> bool:
-        """Return whether the machine has an ability."""
+        """Return whether this machine has an ability."""
         return ability not in self.missing
 
     @property
@@ -76,11 +76,13 @@ class Abilities:
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":
-        """Return a copy without some abilities."""
+        """Return a copy without the given abilities. `reason` is stored as the reason why they are
+        missing."""
         return Abilities({**self.missing, **dict.fromkeys(abilities, reason)})
 
     def to_json(self) -> dict[str, str | None]:
-        """Return for each ability the reason why it is missing, or None if the machine has it."""
+        """Return for each ability, by name, the reason why it is missing, or None if the machine
+        has it."""
         return {str(one): self.missing.get(one) for one in Ability}
 
 
@@ -91,13 +93,14 @@ NOTHING = Abilities(
         if one not in (Ability.RATES, Ability.RESETS)  # the harness' own proxies have these
     }
 )
-"""The abilities of a machine without privileges. Processes then run on loopback, behind the
-harness's own proxies."""
+"""The abilities of a machine without privileges. Node processes then run on loopback, behind the
+test harness's own proxies."""
 
 
 async def probe(directory: Path) -> Abilities:
-    """Probe all abilities of the machine, and return the available ones with the reasons for the
-    missing ones. Takes about one second. Temporary files below `directory` are removed."""
+    """Probe all abilities of this machine to inject faults, and return the available ones with the
+    reasons for the missing ones. Takes about one second. Temporary files below `directory` are
+    removed."""
     place = directory / PROBE
     place.mkdir(parents=True, exist_ok=True)
     missing: dict[Ability, str] = {}
@@ -137,7 +140,7 @@ async def _slow_down(network: NamespaceNetwork) -> None:
 
 
 async def _reset(network: NamespaceNetwork) -> None:
-    """Test whether connections can be reset, with a connection that the probed node opens to
+    """Test whether TCP connections can be reset, with a connection that the probed node opens to
     itself."""
     network.links.lift_all()
     await network.apply()

@@ -16,8 +16,8 @@ COMPILER = "cc"
 
 
 async def compile_shim(directory: Path) -> Path:
-    """Compile the clock library into a directory, and return its path. Raises CommandError if there
-    is no compiler."""
+    """Compile the C library that shifts wall clocks into a directory, and return its path. Raises
+    CommandError if there is no compiler."""
     library = directory / "clock_shim.so"
     words = [COMPILER, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE), "-ldl"]
     await run_async(words)
@@ -25,11 +25,12 @@ async def compile_shim(directory: Path) -> Path:
 
 
 class Clocks:
-    """Wall clocks of all nodes. If `library` is None, every node uses the machine's clock."""
+    """Wall clocks of all nodes of a cluster. If `library` is None, every node uses the machine's
+    clock."""
 
     def __init__(self, directory: Path, nodes: Iterable[str], *, library: Path | None) -> None:
         self.offsets_ms = dict.fromkeys(nodes, 0)
-        """Offset of each node's clock from the true time, in ms."""
+        """Offset of each node's wall clock from the true time in ms, by node name."""
         self._library = library
         self._directory = directory / "clocks"
         self._directory.mkdir(exist_ok=True)

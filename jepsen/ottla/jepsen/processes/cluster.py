@@ -57,16 +57,16 @@ FIRST_CONTROLLER_ID = 101
 FIRST_BROKER_ID = 1
 HEALTHY_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.25
-"""Seconds between two polls of a cluster that is not healthy yet."""
+"""Seconds between two requests for the state of a cluster that is not healthy yet."""
 RESTART_AFTER_S = 1.0
-"""Seconds until a node that died by itself is started again."""
+"""Seconds until the harness starts a node again that died by itself."""
 RESTARTS_MAX = 20
-"""Maximum number of restarts of a node that keeps dying. After them it stays down, and the run has
-failed."""
+"""Maximum number of times that the harness restarts a node that keeps dying. After them the node
+stays down, and the run has failed."""
 
 
 class ProcessCluster:
-    """A running cluster, created by `open_cluster`."""
+    """A running cluster of real processes, created by `open_cluster`."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class ProcessCluster:
 
     @property
     def deaths(self) -> list[Death]:
-        """Unplanned ends of the nodes' processes so far."""
+        """Unplanned ends of the nodes' processes so far, in order."""
         found = [death for node in self.nodes.values() for death in node.deaths]
         return sorted(found, key=lambda death: death.time_ns)
 
@@ -118,19 +118,19 @@ class ProcessCluster:
                 await node.wait_ready()
 
     async def kill(self, *names: str) -> None:
-        """Kill nodes at the same moment, and wait until their processes have ended."""
+        """Kill the named nodes at the same moment, and wait until their processes have ended."""
         async with trio.open_nursery() as nursery:
             for name in names:
                 nursery.start_soon(self.nodes[name].kill)
 
     async def stop(self, *names: str) -> None:
-        """Shut nodes down, in the order given."""
+        """Shut the named nodes down, one after the other in the order given."""
         for name in names:
             await self.nodes[name].stop()
 
     async def stop_all(self) -> list[str]:
-        """Shut all nodes down, brokers first, since their shutdown needs a controller. Returns a
-        message for each node that did not stop."""
+        """Shut all nodes of the cluster down, brokers first, since their shutdown needs a
+        controller. Returns a message for each node that did not stop."""
         wrong: list[str] = []
 
         async def stop(node: ProcessNode) -> None:
@@ -146,14 +146,15 @@ class ProcessCluster:
         return wrong
 
     async def cut_power(self, *names: str) -> None:
-        """Cut the power of nodes at the same moment: data that was not flushed is lost."""
+        """Cut the power of the named nodes at the same moment: data that was not flushed is
+        lost."""
         await self.kill(*names)
         async with trio.open_nursery() as nursery:
             for name in names:
                 nursery.start_soon(self.nodes[name].disk.cut_power)
 
     async def active_controller(self) -> ProcessNode | None:
-        """Return the leader of the controller quorum. Returns None if there is none or no node
+        """Return the leader of the controller quorum. Returns None if there is no leader or no node
         answers."""
         try:
             quorum = await ask_quorum(self._addresses())
@@ -175,7 +176,8 @@ class ProcessCluster:
         return max((view.partitions for view in views), key=lambda one: _agreeing(one, views))
 
     async def leader_of(self, key: str) -> ProcessNode | None:
-        """Return the leader of a partition, or None if there is none or no broker answers."""
+        """Return the broker that leads a partition, or None if there is no leader or no broker
+        answers. `key` is "topic-partition"."""
         partition = (await self.partitions()).get(key)
         return None if partition is None else self.broker(partition.leader)
 
@@ -184,11 +186,12 @@ class ProcessCluster:
         return next((node for node in self.brokers if node.id == id_), None)
 
     async def is_isr_full(self) -> bool:
-        """Return whether all replicas of all partitions are known to be in sync."""
+        """Return whether all replicas of all partitions are known to be in the ISR."""
         return await self.reason_not_full() is None
 
     async def reason_not_full(self) -> str | None:
-        """Return the reason why not all replicas are known to be in sync, or None if they are."""
+        """Return the reason why not all replicas are known to be in the ISR, or None if they
+        are."""
         absent = [node.name for node in self.brokers if node.state is not ProcessState.RUNNING]
         if absent:
             return f"{', '.join(absent)} is not running"
@@ -201,10 +204,7 @@ class ProcessCluster:
 
     async def wait_healthy(self, timeout_s: float = HEALTHY_TIMEOUT_S) -> float:
         """Wait until all nodes run and all replicas are in sync. Returns the waiting time in
-        seconds.
-
-        Raises NodeError with the reason if it takes too long.
-        """
+        seconds. Raises NodeError with the reason after `timeout_s` seconds."""
         began_s = trio.current_time()
         reason: str | None = "no node was asked yet"
         with trio.move_on_after(timeout_s):
@@ -248,7 +248,7 @@ def _agreeing(partitions: Mapping[str, ViewedPartition], views: Iterable[View]) 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Properties of the cluster that are needed to build each of its nodes."""
+    """Properties of a cluster that are needed to build each of its nodes."""
 
     directory: Path
     claim: MachineClaim
@@ -260,7 +260,7 @@ class _Site:
     nursery: trio.Nursery
 
     def node(self, name: str, disk: NodeDisk) -> ProcessNode:
-        """Return a new node of the cluster, which is not started."""
+        """Return a new node of the cluster with the given name and disk, which is not started."""
         role, id_ = _identity(name)
         endpoint = self.network.endpoints[name]
         properties = self.directory / f"{name}.properties"
@@ -352,8 +352,8 @@ async def open_cluster(
 
 @asynccontextmanager
 async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
-    """Format the quorum and start all nodes. Yields when the cluster is healthy. Kills the
-    remaining processes at the end."""
+    """Format the controller quorum and start all nodes. Yields when the cluster is healthy. Kills
+    the remaining processes at the end."""
     await format_controllers(
         ((node.id, node.endpoint, node.disk.data) for node in cluster.controllers),
         cluster.security.first_records() if cluster.security else (),

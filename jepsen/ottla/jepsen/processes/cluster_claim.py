@@ -35,19 +35,20 @@ CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
 directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
-"""Numbers that a run may claim. The number is the third byte of the run's subnet."""
+"""Numbers of which each run on this machine claims one. The number is the third byte of the run's
+subnet."""
 
 END_TIMEOUT_S = 10.0
-"""Seconds after which a killed process that still exists is considered hung in the kernel."""
+"""Seconds after which a killed process that still exists counts as hung in the kernel."""
 
 UNMOUNT_TIMEOUT_S = 5.0
 GONE_AFTER_S = 0.02
 LOOKS = 3
-"""Number of searches for the processes of a run. A single search may miss a process, because a
-process that has just called exec has no visible environment for a moment."""
+"""Number of searches of the process table for the processes of a run. A single search may miss a
+process, because a process that has just called exec has no visible environment for a moment."""
 
 ALL_IS_WELL = b"."
-"""Byte that a run sends to its guardian when it has released everything."""
+"""Byte that a run sends to its guardian process when it has released all its resources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +63,26 @@ class MachineClaim:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the names of the run's links. An interface's name has 15 characters at most."""
+        """Prefix of the names of the run's network links. An interface's name has 15 characters at
+        most."""
         return f"ottj{self.number}"
 
     @property
     def bridge(self) -> str:
-        """Name of the bridge to which all nodes are connected."""
+        """Name of the network bridge to which all nodes of the run are connected."""
         return self.prefix
 
     @property
     def sink(self) -> str:
-        """Name of a bridge without connections, which drops the packets sent to it."""
+        """Name of a network bridge without connections, which drops the packets sent to it."""
         return f"{self.prefix}x"
 
     def link_of(self, node: str) -> str:
-        """Return the interface name of the harness's end of the link to a node."""
+        """Return the interface name of the test harness's end of the network link to a node."""
         return f"{self.prefix}{node}"
 
     def namespace_of(self, node: str) -> str:
-        """Return the name of a node's network namespace."""
+        """Return the name of the network namespace of a node."""
         return f"{self.prefix}-{node}"
 
     def address(self, host: int) -> str:
@@ -89,7 +91,8 @@ class MachineClaim:
 
 
 def claims_directory() -> Path:
-    """Return the directory in which this user's runs lock their claim files."""
+    """Return the directory in which this user's runs lock their claim files, one file for each
+    claimed number."""
     if CLAIMS_VARIABLE in os.environ:
         return Path(os.environ[CLAIMS_VARIABLE])
     if os.geteuid() == 0:
@@ -99,8 +102,8 @@ def claims_directory() -> Path:
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[MachineClaim]:
-    """Claim a number for this run and yield the claim, after releasing the resources of dead runs.
-    Everything is released at the end of the block.
+    """Claim a free number for this run and yield the claim (the number and the names made from it),
+    after releasing the resources of dead runs. Everything is released at the end of the block.
 
     If this process dies, a guardian process releases everything.
     """
@@ -120,8 +123,8 @@ def claimed(directory: Path) -> Iterator[MachineClaim]:
 
 
 def sweep_after(run_id: str) -> None:
-    """Release the resources that an ended run left behind, unless another process has already done
-    so."""
+    """Release the resources (processes, mounts, namespaces, links) that an ended run left behind,
+    unless another process has already done so."""
     number = int(run_id.partition("-")[0])
     ends_at = time.monotonic() + END_TIMEOUT_S
     with ExitStack() as held:
@@ -144,7 +147,8 @@ def sweep(claim: MachineClaim) -> None:
 
 
 def pids_of(run_id: str) -> list[int]:
-    """Return the processes with a run's id in their environment, without zombies."""
+    """Return the ids of the processes that have a run's id in their environment, without
+    zombies."""
     mark = f"{RUN_VARIABLE}={run_id}".encode()
     found = []
     for path in Path("/proc").iterdir():
@@ -159,8 +163,8 @@ def pids_of(run_id: str) -> list[int]:
 
 
 def _guardian(run_id: str) -> subprocess.Popen[bytes]:
-    """Start a guardian process, and return it. The guardian releases the run's resources if its
-    standard input ends before ALL_IS_WELL arrives."""
+    """Start a guardian process, and return it. The guardian releases the run's resources on this
+    machine if its standard input ends before ALL_IS_WELL arrives."""
     command = [sys.executable, "-m", "ottla.jepsen.processes.cluster_guardian", run_id]
     # A session of its own protects it from a Ctrl-C in the harness' terminal.
     return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
@@ -194,7 +198,7 @@ def _claims_above(number: int) -> bool:
 
 def _locked(number: int, held: ExitStack) -> IO[str] | None:
     """Open and lock the claim file of a number. Returns None if another process has locked it. The
-    lock ends with `held`."""
+    lock ends when the stack `held` is closed."""
     directory = claims_directory()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = held.enter_context((directory / f"{number}.lock").open("a+"))
@@ -254,7 +258,7 @@ def _unmount(directory: str) -> None:
 
 
 def _loops_below(directory: str) -> list[str]:
-    """Return the loop devices with images below a directory."""
+    """Return the loop devices whose images are files below a directory."""
     found = []
     for path in Path("/sys/block").glob("loop*/loop/backing_file"):
         with suppress(OSError):

@@ -43,7 +43,7 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-"""Settings of every cluster, unless the caller overrides them."""
+"""Node settings of every cluster of a run, unless the caller overrides them."""
 
 FLUSH_SETTINGS = {"log.flush.interval.messages": "1"}
 """Settings with which brokers acknowledge only flushed records, so that all brokers may lose power
@@ -51,7 +51,8 @@ at once."""
 
 
 def settings_of(brokers: int, *, flush: bool, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that all nodes of a cluster share."""
+    """Return the settings that all nodes of a cluster share. `extra` overrides the defaults of this
+    module."""
     replicas = min(3, brokers)
     min_insync = 2 if replicas == 3 else 1
     return {
@@ -102,8 +103,8 @@ def write_properties(
 async def format_controllers(
     controllers: Iterable[tuple[int, NodeEndpoint, Path]], first_records: Sequence[Record] = ()
 ) -> str:
-    """Format the directories of a new quorum from (id, endpoint, directory) of each controller.
-    Returns the cluster id."""
+    """Format the metadata directories of a new quorum from (id, endpoint, directory) of each
+    controller. Returns the cluster id."""
     rng = RealRng()
     cluster_id = uuid_to_text(rng.uuid())
     voters, directories = [], []

@@ -14,8 +14,8 @@ from ottla.jepsen.processes.cluster_claim import sweep_after
 
 
 def main() -> int:
-    """Wait for the end of the harness, then release its resources unless ALL_IS_WELL was
-    received."""
+    """Wait for the end of the test harness, then release its resources unless ALL_IS_WELL was
+    received. Returns the exit code."""
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     if not os.read(0, 1):

@@ -65,7 +65,7 @@ class ClusterSecurity:
         return self._secure.client(LOAD)
 
     def renew(self) -> None:
-        """Replace the certificate of every node while it runs."""
+        """Replace the certificate of every node while the node runs."""
         self._issue(is_renewal=True)
 
     def _issue(self, *, is_renewal: bool) -> None:
@@ -74,7 +74,7 @@ class ClusterSecurity:
             self._secure.issue(hosts, [node], is_renewal=is_renewal)
 
     def settings_of(self, role: str, id_: int) -> dict[str, str]:
-        """Return the settings of one node, including its listeners."""
+        """Return the security settings of one node, including its listeners."""
         endpoint = self._nodes[role, id_]
         if role == "controller":
             return self._secure.controller_settings(id_, endpoint.binds)
@@ -84,5 +84,5 @@ class ClusterSecurity:
         }
 
     def first_records(self) -> list[Record]:
-        """Return the first records of the cluster's metadata log."""
+        """Return the records (users and ACLs) with which the cluster's metadata log begins."""
         return self._secure.first_records()

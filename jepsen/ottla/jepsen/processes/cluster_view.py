@@ -32,7 +32,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ViewedPartition:
-    """One partition as a broker describes it."""
+    """One partition as a broker describes it in its metadata response."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -46,12 +46,12 @@ class ViewedPartition:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The metadata that one broker reports."""
+    """The metadata that one broker reports in a response."""
 
     brokers: frozenset[int]
     """Ids of the registered brokers that are not fenced."""
     partitions: dict[str, ViewedPartition] = field(default_factory=dict)
-    """Partitions by key, "topic-partition"."""
+    """Partitions that the broker reports, by key ("topic-partition")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,13 @@ class ViewedQuorum:
     leader: int
     high_watermark: int
     end_offsets: dict[int, int]
-    """For each voter and each broker, the metadata offset up to which it has fetched."""
+    """For each voter and each broker, by node id, the metadata offset up to which it has
+    fetched."""
 
 
 async def ask_broker(address: str) -> View:
-    """Return the metadata of all topics that one broker reports. Raises NoAnswerError if it does
-    not answer."""
+    """Request the metadata of all topics from one broker, and return it. Raises NoAnswerError if
+    the broker does not answer."""
     host, port = parse_address(address)
     try:
         with trio.fail_after(ANSWER_TIMEOUT_S):
@@ -106,8 +107,8 @@ async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
 
 
 async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
-    """Return the state of the quorum, requested through the given brokers one after the other.
-    Raises NoAnswerError if no broker answers."""
+    """Return the state of the controller quorum, requested through the given brokers one after the
+    other. Raises NoAnswerError if no broker answers."""
     topic = quorum_request.TopicData(
         topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
     )

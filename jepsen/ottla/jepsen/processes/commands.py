@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Sequence
 
 TIMEOUT_S = 60.0
-"""Time limit of a command. Copying a full disk image takes one or two seconds."""
+"""Time limit of a system command in seconds. Copying a full disk image takes one or two seconds."""
 
 
 class CommandError(Exception):

@@ -21,12 +21,12 @@ from ottla.jepsen.processes.commands_async import run_async
 from ottla.model.limits import BATCH_HEADER_BYTES
 
 IMAGE_BYTES = 512 << 20
-"""Size of a disk image in bytes. The image is sparse: unwritten blocks cost nothing.  A smaller
-image would be full within a long run."""
+"""Size in bytes of the image file of a node's disk. The image is sparse: unwritten blocks cost
+nothing. A smaller image would be full within a long run."""
 
 MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=8")
-"""Command that makes the file system. A journal of 8 MiB is enough, and is copied at each power
-cut."""
+"""Command that makes the file system of a node's disk. A journal of 8 MiB is enough, and is copied
+at each power cut."""
 MAKE_AT_ONCE = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
 """Options of mkfs.ext4 that initialise the whole file system at once. Without them, the kernel
 would continue in the background."""
@@ -34,38 +34,38 @@ MOUNT_OPTIONS = "loop,noatime,commit=300,noauto_da_alloc"
 
 BALLAST = "ballast"
 DATA = "data"
-"""Name of the data directory below the mount point. The mount point itself has a `lost+found`,
-which is not a log."""
+"""Name of the data directory below the mount point of a node's disk. The mount point itself has a
+`lost+found`, which is not a log."""
 SMALLEST_BALLAST_BYTES = 4_096
 LENGTH_AT = 8
 """Position of the length field in a record batch, in bytes from its start."""
 
 
 class NodeDisk(Protocol):
-    """The disk of one node."""
+    """Interface of the disk of one node."""
 
     can_lose_power: bool
-    """True if power cuts and a full disk can be simulated."""
+    """True if the disk can simulate power cuts and a lack of space."""
 
     @property
     def data(self) -> Path:
-        """Data directory of the node."""
+        """Data directory of the node on this disk."""
 
     async def open(self) -> None:
         """Create the disk's directory or file system, and mount it if necessary."""
 
     async def cut_power(self) -> None:
-        """Lose all unflushed data. The node's process must have ended."""
+        """Lose all unflushed data on the disk. The node's process must have ended."""
 
     async def fill(self) -> int:
-        """Fill the disk up. Returns the number of bytes that were free before."""
+        """Fill the node's disk up. Returns the number of bytes that were free before."""
 
     async def make_room(self) -> None:
         """Delete the file with which `fill` filled the disk, so that writes succeed again."""
 
 
 class PlainDisk:
-    """A directory on the machine's own file system."""
+    """A node's disk that is a directory on the machine's own file system."""
 
     can_lose_power = False
 
@@ -73,16 +73,16 @@ class PlainDisk:
         self.data = directory / "disks" / name / DATA
 
     async def open(self) -> None:
-        """Create the directory, or empty it."""
+        """Create the directory of the node's disk, or empty it."""
         await trio.to_thread.run_sync(partial(shutil.rmtree, self.data, ignore_errors=True))
         self.data.mkdir(parents=True)
 
     async def cut_power(self) -> None:
-        """Never called, because `can_lose_power` is False."""
+        """Never called, because `can_lose_power` is False for a plain directory."""
         raise AssertionError("a plain directory cannot lose power")
 
     async def fill(self) -> int:
-        """Never called, because `can_lose_power` is False."""
+        """Never called, because `can_lose_power` is False for a plain directory."""
         raise AssertionError("a plain directory is not filled: others live on its file system")
 
     async def make_room(self) -> None:
@@ -90,8 +90,8 @@ class PlainDisk:
 
 
 class ImageDisk:
-    """An ext4 file system in a file, mounted with a loop device. This object mounts and unmounts
-    it."""
+    """A node's disk that is an ext4 file system in a file, mounted with a loop device. This object
+    mounts and unmounts it."""
 
     can_lose_power = True
 
@@ -102,11 +102,11 @@ class ImageDisk:
 
     @property
     def data(self) -> Path:
-        """Data directory of the node."""
+        """Data directory of the node on this disk."""
         return self._mount / DATA
 
     async def open(self) -> None:
-        """Make the file system and mount it."""
+        """Make the disk's file system and mount it."""
         self._mount.mkdir(parents=True, exist_ok=True)
         with self._image.open("wb") as file:
             file.truncate(self._size_bytes)
@@ -117,7 +117,8 @@ class ImageDisk:
         await run_async(["sync", "--file-system", str(self._mount)])
 
     async def cut_power(self) -> None:
-        """Replace the mounted image by a copy taken while it was mounted."""
+        """Replace the mounted disk image by a copy taken while it was mounted, so that unflushed
+        data is lost."""
         copy = self._image.with_suffix(".copy")
         with trio.CancelScope(shield=True):
             await run_async(["cp", "--sparse=always", str(self._image), str(copy)])
@@ -126,8 +127,8 @@ class ImageDisk:
             await self._mount_image()
 
     async def fill(self) -> int:
-        """Fill all free blocks, including blocks that become free meanwhile. Returns the number of
-        bytes that were free before."""
+        """Fill all free blocks of the disk, including blocks that become free meanwhile. Returns
+        the number of bytes that were free before."""
         before = shutil.disk_usage(self._mount).free
         await trio.to_thread.run_sync(_take_room, self._mount / BALLAST)
         return before
@@ -141,7 +142,7 @@ class ImageDisk:
 
 
 def closed_segments(data: Path) -> list[Path]:
-    """Return the closed .log segments of every partition."""
+    """Return the closed `.log` segments of every partition below a data directory."""
     found: list[Path] = []
     for partition in sorted(one for one in data.iterdir() if one.is_dir()):
         found += sorted(partition.glob("*.log"))[:-1]

@@ -23,34 +23,35 @@ class FaultyNetwork(Protocol):
 
     @property
     def is_well(self) -> bool:
-        """True if no network fault is injected."""
+        """True if no network fault is active."""
         ...
 
 
 class LimitedCluster(Protocol):
-    """The part of a cluster that the fault limits use."""
+    """The part of a cluster's interface that the fault limits use."""
 
     @property
     def nodes(self) -> Mapping[str, ProcessNode]:
-        """All nodes, by name."""
+        """All nodes of the cluster, by name."""
         ...
 
     @property
     def brokers(self) -> Iterable[ProcessNode]:
-        """The nodes that are brokers."""
+        """The nodes of the cluster that are brokers."""
         ...
 
     @property
     def network(self) -> FaultyNetwork:
-        """The network between the nodes."""
+        """The network between the cluster's nodes."""
         ...
 
     async def is_isr_full(self) -> bool:
-        """Return whether every replica of every partition is in sync."""
+        """Return whether every replica of every partition is in the ISR."""
         ...
 
     async def reason_not_full(self) -> str | None:
-        """Return the reason why a replica is not in sync, or None if all replicas are in sync."""
+        """Return the reason why a replica is not in the ISR, or None if all replicas are in the
+        ISR."""
         ...
 
 
@@ -61,11 +62,12 @@ class FaultLimits:
     def __init__(self, cluster: LimitedCluster, *, flush: bool) -> None:
         self.flush = flush
         self.damaged: ProcessNode | None = None
-        """The broker that lost records and is not known to have recovered them."""
+        """The broker that lost records and is not known to have recovered them. None if there is no
+        such broker."""
         self._cluster = cluster
 
     def free(self) -> list[ProcessNode]:
-        """Return the running nodes on which no fault is active."""
+        """Return the running nodes on which no fault is active at present."""
         return [
             node
             for node in self._cluster.nodes.values()
@@ -79,13 +81,13 @@ class FaultLimits:
             node.held_by = who
 
     def release(self, nodes: Iterable[ProcessNode]) -> None:
-        """End the reservation of nodes."""
+        """End the reservation of nodes for a fault."""
         for node in nodes:
             node.held_by = None
 
     @contextmanager
     def holding(self, nodes: Iterable[ProcessNode], who: str) -> Iterator[None]:
-        """Reserve nodes for the fault named `who`, for the duration of a block."""
+        """Reserve nodes for the fault named `who`, for the duration of the `with` block."""
         nodes = list(nodes)
         self.hold(nodes, who)
         try:

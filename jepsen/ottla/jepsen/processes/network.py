@@ -15,11 +15,12 @@ from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, Links, cut,
 from ottla.jepsen.processes.network_links import slow as slow_fault
 
 LOSS_SHARE = 0.2
-"""Default share of packets lost. TCP works with this loss, but slowly. Losing half of all packets
-would have the same effect as a cut."""
+"""Default fraction of packets that a fault loses. TCP works with this loss, but slowly. Losing half
+of all packets would have the same effect as a cut."""
 
 SLOW_BITS_PER_S = 1_000_000
-"""Default bit rate of slow links: enough for heartbeats and metadata, not for the load."""
+"""Default bit rate of slow network links, in bits per second: enough for heartbeats and metadata,
+not for the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,10 @@ class NodeEndpoint:
     binds: str
     """host:port at which the node itself listens."""
     advertised: str
-    """host:port at which clients and other nodes reach the node."""
+    """host:port at which clients and other nodes reach this node."""
     command_prefix: tuple[str, ...] = ()
-    """Prefix of the node's command that runs it in its network namespace."""
+    """First words of the node's command, which run the node in its network namespace. Empty without
+    namespaces."""
 
 
 class Network(Protocol):
@@ -41,21 +43,22 @@ class Network(Protocol):
     links: Links
     endpoints: Mapping[str, NodeEndpoint]
     find_pid: Callable[[str], int | None]
-    """Function from the name of a node to its current process id, set by the cluster."""
+    """Function that returns the current process id of the node with a given name, or None if it has
+    no process. Set by the cluster."""
 
     async def apply(self) -> None:
         """Apply the active faults in `links` to the nodes' connections, and end faults that are
         no longer in `links`."""
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the nodes. Returns the number of connections."""
+        """Reset every TCP connection of the given nodes. Returns the number of connections."""
 
 
 NetworkManager = AbstractAsyncContextManager[Network]
 
 
 class NetworkFaults:
-    """Methods to inject and remove the faults of a network, for nemeses."""
+    """Methods to inject and remove the faults of a cluster's network, for nemeses."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -66,23 +69,23 @@ class NetworkFaults:
         return self._network.links.is_well
 
     async def put(self, name: str, fault: LinkFault) -> None:
-        """Activate a fault under a unique name."""
+        """Activate a network fault under a unique name."""
         self._network.links.put(name, fault)
         await self._network.apply()
 
     async def lift(self, name: str) -> None:
-        """Remove the fault with the given name."""
+        """Remove the network fault with the given name."""
         self._network.links.lift(name)
         await self._network.apply()
 
     async def heal_all(self) -> None:
-        """Remove all faults."""
+        """Remove all network faults."""
         self._network.links.lift_all()
         await self._network.apply()
 
     async def cut(self, a: str, b: str, *, one_way: bool = False) -> None:
         """Cut the link between two nodes, or between a node and `CLIENTS`. With `one_way`, only
-        data from `a` is lost."""
+        data from `a` to `b` is lost."""
         await self.put(f"cut {a} {b} {one_way}", cut(a, b, one_way=one_way))
 
     async def isolate(self, node: str, *, clients: bool = False) -> None:
@@ -90,14 +93,14 @@ class NetworkFaults:
         await self.put(f"isolate {node}", isolate(node, self._network.links.nodes, clients=clients))
 
     async def loss(self, nodes: Iterable[str], share: float = LOSS_SHARE) -> None:
-        """Lose a share of all packets that the nodes send and receive."""
+        """Lose a fraction (`share`) of all packets that the nodes send and receive."""
         ends = (*self._network.links.nodes, CLIENTS)
         await self.put("loss", lossy(nodes, ends, share))
 
     async def slow(self, nodes: Iterable[str], bits_per_s: int = SLOW_BITS_PER_S) -> None:
-        """Limit the bit rate to and from the nodes."""
+        """Limit the bit rate to and from the nodes to `bits_per_s`."""
         await self.put("slow", slow_fault(nodes, bits_per_s))
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the nodes. Returns the number of connections."""
+        """Reset every TCP connection of the given nodes. Returns the number of connections."""
         return await self._network.reset(nodes)

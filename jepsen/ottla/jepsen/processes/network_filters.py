@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 WHOLE = 1 << 32
 PICKED = WHOLE - 1
-"""Return value of a program for a selected packet: -1, with which a classifier assigns the packet
-to its own class."""
+"""Return value of a BPF program for a selected packet: -1, with which a classifier assigns the
+packet to its own class."""
 
 INSTRUCTIONS_MAX = 255
-"""Maximum number of instructions in a program, because a jump skips at most this many. The programs
-for the few nodes of a run are far shorter."""
+"""Maximum number of instructions in a BPF program, because a jump skips at most this many. The
+programs for the few nodes of a run are far shorter."""
 
 _LOAD_WORD = 0x20
 _JUMP_EQUAL = 0x15
 _JUMP_AT_LEAST = 0x35
 _RETURN = 0x06
 _NETWORK_HEADER = WHOLE - 0x100000
-"""SKF_NET_OFF: offsets from here are into the IP header, whatever precedes it."""
+"""BPF constant SKF_NET_OFF: offsets from here are into the IP header, whatever precedes it."""
 _RANDOM = WHOLE - 0x1000 + 56
-"""SKF_AD_OFF + SKF_AD_RANDOM: loading it draws a random word."""
+"""BPF constant SKF_AD_OFF + SKF_AD_RANDOM: loading it draws a random word."""
 
 
 class PacketAddress(IntEnum):
-    """Offset in the IPv4 header of the packet address that a program examines."""
+    """Offset in the IPv4 header of the address (sender or receiver) that a BPF program examines."""
 
     SOURCE = 12
     DESTINATION = 16
@@ -47,7 +47,8 @@ class Instruction(NamedTuple):
 
 
 def program(shares: Mapping[str, float], which: PacketAddress) -> list[Instruction]:
-    """Return a program that selects a share of the packets of each address (1.0: all of them)."""
+    """Return a BPF program that selects a fraction of the packets of each address in `shares` (1.0:
+    all of them)."""
     found: list[Instruction] = []
     for address, share in sorted(shares.items()):
         assert 0 < share <= 1
@@ -61,7 +62,7 @@ def program(shares: Mapping[str, float], which: PacketAddress) -> list[Instructi
 
 
 def bytecode(instructions: list[Instruction]) -> str:
-    """Return a program in the text form that tc reads."""
+    """Return a BPF program in the text form that tc reads."""
     return ",".join([str(len(instructions)), *(" ".join(map(str, one)) for one in instructions)])
 
 

@@ -9,27 +9,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 CLIENTS = "clients"
-"""Name of the harness's own end of the network, where all clients are."""
+"""Name that stands for the test harness's own end of the network, where all clients are."""
 
 CUT = 1.0
-"""Share of packets lost on a link that is cut."""
+"""Fraction of packets lost on a network link that is cut."""
 
 Link = tuple[str, str]
-"""Sender and receiver of a directed link."""
+"""Sender and receiver of a directed network link, each a node name or `CLIENTS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
-    """One fault of the network: shares of packets lost by link, and slow nodes."""
+    """One fault of the network: fractions of packets lost by link, and slow nodes."""
 
     lost: Mapping[Link, float] = field(default_factory=dict)
-    """Share of packets lost on each link, above 0 and up to 1."""
+    """Fraction of packets lost on each network link, above 0 and up to 1."""
     rate_bits_per_s: Mapping[str, int] = field(default_factory=dict)
-    """For each slow node, the bit rate to it and from it, each in bits per second."""
+    """For each slow node, the bit rate to which data to it and data from it are limited, each in
+    bits per second."""
 
 
 class Links:
-    """All links between nodes and clients, with the active faults."""
+    """All network links between nodes and clients, with the active faults."""
 
     def __init__(self, nodes: Iterable[str]) -> None:
         self.nodes = tuple(nodes)
@@ -37,11 +38,11 @@ class Links:
 
     @property
     def is_well(self) -> bool:
-        """True if no fault is active."""
+        """True if no network fault is active."""
         return not self._faults
 
     def put(self, name: str, fault: LinkFault) -> None:
-        """Activate a fault under a name. It replaces a fault with the same name."""
+        """Activate a network fault under a name. It replaces a fault with the same name."""
         ends = {*self.nodes, CLIENTS}
         for sender, receiver in fault.lost:
             assert sender != receiver
@@ -50,20 +51,21 @@ class Links:
         self._faults[name] = fault
 
     def lift(self, name: str) -> None:
-        """Remove a fault if it is active."""
+        """Remove the network fault with this name, if it is active."""
         self._faults.pop(name, None)
 
     def lift_all(self) -> None:
-        """Remove every fault."""
+        """Remove every active network fault."""
         self._faults.clear()
 
     def lost(self, sender: str, receiver: str) -> float:
-        """Return the share of packets lost on a link: the largest share of all active faults."""
+        """Return the fraction of packets lost on the link from `sender` to `receiver`: the largest
+        fraction of all active faults."""
         link = (sender, receiver)
         return max((fault.lost.get(link, 0.0) for fault in self._faults.values()), default=0.0)
 
     def lost_to(self, receiver: str) -> dict[str, float]:
-        """Return the share of packets lost by sender, for all senders whose link to `receiver`
+        """Return the fraction of packets lost, by sender, for all senders whose link to `receiver`
         loses packets."""
         senders = (one for one in (*self.nodes, CLIENTS) if one != receiver)
         shares = {sender: self.lost(sender, receiver) for sender in senders}
@@ -113,8 +115,8 @@ def isolate(node: str, others: Iterable[str], *, clients: bool = False) -> LinkF
 
 
 def lossy(nodes: Iterable[str], ends: Iterable[str], share: float) -> LinkFault:
-    """Return a fault that loses a share of the packets between `nodes` and all `ends`, in both
-    directions."""
+    """Return a fault that loses a fraction (`share`) of the packets between `nodes` and all `ends`,
+    in both directions."""
     assert 0 < share <= 1
     ends = tuple(ends)
     pairs = [(node, end) for node in nodes for end in ends if node != end]
@@ -124,7 +126,7 @@ def lossy(nodes: Iterable[str], ends: Iterable[str], share: float) -> LinkFault:
 
 
 def slow(nodes: Iterable[str], bits_per_s: int) -> LinkFault:
-    """Return a fault that limits the bit rate to and from each of the nodes."""
+    """Return a fault that limits the bit rate to and from each of the nodes to `bits_per_s`."""
     return LinkFault(rate_bits_per_s=dict.fromkeys(nodes, bits_per_s))
 
 

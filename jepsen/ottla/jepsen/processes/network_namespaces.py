@@ -19,14 +19,15 @@ from ottla.jepsen.processes.network_filters import PacketAddress, bytecode, prog
 from ottla.jepsen.processes.network_links import CLIENTS, Links
 
 PORT = 9092
-"""Port of every node. All nodes can have the same port, since each has an address of its own."""
+"""Port at which every node listens. All nodes can have the same port, since each has an address of
+its own."""
 
 HARNESS_HOST = 254
 FIRST_HOST = 1
 BUCKET_BYTES = 32_768
-"""Size of a token bucket, which must hold the largest packet."""
+"""Size in bytes of the token bucket that limits a slow link. The largest packet must fit."""
 QUEUE_MS = 400
-"""Longest time in ms that a packet may wait for its tokens. A packet that would wait longer is
+"""Longest time in ms that a packet on a slow link may wait. A packet that would wait longer is
 dropped, as by a router."""
 
 
@@ -42,7 +43,7 @@ class Hook(NamedTuple):
 
 
 class NamespaceNetwork:
-    """The network of one run. Owns its bridge, links and namespaces."""
+    """The network of one run, in kernel namespaces. Owns its bridge, links and namespaces."""
 
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
@@ -61,7 +62,7 @@ class NamespaceNetwork:
         return NodeEndpoint(address, address, ("nsenter", f"--net={namespace}", "--"))
 
     async def set_up(self) -> None:
-        """Create the bridges, and a namespace with a link for every node."""
+        """Create the network's bridges, and a namespace with a link for every node."""
         claim = self._claim
         lines = [
             f"link add {claim.bridge} type bridge",
@@ -89,8 +90,8 @@ class NamespaceNetwork:
             await run_async(self._inside(node, "ip", "-batch", "-"), given=_batch(lines))
 
     async def apply(self) -> None:
-        """Make the kernel's traffic rules match `links`. Rules that already match are not
-        touched."""
+        """Make the kernel's traffic rules match the active faults in `links`. Rules that already
+        match are not touched."""
         async with self._lock:
             wanted = self._wanted()
             changes: dict[str | None, list[str]] = {}
@@ -106,8 +107,8 @@ class NamespaceNetwork:
             self._in_force = wanted
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the nodes, as a middlebox might. Returns the number of
-        connections."""
+        """Reset every TCP connection of the given nodes, as a middlebox might. Returns the number
+        of connections."""
         count = 0
         for node in nodes:
             kill = ["ss", "-K", "-H", "-t", "-n", "state", "connected", "dst", "10.231.0.0/16"]
@@ -145,10 +146,9 @@ class NamespaceNetwork:
 async def open_namespaces(
     claim: MachineClaim, nodes: Sequence[str]
 ) -> AsyncIterator[NamespaceNetwork]:
-    """Create and yield the network of a run. Raises CommandError if the machine does not allow it.
-
-    The owner of the claim removes the network together with all other resources.
-    """
+    """Create and yield the network of a run in kernel namespaces. Raises CommandError if the
+    machine does not allow it. The end of the run's claim (`cluster_claim`) removes the network
+    together with all other resources."""
     network = NamespaceNetwork(claim, nodes)
     await network.set_up()
     yield network

@@ -30,7 +30,8 @@ PORTS_A_RUN = 40
 """
 
 PACKET_BYTES = 16_384
-"""Number of bytes that a proxy reads at once. A simulated packet loss delays this many bytes."""
+"""Maximum number of bytes that a proxy reads at once. A simulated packet loss delays this many
+bytes."""
 REPEATED_AFTER_S = 0.2
 """Delay in seconds of the first simulated retransmission, which is TCP's shortest timeout. It
 doubles with each further loss."""
@@ -46,7 +47,7 @@ LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    """One connection through a proxy: the socket of its opener, the socket to the node, and the
+    """One TCP connection through a proxy: the socket of its opener, the socket to the node, and the
     bytes between them."""
 
     def __init__(self, opener: str, node: str, ends: Sequence[trio.SocketStream]) -> None:
@@ -55,7 +56,7 @@ class Relay:
         self.ends = ends
 
     def reset(self) -> None:
-        """Reset both ends of the connection."""
+        """Reset both sockets of the relayed connection."""
         for end in self.ends:
             with suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
@@ -68,7 +69,8 @@ class ProxyNetwork:
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
         self.find_pid: Callable[[str], int | None] = lambda _node: None
-        """Function from the name of a node to its current process id, set by the cluster."""
+        """Function that returns the current process id of the node with a given name, or None if it
+        has no process. Set by the cluster."""
         first = FIRST_PORT + PORTS_A_RUN * claim.number
         assert 2 * len(nodes) <= PORTS_A_RUN
         self._ports = {node: first + 2 * at for at, node in enumerate(nodes)}
@@ -79,17 +81,18 @@ class ProxyNetwork:
         self._relays: set[Relay] = set()
         self._changed = trio.Event()
         self._free_at_s: dict[tuple[str, str], float] = {}
-        """Time at which a node's slow link will have sent all bytes passed to it, by (node,
-        direction)."""
+        """Time in seconds at which a node's slow link will have sent all bytes passed to it, by
+        (node, direction)."""
         self._dice = random.Random()
 
     async def apply(self) -> None:
-        """Wake all waiting relays, so that they apply the changed faults."""
+        """Wake all waiting relays (proxied connections), so that they apply the changed faults."""
         self._changed.set()
         self._changed = trio.Event()
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every connection from and to the nodes. Returns the number of connections."""
+        """Reset every TCP connection from and to the given nodes. Returns the number of
+        connections."""
         wanted = set(nodes)
         hit = [relay for relay in self._relays if {relay.opener, relay.node} & wanted]
         for relay in hit:
@@ -106,7 +109,8 @@ class ProxyNetwork:
             task_status.started()
 
     async def _relay(self, node: str, near: trio.SocketStream) -> None:
-        """Relay one connection to a node while both ends are open."""
+        """Relay one TCP connection to a node while both ends are open. `near` is the socket of its
+        opener."""
         async with near:
             try:
                 opener = self._owner(near.socket.getpeername()[1], self._ports[node])
@@ -175,8 +179,8 @@ class ProxyNetwork:
 
 @asynccontextmanager
 async def open_proxies(claim: MachineClaim, nodes: Sequence[str]) -> AsyncIterator[ProxyNetwork]:
-    """Run the proxies for the duration of the block. Yields the network that they form. Raises
-    OSError if a port is in use."""
+    """Run the proxies for the duration of the `async with` block. Yields the network that they
+    form. Raises OSError if a port is in use."""
     network = ProxyNetwork(claim, nodes)
     async with trio.open_nursery() as nursery:
         await nursery.start(network.serve)

@@ -5,8 +5,8 @@ from pathlib import Path
 import trio
 
 PART_BYTES_MAX = 8 << 20
-"""Maximum size in bytes of one log file. A healthy node prints few lines. For a failing node, the
-last lines matter most."""
+"""Maximum size in bytes of each of the two files of a node's log. A healthy node prints few lines.
+For a failing node, the last lines matter most."""
 
 RECEIVE_BYTES = 65_536
 
@@ -18,12 +18,12 @@ class NodeLog:
     def __init__(self, path: Path, *, part_bytes_max: int = PART_BYTES_MAX) -> None:
         self.path = path
         self.lost_bytes = 0
-        """Number of bytes of output that were discarded."""
+        """Number of bytes of the node's output that were discarded."""
         self._part_bytes_max = part_bytes_max
 
     @property
     def parts(self) -> list[Path]:
-        """Existing files of the log, the older one first."""
+        """Existing files of the node's log, the older one first."""
         return [one for one in (self._before, self.path) if one.exists()]
 
     @property
@@ -31,14 +31,14 @@ class NodeLog:
         return self.path.with_name(f"{self.path.name}.before")
 
     async def copy(self, reader: int) -> None:
-        """Copy a pipe into the log until the pipe ends. Closes the descriptor `reader`
-        afterwards."""
+        """Copy a node's output from a pipe into the log until the pipe ends. Closes the descriptor
+        `reader` afterwards."""
         async with trio.lowlevel.FdStream(reader) as stream:
             while said := await stream.receive_some(RECEIVE_BYTES):
                 self._write(said)
 
     def tail(self, count: int) -> str:
-        """Return the last `count` bytes of the log."""
+        """Return the last `count` bytes of the node's log, as text."""
         data = b"".join(part.read_bytes()[-count:] for part in self.parts)
         return data[-count:].decode(errors="replace")
 

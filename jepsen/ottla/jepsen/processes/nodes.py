@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from ottla.jepsen.processes.network import NodeEndpoint
 
 READY_TIMEOUT_S = 60.0
-"""Seconds that a startup may take. This is enough for six nodes that recover at the same time on
-two cores after a power cut."""
+"""Maximum seconds that the startup of a node may take. This is enough for six nodes that recover at
+the same time on two cores after a power cut."""
 STOP_TIMEOUT_S = 30.0
 WORDS_BYTES = 2_000
 
@@ -62,10 +62,10 @@ class Death:
     time_ns: int
     """Wall-clock time in ns at which the end of the process was detected."""
     code: int | None
-    """Exit code, or -N for signal N. None if the process did not end although a shutdown was
-    requested."""
+    """Exit code of the process, or -N if signal N ended it. None if the process did not end
+    although a shutdown was requested."""
     was_expected: bool
-    """True if an injected fault, such as a full disk, may cause the end of the process."""
+    """True if an injected fault, such as a full disk, may have caused the end of the process."""
     last_words: str
 
 
@@ -74,7 +74,7 @@ class NodeError(Exception):
 
 
 class ProcessNode:
-    """One node of the cluster, which is a real process. Owns the process and its log."""
+    """One node of a cluster, which is a real process. Owns the process and its log."""
 
     def __init__(
         self,
@@ -97,9 +97,11 @@ class ProcessNode:
         self.properties = properties
         self.state = ProcessState.STOPPED
         self.held_by: str | None = None
-        """Name of the nemesis that has reserved the node. Other nemeses do not choose this node."""
+        """Name of the nemesis (source of faults) that has reserved the node, or None. Other nemeses
+        do not choose this node."""
         self.may_die = False
-        """True if a fault may end the process, so that an unplanned end is not an error."""
+        """True if an injected fault may end the node's process, so that an unplanned end is not an
+        error."""
         self.deaths: list[Death] = []
         self.starts = 0
         self.log = NodeLog(log)
@@ -114,12 +116,12 @@ class ProcessNode:
 
     @property
     def address(self) -> str:
-        """Address (host:port) at which clients and other nodes reach the node."""
+        """Address (host:port) at which clients and other nodes reach this node."""
         return self.endpoint.advertised
 
     @property
     def pid(self) -> int | None:
-        """Process id, or None if there is no process."""
+        """Process id of the node, or None if it has no process."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -128,7 +130,7 @@ class ProcessNode:
         return self.state in (ProcessState.RUNNING, ProcessState.STARTING)
 
     def start(self) -> None:
-        """Start the process without waiting; `wait_ready` waits until it serves requests."""
+        """Start the node's process without waiting; `wait_ready` waits until it serves requests."""
         assert self._process is None, f"{self.name} runs already"
         output_reader, output_writer = os.pipe()
         try:
@@ -152,8 +154,8 @@ class ProcessNode:
         )
 
     async def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until the process serves requests. Raises NodeError if it ends first or takes longer
-        than `timeout_s`."""
+        """Wait until the node's process serves requests. Raises NodeError if it ends first or takes
+        longer than `timeout_s`."""
         with trio.move_on_after(timeout_s):
             await self._ready.wait()
             if self.state is ProcessState.RUNNING or self.state is ProcessState.PAUSED:
@@ -164,29 +166,29 @@ class ProcessNode:
         )
 
     async def wait_death(self) -> None:
-        """Wait until the process dies by itself."""
+        """Wait until the node's process dies by itself."""
         while self.state is not ProcessState.DEAD:
             await self._awaiting_death.park()
 
     async def kill(self) -> None:
-        """Kill the process and wait for its end. Does nothing if there is no process."""
+        """Kill the node's process and wait for its end. Does nothing if there is no process."""
         await self._end(signal.SIGKILL, STOP_TIMEOUT_S)
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Request a controlled shutdown and wait for it. If the process hangs, kill it and raise
-        NodeError."""
+        """Request a controlled shutdown of the node and wait for it. If the process hangs, kill it
+        and raise NodeError."""
         if self.state is ProcessState.PAUSED:
             self.resume()
         await self._end(signal.SIGTERM, timeout_s)
 
     def pause(self) -> None:
-        """Pause the process. The kernel still accepts data for it."""
+        """Pause the node's process (SIGSTOP). The kernel still accepts data for it."""
         assert self.is_up
         self._signal(signal.SIGSTOP)
         self.state = ProcessState.PAUSED
 
     def resume(self) -> None:
-        """Resume the process. Does nothing if it is not paused."""
+        """Resume the node's process. Does nothing if it is not paused."""
         if self.state is ProcessState.PAUSED:
             self._signal(signal.SIGCONT)
             self.state = ProcessState.RUNNING if self._ready.is_set() else ProcessState.STARTING
@@ -215,8 +217,8 @@ class ProcessNode:
     async def _look_after(
         self, process: subprocess.Popen[bytes], ready_reader: int, output_reader: int
     ) -> None:
-        """Read the output of the process, and wait until it ends. Records the end if the harness
-        did not request it."""
+        """Read the output of the node's process, and wait until it ends. Records the end if the
+        harness did not request it."""
         with trio.CancelScope(shield=True):
             try:
                 async with trio.open_nursery() as nursery:

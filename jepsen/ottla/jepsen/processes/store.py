@@ -35,22 +35,22 @@ class RunDirectory:
 
     @property
     def history(self) -> Path:
-        """Path of the history: one event per line."""
+        """Path of the run's history file, with one event per line."""
         return self.path / HISTORY_FILE
 
     @property
     def nodes(self) -> Path:
-        """Path of the directory with the nodes' logs."""
+        """Path of the directory with the logs of the run's nodes."""
         return self.path / NODES_FOLDER
 
     @property
     def is_judged(self) -> bool:
-        """True if the run has a verdict."""
+        """True if the run has a verdict (the file results.json)."""
         return (self.path / RESULTS_FILE).exists()
 
     def write(self, name: str, content: Any) -> None:
-        """Write `content` as a JSON file atomically. A concurrent reader sees the old file, the new
-        file, or no file."""
+        """Write `content` as the JSON file `name` atomically. A concurrent reader sees the old
+        file, the new file, or no file."""
         part = self.path / f"{name}.part"
         part.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         part.replace(self.path / name)
@@ -67,14 +67,14 @@ class RunDirectory:
             raise ConfigError(str(path), f"is not JSON ({error})") from None
 
     def test(self) -> dict[str, Any]:
-        """Return the content of test.json."""
+        """Return the content of the run's test.json (the plan and the facts of the run)."""
         found = self.read(TEST_FILE)
         if not isinstance(found, dict):
             raise ConfigError(str(self.path / TEST_FILE), "was not written by a run")
         return found
 
     def plan(self) -> RunPlan:
-        """Return the plan of the run."""
+        """Return the plan of the run, parsed from test.json."""
         found = self.test().get("plan")
         if not isinstance(found, dict):
             raise ConfigError(
@@ -83,8 +83,8 @@ class RunDirectory:
         return RunPlan.from_json(found)
 
     def results(self) -> dict[str, Any]:
-        """Return the content of results.json. Raises ConfigError if the file is missing or
-        malformed."""
+        """Return the content of the run's results.json (the verdict). Raises ConfigError if the
+        file is missing or malformed."""
         found = self.read(RESULTS_FILE)
         if not isinstance(found, dict) or found.get("valid") not in VERDICTS:
             raise ConfigError(str(self.path / RESULTS_FILE), "holds no verdict; analyse it again")
@@ -92,7 +92,7 @@ class RunDirectory:
 
 
 class Store:
-    """All runs below one folder."""
+    """The folders of all runs below one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

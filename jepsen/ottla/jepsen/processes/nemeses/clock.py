@@ -17,7 +17,8 @@ STROBE_S = 0.05
 
 
 class ClockNemesis(Nemesis):
-    """Some nodes' wall clocks jump, at times back and forth several times a second."""
+    """Nemesis (source of faults) that makes some nodes' wall clocks jump, at times back and forth
+    several times a second."""
 
     name = "clock"
     needs = frozenset({Ability.CLOCKS})

@@ -16,8 +16,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 FLIPS = (1, 1, 3)
-"""Numbers of bits of one replica that may be flipped. One of these numbers is drawn at random. Each
-bit is in a different file."""
+"""Numbers of bits of one replica that may be flipped. A nemesis draws one of these numbers at
+random. Each bit is in a different file."""
 INDEX_SUFFIXES = (".index", ".timeindex")
 
 
@@ -140,7 +140,7 @@ class LostFiles(Nemesis):
 
 def take_files(data: Path, rng: Random) -> list[FaultReport]:
     """Remove random replicas below a data directory, or truncate their last segment. Returns a
-    report for each replica."""
+    report for each damaged replica."""
     logs: dict[Path, Path] = {}
     for path in sorted(data.glob("**/*.log")):
         is_replica = not path.parent.name.startswith("__cluster") and "." not in path.parent.name
@@ -160,7 +160,7 @@ def take_files(data: Path, rng: Random) -> list[FaultReport]:
 
 
 def _bits(path: Path) -> list[range]:
-    """Return the ranges of bits of a file that may be flipped. Readers can detect a flip of each of
+    """Return the ranges of bits of a file that may be flipped. Readers detect a flip of any of
     these bits."""
     if path.suffix == ".log":
         return protected_bits(path)

@@ -8,11 +8,12 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis, names
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
-"""Numbers of victims in a cluster of six nodes. One of them is drawn at random: mostly one node,
-sometimes half of the nodes."""
+"""Numbers of nodes that a fault may hit at once in a cluster of six nodes. One of them is drawn at
+random: mostly one node, sometimes half of the nodes."""
 
 ROLLING_TIME_S = 25.0
-"""Time limit of a rolling restart in seconds. Nodes that were not restarted by then are skipped."""
+"""Time limit of a rolling restart of nodes in seconds. Nodes that were not restarted by then are
+skipped."""
 AGAIN_IN_SYNC_TIMEOUT_S = 10.0
 
 

@@ -7,24 +7,25 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, lossy, slow
 
 SHARES = (0.05, 0.1, 0.2, 0.3)
-"""Shares of packets that may be lost on a bad link. TCP still works with each of them, but gets
-slower."""
+"""Fractions of packets that may be lost on a bad link, of which one is drawn. TCP still works with
+each of them, but gets slower."""
 RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
-"""Bit rates that a slow link may have: the lowest suffices only for heartbeats, the highest for a
-small load."""
+"""Bit rates, in bits per second, that a slow link may have: the lowest suffices only for
+heartbeats, the highest for a small load."""
 COUNTS = (1, 2, 6)
 """Numbers of nodes that may have bad links: one, some or all. One of these numbers is drawn at
 random."""
 
 
 class _Links(Nemesis):
-    """Base class of nemeses that inject one kind of link fault. Healing removes it."""
+    """Base class of nemeses that inject one kind of fault into network links. Healing removes
+    it."""
 
     async def _put(self, fault: LinkFault) -> None:
         await self.cluster.network.put(self.name, fault)
 
     async def heal(self) -> FaultReport:
-        """Remove the fault from all links, and return a report of the result."""
+        """Remove the fault from all network links, and return a report of the result."""
         await self.cluster.network.lift(self.name)
         return {"healed": True}
 
@@ -34,7 +35,8 @@ class _Links(Nemesis):
 
 
 class Loss(_Links):
-    """A share of all packets from and to some nodes is lost, including packets of clients."""
+    """A fault in which a fraction of all packets from and to some nodes is lost, including packets
+    of clients."""
 
     name = "loss"
 
@@ -47,7 +49,7 @@ class Loss(_Links):
 
 
 class Slow(_Links):
-    """The bit rate from and to some nodes is limited."""
+    """A fault that limits the bit rate from and to some nodes."""
 
     name = "slow"
     needs = frozenset({Ability.RATES})
@@ -60,7 +62,7 @@ class Slow(_Links):
 
 
 class Reset(Nemesis):
-    """All TCP connections of some nodes are reset at one moment."""
+    """A fault that resets all TCP connections of some nodes at one moment."""
 
     name = "reset"
     needs = frozenset({Ability.RESETS})

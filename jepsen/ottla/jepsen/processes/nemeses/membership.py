@@ -33,12 +33,13 @@ AGAIN_S = 0.3
 
 
 class ChangedVoters(Nemesis):
-    """A controller leaves the voters and joins them again, sometimes with a new directory."""
+    """A fault in which a controller leaves the quorum's voters and joins them again, sometimes with
+    a new directory."""
 
     name = "membership"
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Remove a random controller from the voters, and return a report of the fault."""
+        """Remove a random controller from the quorum's voters, and return a report of the fault."""
         free = [one for one in self.cluster.fault_limits.free() if one in self.cluster.controllers]
         if len(free) < CONTROLLERS_MIN:
             return {}
@@ -65,7 +66,7 @@ class ChangedVoters(Nemesis):
         return {**report, "added": added, **({"unfinished": late} if late else {})}
 
     async def _add(self, node: ProcessNode) -> bool:
-        """Add a controller to the voters. Returns False if that takes longer than
+        """Add a controller to the quorum's voters. Returns False if that takes longer than
         CHANGE_TIMEOUT_S."""
         directory_id = await _directory_id_of(node)
         host, port = parse_address(node.endpoint.advertised)
@@ -80,8 +81,8 @@ class ChangedVoters(Nemesis):
         request: Callable[[Admin], Awaitable[None]],
         is_made: Callable[[QuorumDescription], bool],
     ) -> bool:
-        """Request a change of the voters until `is_made` returns True for the quorum. Returns False
-        after CHANGE_TIMEOUT_S."""
+        """Request a change of the quorum's voters until `is_made` returns True for the quorum's
+        state. Returns False after CHANGE_TIMEOUT_S."""
         with trio.move_on_after(CHANGE_TIMEOUT_S):
             async with open_admin(self.cluster.bootstrap) as admin:
                 while True:
@@ -102,7 +103,8 @@ async def _directory_id_of(node: ProcessNode) -> UUID:
 
 
 async def _format_again(node: ProcessNode) -> None:
-    """Delete the directories of a stopped controller, and format new directories without voters."""
+    """Delete the metadata directories of a stopped controller, and format new directories without
+    voters."""
     data = node.disk.data
     properties = await read_meta_properties(RealDisk(), str(data))
     assert properties is not None

@@ -7,15 +7,15 @@ from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 STABLE_S = 20.0
-"""Length of a period in seconds. It is long enough for leases, sessions and elections to become
-stable.
-"""
+"""Length in seconds of each period, in which the combination of faults stays the same. It is long
+enough for leases, sessions and elections to become stable."""
 NONE_SHARE = 0.25
 AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """A new random subset of the other nemeses in each period, or none (a quarter of the time)."""
+    """Nemesis that uses a new random subset of the other nemeses in each period, or none (a quarter
+    of the time)."""
 
     name = "mixer"
     interval_s = STABLE_S
@@ -28,7 +28,7 @@ class Mixer(Nemesis):
         self._at_work: list[Nemesis] = []
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Choose a random subset of the nemeses, and inject one fault of each. Returns their
+        """Choose a random subset of the other nemeses, and inject one fault of each. Returns their
         reports."""
         if rng.random() < NONE_SHARE:
             return {}

@@ -18,7 +18,8 @@ FaultReport = dict[str, Any]
 """Report of an injected or healed fault, as JSON; empty if nothing was done."""
 
 START_TIMEOUT_S = 20.0
-"""Seconds to wait for a node to start. While other faults are active, it may not serve requests."""
+"""Seconds to wait until a started node serves requests. While other faults are active, it may not
+do so."""
 
 
 class Nemesis(ABC):
@@ -26,10 +27,10 @@ class Nemesis(ABC):
 
     name: ClassVar[str]
     needs: ClassVar[frozenset[Ability]] = frozenset()
-    """Abilities of this machine that the nemesis needs."""
+    """Abilities (privileges and tools) of this machine that the nemesis needs."""
     needs_flush: ClassVar[bool] = False
-    """True if brokers must flush before they acknowledge. Otherwise the fault may lose records that
-    Kafka does not guarantee."""
+    """True if the nemesis may be used only with brokers that flush before they acknowledge.
+    Otherwise its faults may lose records that Kafka does not guarantee."""
 
     def __init__(self, cluster: ProcessCluster, rng: Random, facts: RunFacts) -> None:
         self.count = 0
@@ -40,8 +41,8 @@ class Nemesis(ABC):
         self._rng = rng
 
     async def inject(self, rng: Random | None = None) -> FaultReport:
-        """Inject one fault, with `rng` or else the run's random generator. Returns a report of the
-        fault, empty if the fault is not allowed now."""
+        """Inject one fault, with random choices from `rng` or, if it is None, from the run's
+        generator. Returns a report of the fault, empty if the fault is not allowed now."""
         report = await self.inject_fault(rng or self._rng)
         self.count += bool(report)
         return report
@@ -51,14 +52,15 @@ class Nemesis(ABC):
         """Inject one fault, and return a report of it. The report is empty if nothing was done."""
 
     async def heal(self) -> FaultReport:
-        """Heal the active fault. Returns a report of the result, empty if there is nothing to
-        heal."""
+        """Heal the active fault of this nemesis. Returns a report of the result, empty if there is
+        nothing to heal."""
         report = await self.heal_fault() if self.held else {}
         self.release_nodes()
         return report
 
     async def heal_fault(self) -> FaultReport:
-        """Undo the fault on the reserved nodes, and return a report of the result."""
+        """Undo the fault on the nodes that this nemesis has reserved, and return a report of the
+        result."""
         return {}
 
     def choose(
@@ -71,7 +73,7 @@ class Nemesis(ABC):
         return victims
 
     def hold(self, nodes: Iterable[ProcessNode]) -> None:
-        """Reserve nodes until the fault is healed."""
+        """Reserve nodes for this nemesis until its fault is healed."""
         nodes = list(nodes)
         self.cluster.fault_limits.hold(nodes, self.name)
         self.held += nodes

@@ -34,7 +34,7 @@ class PartitionNemesis(Nemesis):
 
     @abstractmethod
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return the links to cut, and a report of the fault."""
+        """Return a fault with the links to cut, and a report of the fault."""
 
     def shuffled(self, rng: Random) -> list[str]:
         """Return the names of all nodes in a random order."""
@@ -54,58 +54,63 @@ class PartitionNemesis(Nemesis):
 
 
 class PartitionOne(PartitionNemesis):
-    """One node is cut off from all other nodes."""
+    """A fault that cuts one node off from all other nodes."""
 
     name = "partition-one"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that isolates a random node."""
+        """Return a fault that isolates a random node, with its report."""
         first, *rest = self.shuffled(rng)
         return self.parted([first], rest)
 
 
 class PartitionMajority(PartitionNemesis):
-    """A random majority of all nodes is cut off from the other nodes."""
+    """A fault that cuts a random majority of all nodes off from the other nodes."""
 
     name = "partition-majority"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that separates a random majority from the other nodes."""
+        """Return a fault that separates a random majority of the nodes from the others, with its
+        report."""
         nodes = self.shuffled(rng)
         minority = (len(nodes) - 1) // 2
         return self.parted(nodes[:minority], nodes[minority:])
 
 
 class PartitionMajoritiesRing(PartitionNemesis):
-    """Each node reaches a majority of all nodes, and no two nodes reach the same majority."""
+    """A fault in which each node reaches a majority of all nodes, and no two nodes reach the same
+    majority."""
 
     name = "partition-majorities-ring"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that cuts the links between distant nodes of a random ring."""
+        """Return a fault that cuts the links between distant nodes of a random ring, with its
+        report."""
         nodes = self.shuffled(rng)
         return majorities_ring(nodes), {"nodes": nodes, "ring": nodes}
 
 
 class PartitionMinorityThird(PartitionNemesis):
-    """A random third of all nodes is cut off from the other nodes."""
+    """A fault that cuts a random third of all nodes off from the other nodes."""
 
     name = "partition-minority-third"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that separates a random third from the other nodes."""
+        """Return a fault that separates a random third of the nodes from the others, with its
+        report."""
         nodes = self.shuffled(rng)
         third = max(1, len(nodes) // 3)
         return self.parted(nodes[:third], nodes[third:])
 
 
 class PartitionLeader(PartitionNemesis):
-    """A random partition's leader is cut off from all other nodes; clients still write to it."""
+    """A fault that cuts a random partition's leader off from all other nodes; clients still write
+    to it."""
 
     name = "partition-leader"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that isolates the leader of a random partition."""
+        """Return a fault that isolates the leader of a random partition, with its report."""
         partitions = await self.cluster.partitions()
         keys = sorted(key for key, one in partitions.items() if one.leader >= 0)
         # Prefer partitions of the load to internal ones.
@@ -118,22 +123,24 @@ class PartitionLeader(PartitionNemesis):
 
 
 class PartitionController(PartitionNemesis):
-    """The active controller is cut off from all other nodes."""
+    """A fault that cuts the active controller off from all other nodes."""
 
     name = "partition-controller"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that isolates the active controller."""
+        """Return a fault that isolates the active controller, with its report."""
         return self.isolated(await self.cluster.active_controller())
 
 
 class PartitionOneWay(PartitionNemesis):
-    """Data from some nodes to the other nodes is lost; data in the other direction arrives."""
+    """A fault in which data from some nodes to the other nodes is lost; data in the other direction
+    arrives."""
 
     name = "partition-one-way"
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault in which data sent by one node, or by up to half of the nodes, is lost."""
+        """Return a fault in which data sent by one node, or by up to half of the nodes, is lost,
+        with its report."""
         nodes = self.shuffled(rng)
         unheard = rng.choice((1, 1, max(1, len(nodes) // 2)))
         mute, deaf = nodes[:unheard], nodes[unheard:]

@@ -11,7 +11,7 @@ from ottla.jepsen.processes.nodes import ProcessNode
 
 
 class PowerNemesis(Nemesis):
-    """One broker or some controllers lose power, and are started again to heal.
+    """A fault in which one broker or some controllers lose power. Healing starts them again.
 
     If brokers flush before they acknowledge, several of them may lose power together.
     """
@@ -50,7 +50,8 @@ class PowerNemesis(Nemesis):
 
 
 class PowerCutAll(PowerNemesis):
-    """All nodes lose power at one moment; safe only if brokers flush before they acknowledge."""
+    """A fault in which all nodes lose power at one moment; safe only if brokers flush before they
+    acknowledge."""
 
     name = "power-cut-all"
     needs_flush = True

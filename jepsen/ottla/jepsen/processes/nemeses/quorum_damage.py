@@ -24,14 +24,15 @@ PATTERNS = (
     ("quorum-state", VOTER_CHECKPOINT_FILE),
     ("leader-epoch-checkpoint",),
 )
-"""Patterns of the names of files that are damaged together. The log is drawn twice as often as the
-other files."""
+"""Patterns of the names of a controller's files that are damaged together. The log is drawn twice
+as often as the other files."""
 
 DAMAGES = ("removed", "emptied", "halved", "flipped")
 
 
 class DamagedQuorum(Nemesis):
-    """A controller is killed, its quorum files are lost or truncated, and it starts again."""
+    """A fault in which a controller is killed, its quorum files are lost or truncated, and it
+    starts again."""
 
     name = "damaged-quorum"
 

@@ -36,8 +36,8 @@ KINDS: tuple[type[Nemesis], ...] = (
 )
 
 UNMIXED = frozenset({Flip.name, LostFiles.name, ChangedVoters.name, RollingRestart.name})
-"""Names of the nemeses that the mixer leaves out. They act like an operator, who waits until the
-cluster is healthy."""
+"""Names of the nemeses (kinds of faults) that the nemesis `mixer` leaves out. They act like an
+operator, who waits until the cluster is healthy."""
 
 
 def _mixer(cluster: ProcessCluster, rng: Random, facts: RunFacts) -> Nemesis:
@@ -52,7 +52,8 @@ def _mixes(kind: type[Nemesis], cluster: ProcessCluster) -> bool:
 
 
 CLASSES: Mapping[str, type[Nemesis]] = {kind.name: kind for kind in KINDS} | {Mixer.name: Mixer}
-"""Nemesis classes by name. Their `needs` and `needs_flush` can be read before a cluster exists."""
+"""Nemesis classes (kinds of faults) by name. Their `needs` and `needs_flush` can be read before a
+cluster exists."""
 
 NEMESES: Mapping[str, Callable[[ProcessCluster, Random, RunFacts], Nemesis]] = {
     **CLASSES,

@@ -13,7 +13,7 @@ from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class BugRun:
-    """A deliberate bug: the plan of the run that reveals it, and the anomalies by which it is
+    """A deliberate bug: the plan of the run that reveals it, and the anomalies by which the bug is
     recognised. Each of these anomalies suffices."""
 
     plan: RunPlan

@@ -39,12 +39,12 @@ from ottla.model.errors import OttlaError, only_error
 SET_UP_TIMEOUT_S = 60.0
 HEALTHY_TIMEOUT_S = 60.0
 SETTLE_S = 2.0
-"""Seconds for which the load continues after the cluster is healthy again, to show that it accepts
-every kind of operation."""
+"""Seconds for which a run's load continues after the cluster is healthy again, to show that the
+cluster accepts every kind of operation."""
 STOP_TIMEOUT_S = 45.0
 FINAL_TIMEOUT_S = 150.0
-"""Time limit of the final reads in seconds. Workloads end their final reads by themselves after 120
-s."""
+"""Time limit in seconds of a run's final reads (of all records). Workloads end their final reads by
+themselves after 120 s."""
 COLLECT_TIMEOUT_S = 90.0
 PROGRESS_S = 0.5
 SETTINGS = {
@@ -104,8 +104,8 @@ async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunD
 
 
 def _reported_error(error: BaseException) -> BaseException:
-    """Return the exception to raise in place of an error: a HarnessError with a message of one
-    sentence if the cause is known, otherwise the error itself."""
+    """Return the exception to raise in place of an error of the run: a HarnessError with a message
+    of one sentence if the cause is known, otherwise the error itself."""
     if isinstance(error, NodeError | CommandError):
         return HarnessError(str(error))
     if isinstance(error, trio.TooSlowError):
@@ -161,8 +161,8 @@ class RunDriver:
             await self._collect(bootstrap, cluster)
 
     async def watch_signals(self, all_: trio.CancelScope) -> None:
-        """Wait for interrupts. The first one ends the load, and the second one ends everything
-        except the clean-up."""
+        """Wait for interrupt signals. The first one ends the run's load, and the second one ends
+        everything except the clean-up."""
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
                 if self.summary.is_interrupted:
@@ -175,7 +175,8 @@ class RunDriver:
                 self._hurting.cancel()
 
     async def watch_progress(self) -> None:
-        """Show the progress of the run twice a second, and flush the history files."""
+        """Show the progress of the run twice a second, and write recorded events to the history
+        files."""
         while True:
             before, at = self._operation_count(), trio.current_time()
             await trio.sleep(PROGRESS_S)
@@ -233,8 +234,8 @@ class RunDriver:
 
     @asynccontextmanager
     async def _target(self, scratch: Path) -> AsyncIterator[tuple[str, ProcessCluster | None]]:
-        """Open the target of the load, and yield its bootstrap address: a new cluster, which is
-        yielded as well, or an existing cluster, with None."""
+        """Open the target of the run's load, and yield its bootstrap address: a new cluster, which
+        is yielded as well, or an existing cluster, with None."""
         plan = self.plan
         if plan.bootstrap is not None:
             self._say("an existing cluster: load and checks only, no faults")
@@ -257,7 +258,8 @@ class RunDriver:
             yield cluster.bootstrap, cluster
 
     async def _inject_faults(self, nemeses: Sequence[Nemesis]) -> None:
-        """Run load and faults for the planned time. All faults are healed at the end."""
+        """Run the load and the faults of `nemeses` for the planned time. All faults are healed at
+        the end."""
         self._enter(RunPhase.LOAD, self.plan.seconds)
         began = trio.current_time()
         rng = Random(f"{self.plan.seed}/faults")
@@ -272,8 +274,8 @@ class RunDriver:
         self.summary.fault_errors = self._faults.errors
 
     async def _heal(self, cluster: ProcessCluster | None) -> None:
-        """Continue the load until the cluster is healthy, and for SETTLE_S seconds more. `cluster`
-        is None if it is an existing one."""
+        """Continue the run's load until the cluster is healthy, and for SETTLE_S seconds more.
+        `cluster` is None for an existing cluster, which the run did not start."""
         self._enter(RunPhase.HEAL)
         try:
             if cluster is not None:
@@ -284,8 +286,8 @@ class RunDriver:
             await trio.sleep(SETTLE_S)
 
     async def _collect(self, bootstrap: str, cluster: ProcessCluster | None) -> None:
-        """Collect the nodes' files. On an existing cluster, delete the topics and groups of the
-        load instead."""
+        """Collect the nodes' files. On an existing cluster (`cluster` is None), delete the topics
+        and groups of the load instead."""
         with trio.move_on_after(COLLECT_TIMEOUT_S) as scope:
             if cluster is None:
                 await self._each(lambda track: track.workload.tear_down(bootstrap))

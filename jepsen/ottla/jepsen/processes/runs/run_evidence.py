@@ -30,12 +30,13 @@ from ottla.storage.inspection.dump import OffsetIndexRow, dump_batches, dump_off
 from ottla.wire.batch import parse_header
 
 ERRORS_KEPT_MAX = 20
-"""Maximum number of errors kept per node. Further errors of the same kind add no information."""
+"""Maximum number of errors in its log that are kept for each node. Further errors of the same kind
+add no information."""
 
 BEGINNINGS = ("Traceback (most recent call last)", "Exception Group Traceback")
 BROKEN = re.compile(r"\b(AssertionError|CRITICAL|Fatal Python error|never awaited)\b")
 MARGIN = re.compile(r"^\s*\| ")
-"""Prefix that exception groups print before their stacks."""
+"""Pattern of the prefix that exception groups print before their stacks."""
 SUFFIX = re.compile(r"\.log(\.before)?$")
 
 
@@ -65,10 +66,10 @@ def _errors(lines: list[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """One replica of a partition, read completely."""
+    """The log of one replica of a partition, read completely."""
 
     batches: Mapping[int, bytes]
-    """Batches of the replica by base offset."""
+    """Bytes of the replica's record batches, by base offset."""
     end_offset: int
     high_watermark: int
     problems: tuple[str, ...]
@@ -169,8 +170,8 @@ def _difference(first: _Log, second: _Log) -> str | None:
 
 
 def _difference_of_states(first: _Log, second: _Log) -> str | None:
-    """Return the record key whose last value differs between two replicas of a compacted log, or
-    None if all last values are equal."""
+    """Return a description with the record key whose last value differs between two replicas of a
+    compacted log, or None if all last values are equal."""
     end = min(first.high_watermark, second.high_watermark)
     key = differing_key(first.batches, second.batches, end)
     if key is None:

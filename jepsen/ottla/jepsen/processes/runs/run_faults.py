@@ -22,21 +22,22 @@ LEAD_IN_S = 5.0
 measured.
 """
 JITTER = 0.2
-"""Maximum fraction by which an interval varies at random. Without the variation, faults could
-synchronise with a timer of the cluster."""
+"""Maximum fraction by which the interval of faults varies at random. Without the variation, faults
+could synchronise with a timer of the cluster."""
 
 RETRY_S = 1.0
-"""Delay in seconds before the next attempt if a fault is not allowed now, for example because a
-replica is not in sync."""
+"""Delay in seconds before the next attempt to inject a fault if it is not allowed now, for example
+because a replica is not in sync."""
 BREATH_S = 2.0
-"""Seconds between two injections by a nemesis that has its own periods without faults."""
+"""Seconds between two faults of a nemesis that has its own periods without faults."""
 
 Note = Callable[[str, Json], None]
 
 
 class InjectedNemesis(Protocol):
-    """The part of a nemesis that fault injection uses. A nemesis with an `interval_s` decides
-    itself how long its faults last, and how long the pauses between them are."""
+    """The part of a nemesis's interface that the fault injector uses. A nemesis with an
+    `interval_s` decides itself how long its faults last, and how long the pauses between them are.
+    """
 
     @property
     def name(self) -> str:
@@ -49,13 +50,13 @@ class InjectedNemesis(Protocol):
         ...
 
     async def heal(self) -> Json:
-        """Heal the fault, and return a report of the result."""
+        """Heal the active fault of the nemesis, and return a report of the result."""
         ...
 
 
 class FaultInjector:
-    """Injector of the faults of a run, one after the other. It stops when its time is over, and
-    leaves no fault active."""
+    """Injector of the faults of a run, one after the other. It stops when the planned time is over,
+    and leaves no fault active."""
 
     def __init__(
         self, nemeses: Sequence[InjectedNemesis], rng: Random, interval_s: float, note: Note
@@ -63,7 +64,7 @@ class FaultInjector:
         self.injected: Counter[str] = Counter()
         self.errors: list[str] = []
         self.rows: list[dict[str, Json]] = []
-        """Rows of the file faults.json, one for each fault."""
+        """Rows of the file faults.json, one for each injected fault."""
         self.now = ""
         """Name of the nemesis whose fault is active, or "" if there is none. Used by the progress
         line."""
@@ -74,7 +75,8 @@ class FaultInjector:
         self._deck: list[InjectedNemesis] = []
 
     async def run(self, seconds: float) -> None:
-        """Inject and heal faults for `seconds`. A fault that is active at the end is healed."""
+        """Inject and heal faults for `seconds`. A fault that is still active at the end is
+        healed."""
         with trio.move_on_after(seconds):
             await trio.sleep(min(LEAD_IN_S, self._interval_s))
             while self._nemeses:

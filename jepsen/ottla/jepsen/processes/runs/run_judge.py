@@ -29,7 +29,7 @@ NUMBER = re.compile(r"\d+")
 
 
 def judge_all(directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Judge runs in parallel, each in a separate process. Returns the content of their
+    """Judge finished runs in parallel, each in a separate process. Returns the content of their
     results.json."""
     if len(directories) == 1:
         return [judge(directories[0].path)]
@@ -44,8 +44,8 @@ def judge_all(directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
 
 
 def _judge_in_child(path: Path) -> dict[str, Any] | tuple[str, str]:
-    """Judge a run in a worker process, and return its results. A ConfigError is returned as
-    (setting, problem)."""
+    """Judge a finished run in a worker process, and return its results. A ConfigError is returned
+    as (setting, problem)."""
     try:
         return judge(path)
     except ConfigError as error:
@@ -53,7 +53,7 @@ def _judge_in_child(path: Path) -> dict[str, Any] | tuple[str, str]:
 
 
 def judge(path: Path) -> dict[str, Any]:
-    """Judge one run, and write its results and pictures. Returns the results."""
+    """Judge one finished run, and write its results and pictures. Returns the results."""
     directory = RunDirectory(path)
     test = directory.test()
     plan = directory.plan()
@@ -99,8 +99,8 @@ def results_of(
 
 
 def _judged(name: str, history: History, facts: RunFacts) -> Verdict:
-    """Run one checker, and return its verdict. If the checker raises an exception, the verdict is
-    "unknown"."""
+    """Run one checker on a run's history, and return its verdict. If the checker raises an
+    exception, the verdict is "unknown"."""
     try:
         return CHECKERS[name](history, facts)
     except Exception as error:
@@ -130,8 +130,8 @@ def _figures(history: History, summary: RunSummary, verdicts: Iterable[Verdict])
 
 
 def _errors(history: History) -> Counter[str]:
-    """Return the number of errors, by operation, outcome and error text. Numbers in the text are
-    removed, so that equal errors are counted together."""
+    """Return the number of failed operations in the history, by operation, outcome and error text.
+    Numbers in the text are removed, so that equal errors are counted together."""
     return Counter(
         f"{event.f} {event.kind}: {NUMBER.sub('N', event.error)[:ERROR_CHARACTERS_MAX]}"
         for event in history.events

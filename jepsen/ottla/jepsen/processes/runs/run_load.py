@@ -21,27 +21,28 @@ from ottla.jepsen.workloads.table import Workload
 from ottla.model.errors import only_error
 
 INVOKE_TIMEOUT_S = 30.0
-"""Time limit of an operation in seconds, well above the clients' own deadlines. Only a client with
-a bug reaches it."""
+"""Time limit of a client operation in seconds, well above the clients' own deadlines. Only a client
+with a bug reaches it."""
 OPEN_TIMEOUT_S = 30.0
 OPEN_PAUSE_S = 0.2
-"""Delay in seconds before a thread tries again to open a client."""
+"""Delay in seconds before a workload's thread tries again to open a client."""
 CLOSE_TIMEOUT_S = 10.0
 IDLE_S = 0.01
-"""Delay in seconds before an idle thread asks for an operation again."""
+"""Delay in seconds before a workload's idle thread asks for an operation again."""
 NOTES_FROM = 1_000_000
-"""Process number of the first thread's events outside operations. Each thread adds its own number.
-It is above the process numbers of all clients."""
+"""Process number under which the first thread records events outside operations. Each thread adds
+its own number. It is above the process numbers of all clients."""
 
 
 class RunLoad:
-    """One workload that runs on one cluster. `now_ns` is the recorder's clock."""
+    """The threads of one workload that runs on one cluster. `now_ns` is the recorder's clock."""
 
     def __init__(
         self, workload: Workload, recorder: Recorder, now_ns: Callable[[], int], seed: int
     ) -> None:
         self.broken: Counter[str] = Counter()
-        """Number of exceptions that clients raised, by text. Clients must never raise one."""
+        """Number of unexpected exceptions that clients raised, by text. Clients must never raise
+        one."""
         self._workload = workload
         self._recorder = recorder
         self._now_ns = now_ns
@@ -54,7 +55,7 @@ class RunLoad:
 
     @property
     def is_read(self) -> bool:
-        """True if every thread has finished its final reads."""
+        """True if every thread of the workload has finished its final reads."""
         return self._is_read_due.is_set() and not self._reading
 
     async def run(self, bootstrap: str, threads: int) -> None:
@@ -66,12 +67,12 @@ class RunLoad:
                 nursery.start_soon(self._thread, bootstrap, thread)
 
     async def stop(self) -> None:
-        """End the load. Returns when no operation is in flight."""
+        """End the workload's load. Returns when no operation is in flight."""
         self._is_stopping = True
         await self._all_stopped.wait()
 
     def read(self) -> None:
-        """Begin the final reads. `run` returns when all threads have ended them."""
+        """Begin the final reads of the workload. `run` returns when all threads have ended them."""
         self._is_read_due.set()
 
     async def _thread(self, bootstrap: str, thread: int) -> None:
@@ -96,7 +97,7 @@ class RunLoad:
 
     async def _work(self, client: LoadClient, thread: int, rng: Random) -> None:
         """Perform a thread's operations with one client. Called again with a new client after a
-        failure."""
+        client failed."""
         if not self._is_read_due.is_set():
             while not self._is_stopping:
                 op = self._workload.next_op(thread, self._now_ns(), rng)

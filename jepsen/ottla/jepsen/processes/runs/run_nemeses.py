@@ -25,7 +25,8 @@ PARTITION = "partition"
 
 
 def needs_flush(name: str) -> bool:
-    """Return whether a nemesis may be used only with brokers that flush every message."""
+    """Return whether a nemesis (kind of fault) may be used only with brokers that flush every
+    message."""
     return any(CLASSES[each].needs_flush for each in expanded([name]) if each != NO_NEMESIS)
 
 
@@ -55,13 +56,14 @@ def _lacking(name: str, abilities: Abilities) -> str:
 
 
 def nemesis_names() -> tuple[str, ...]:
-    """Return the names of all nemeses, beginning with the one that does nothing."""
+    """Return the names of all nemeses (kinds of faults), beginning with the one that does
+    nothing."""
     return (NO_NEMESIS, *NEMESES)
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
-    """Replace names that stand for several nemeses by the names of these nemeses, without
-    repetitions."""
+    """Replace names that stand for several nemeses by the names of these nemeses (kinds of faults),
+    without repetitions."""
     found: dict[str, None] = {}
     for name in names:
         kinds = [each for each in NEMESES if each.startswith(f"{PARTITION}-")]
@@ -70,7 +72,8 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_names(plan: RunPlan) -> None:
-    """Raise ConfigError if a workload or a nemesis does not exist, or a client is missing."""
+    """Check the names in a run's plan. Raises ConfigError if a workload or a nemesis does not
+    exist, or a client is missing."""
     for option, names, known in (
         ("--workload", plan.workloads, tuple(WORKLOADS)),
         ("--nemesis", expanded(plan.nemeses), nemesis_names()),
@@ -89,8 +92,8 @@ def check_names(plan: RunPlan) -> None:
 def make_nemeses(
     plan: RunPlan, cluster: ProcessCluster | None, facts: RunFacts, summary: RunSummary, say: Say
 ) -> list[Nemesis]:
-    """Return the planned nemeses that this machine allows. Reports every other planned nemesis with
-    the reason to `summary` and `say`."""
+    """Return the planned nemeses (sources of faults) that this machine allows. Reports every other
+    planned nemesis with the reason to `summary` and `say`."""
     made: list[Nemesis] = []
     for name in expanded(plan.faults):
         assert cluster is not None, "faults need a cluster that the run starts itself"
@@ -104,6 +107,7 @@ def make_nemeses(
 
 
 def say_abilities(cluster: ProcessCluster, say: Say) -> None:
-    """Report which abilities this machine lacks, so that faults are approximated or skipped."""
+    """Report by `say` which abilities this machine lacks, so that faults are approximated or
+    skipped."""
     for ability, reason in sorted(cluster.abilities.missing.items()):
         say(f"this machine has no {ability} ({reason}); their faults are approximated or skipped")

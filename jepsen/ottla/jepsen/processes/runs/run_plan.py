@@ -12,7 +12,7 @@ from ottla.model.errors import ConfigError
 
 OWN_CLIENT = "ottla"
 CLIENTS = (OWN_CLIENT, "confluent")
-"""Kinds of clients that a run uses by default."""
+"""Names of the kinds of clients that a run uses by default."""
 OPTIONAL_CLIENTS = ("java",)
 """Kinds of clients that only some workloads have, and that need programs in addition to this
 package."""
@@ -20,27 +20,27 @@ NO_NEMESIS = "none"
 
 SECONDS_DEFAULT = 60.0
 INTERVAL_S_DEFAULT = 10.0
-"""Duration of a fault, and of the time without faults after it, in seconds.
+"""Default duration of a fault, and of the time without faults after it, in seconds.
 
 With an interval shorter than a broker's session timeout (9 s), kills and pauses would end before a
 broker is fenced. With a much longer interval, a run of a minute would have too few faults.
 """
 
 THREADS_DEFAULT = 16
-"""Number of threads of each workload, which is also its number of concurrent operations.
+"""Default number of threads of each workload, which is also its number of concurrent operations.
 
 Many threads wait while a fault is active. With ten threads, a minute of network partitions would
 not reach the minimum load.
 """
 
 OPS_PER_S_MIN_DEFAULT = 500.0
-"""Minimum number of operations per second of a valid run. A run with fewer operations shows nothing
-about a working cluster."""
+"""Default minimum number of operations per second of a valid run. A run with fewer operations shows
+nothing about a working cluster."""
 
 NODES_DEFAULT = 3
 FAULTS_SHARE = 0.5
-"""Fraction of the faults possible in the run's duration. If fewer faults were injected, the run is
-not valid."""
+"""Minimum fraction of the faults possible in a run's duration. If fewer faults were injected, the
+run is not valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +54,27 @@ class RunPlan:
     seconds: float = SECONDS_DEFAULT
     interval_s: float = INTERVAL_S_DEFAULT
     threads: int = THREADS_DEFAULT
-    """Number of threads of each workload. They are divided among the kinds of clients."""
+    """Number of threads (concurrent clients) of each workload. They are divided among the kinds of
+    clients."""
     seed: int = 0
     controllers: int = NODES_DEFAULT
     brokers: int = NODES_DEFAULT
     flush: bool = False
     """True if brokers flush every message (`flush.messages=1`)."""
     plain: bool = False
-    """True to run without root privileges, even if the machine grants them."""
+    """True to run the cluster without root privileges, even if the machine grants them."""
     secure: bool = False
-    """True to use TLS, authentication and ACLs."""
+    """True to use TLS, authentication and ACLs in the cluster under test."""
     bootstrap: str | None = None
-    """Address of a running cluster to test. The run sends load to it and checks it, but injects no
-    faults."""
+    """Address of a running cluster to test, or None to start a cluster. The run sends load to a
+    running cluster and checks it, but injects no faults."""
     planted: str | None = None
-    """Name of a deliberate bug to put into every node, or None."""
+    """Name of a deliberate bug to put into every node, or None for nodes without one."""
     ops_per_s_min: float = OPS_PER_S_MIN_DEFAULT
-    """Minimum number of operations per second of a valid run, over all workloads."""
+    """Minimum number of operations per second for the run to be valid, over all workloads."""
     faults_min: int | None = None
-    """Minimum number of faults of a valid run. None means half of the faults possible in the run's
-    duration."""
+    """Minimum number of injected faults for the run to be valid. None means half of the faults
+    possible in the run's duration."""
 
     def __post_init__(self) -> None:
         for option, values in (
@@ -111,7 +112,7 @@ class RunPlan:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Names of the planned nemeses, without the one that does nothing."""
+        """Names of the planned nemeses (kinds of faults), without the one that does nothing."""
         return tuple(name for name in self.nemeses if name != NO_NEMESIS)
 
     @property
@@ -142,11 +143,11 @@ class RunPlan:
         )
 
     def client_of(self, thread: int) -> str:
-        """Return the kind of client of a thread. Threads are numbered from 0."""
+        """Return the kind of client that a workload's thread uses. Threads are numbered from 0."""
         return self.clients[thread % len(self.clients)]
 
     def command(self) -> str:
-        """Return the command line that repeats the run."""
+        """Return the command line that repeats the run of this plan."""
         words = ["ottla", "jepsen", "run", "--workload", ",".join(self.workloads)]
         words += ["--nemesis", ",".join(self.nemeses), "--clients", ",".join(self.clients)]
         words += ["--for", duration_text(self.seconds), "--seed", str(self.seed)]

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class RunPhase(StrEnum):
-    """Current phase of a run."""
+    """Phases of a run on real processes."""
 
     SET_UP = "set-up"
     LOAD = "load"
@@ -23,14 +23,14 @@ class Status:
 
     phase: RunPhase = RunPhase.SET_UP
     phase_s: float = 0.0
-    """Seconds since the current phase began."""
+    """Seconds since the current phase of the run began."""
     phase_s_max: float = 0.0
-    """Planned duration of the current phase in seconds, or 0 if it is unknown."""
+    """Planned duration of the run's current phase in seconds, or 0 if it is unknown."""
     operation_count: int = 0
     ops_per_s: float = 0.0
-    """Operations per second since the previous status."""
+    """Client operations per second since the previous status."""
     fault: str = ""
-    """Name of the nemesis whose fault is active, or ""."""
+    """Name of the nemesis whose fault is active, or "" if no fault is active."""
     fault_count: int = 0
     anomalies: Counter[str] = field(default_factory=Counter)
     """Anomalies seen so far during the run, by name. The checkers search for more."""

@@ -21,7 +21,8 @@ class RunningWorkload:
         self.directory = directory
         self.watch = RunWatch()
         self.counted = 0
-        """Number of operations that had ended when the load ended, before the final reads."""
+        """Number of the workload's operations that had ended when the load ended, before the final
+        reads."""
         prefix = f"{name}-" if len(plan.workloads) > 1 else ""
         if plan.bootstrap is not None:
             # Names on a foreign cluster must not collide with those of others.
@@ -34,7 +35,7 @@ class RunningWorkload:
         self.load = RunLoad(self.workload, self.recorder, self.now_ns, plan.seed)
 
     async def set_up(self, bootstrap: str) -> None:
-        """Create the topics that the workload needs."""
+        """Create the topics that the workload needs on the cluster."""
         await self.workload.set_up(bootstrap)
 
     def start(self, began_ns: int) -> None:
@@ -43,7 +44,7 @@ class RunningWorkload:
 
     @property
     def is_read(self) -> bool:
-        """True if the final reads reached the end of every log."""
+        """True if the workload's final reads reached the end of every log."""
         return self.load.is_read and self.workload.is_caught_up
 
     def now_ns(self) -> int:
@@ -51,15 +52,16 @@ class RunningWorkload:
         return time.monotonic_ns() - self._began_ns
 
     def flush(self) -> None:
-        """Write the recorded events to the history file."""
+        """Write the recorded events to the workload's history file."""
         self._file.flush()
 
     def close(self) -> None:
-        """Close the history file."""
+        """Close the workload's history file."""
         self._file.close()
 
     def facts(self, plan: RunPlan) -> RunFacts:
-        """Return the facts of the run that the checkers need in addition to the history."""
+        """Return the facts of the run that the checkers need in addition to the workload's
+        history."""
         return RunFacts.from_json(
             {
                 **self.workload.facts(),

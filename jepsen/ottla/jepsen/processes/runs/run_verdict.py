@@ -21,22 +21,23 @@ class RunSummary:
     """Facts about the course of a run, as recorded for one of its workloads."""
 
     seconds: float = 0.0
-    """Duration of the load in seconds, until the last fault was healed."""
+    """Duration of the run's load in seconds, until the last fault was healed."""
     operation_count: int = 0
-    """Number of operations during the load, over all workloads on the cluster."""
+    """Number of client operations during the load, over all workloads on the cluster."""
     own_operation_count: int = 0
-    """Number of operations of this workload during the load."""
+    """Number of client operations of this workload during the load."""
     faults: dict[str, int] = field(default_factory=dict)
-    """Number of injected faults, by nemesis."""
+    """Number of injected faults, by the nemesis's name."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Reason why this machine does not allow a nemesis, by the name of the nemesis."""
     fault_errors: list[str] = field(default_factory=list)
-    """Error messages of faults that could not be injected or healed."""
+    """Error messages about faults that could not be injected or healed."""
     broken_clients: dict[str, int] = field(default_factory=dict)
-    """Number of exceptions that clients raised, by text. Clients must never raise one."""
+    """Number of unexpected exceptions that clients raised, by text. Clients must never raise
+    one."""
     is_interrupted: bool = False
     is_read: bool = False
-    """True if the final reads reached the end of every log."""
+    """True if the workload's final reads reached the end of every log."""
     unhealthy: str = ""
     """Reason why the cluster was not healthy after the last fault; empty if it was."""
     died: list[str] = field(default_factory=list)
@@ -44,12 +45,12 @@ class RunSummary:
 
     @property
     def own_ops_per_s(self) -> float:
-        """Operations per second of the workload to which the summary belongs."""
+        """Client operations per second of the workload to which the summary belongs."""
         return self.own_operation_count / self.seconds if self.seconds else 0.0
 
     @property
     def ops_per_s(self) -> float:
-        """Operations per second of all workloads on the cluster."""
+        """Client operations per second of all workloads on the cluster."""
         return self.operation_count / self.seconds if self.seconds else 0.0
 
     @property
@@ -69,7 +70,8 @@ class RunSummary:
 
 
 def judge_run(plan: RunPlan, summary: RunSummary) -> Verdict:
-    """Return the verdict on whether the run is meaningful."""
+    """Return the verdict on whether the run had enough load, faults and final reads to be
+    meaningful."""
     findings = Findings(CHECKER)
     findings.figures.update(
         ops_per_s=round(summary.ops_per_s, 1),

@@ -28,11 +28,11 @@ class RunWatch:
 
     @property
     def anomaly_count(self) -> int:
-        """Number of anomalies of all kinds that were seen so far."""
+        """Number of anomalies of all kinds that the workload's events have shown so far."""
         return self.anomalies.total()
 
     def take(self, event: Event) -> None:
-        """Count one client event, and detect the anomalies that it shows."""
+        """Count one client event of the workload, and detect the anomalies that it shows."""
         self.kinds[event.kind] += 1
         if event.kind is not EventKind.OK:
             return
