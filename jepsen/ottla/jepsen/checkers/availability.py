@@ -27,7 +27,7 @@ NOTES_FROM = 1_000_000
 
 
 class CalmTimes:
-    """The times at which no fault was active."""
+    """The times during a run at which no fault was active."""
 
     def __init__(self, faults: Sequence[tuple[int, int]]) -> None:
         self.starts: list[int] = []
@@ -39,7 +39,7 @@ class CalmTimes:
                 self.starts.append(start)
                 self.ends.append(end)
         self._disturbed = [0]
-        """For each fault, the total duration in ns of all faults before it."""
+        """For each fault of the run, the total duration in ns of all faults before it."""
         for start, end in zip(self.starts, self.ends, strict=True):
             self._disturbed.append(self._disturbed[-1] + end - start)
 
@@ -53,7 +53,8 @@ class CalmTimes:
         return time_ns - self._disturbed[begun - 1] - within
 
     def is_calm(self, begin_ns: int, end_ns: int) -> bool:
-        """Return whether no fault was active between two times."""
+        """Return whether no fault was active between two times (in ns since the start of the
+        run)."""
         begun = bisect_right(self.starts, end_ns)
         return begun == 0 or self.ends[begun - 1] < begin_ns
 
@@ -80,8 +81,8 @@ def check_availability(history: History, facts: RunFacts) -> Verdict:
 
 
 def fault_windows(history: History) -> Iterator[tuple[str, int, int]]:
-    """Yield (fault, start_ns, end_ns) of every fault. A fault without an end lasts until the end of
-    the history."""
+    """Yield (fault, start_ns, end_ns) of every fault in the history. A fault without an end lasts
+    until the end of the history."""
     open_: dict[object, Event] = {}
     for event in history.nemesis():
         value = event.value if isinstance(event.value, Mapping) else {}
@@ -109,8 +110,8 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _served(operation: Operation) -> Iterator[str]:
-    """Yield the names of the services that an operation uses: its kind of operation, and each key
-    (partition) that it sends to."""
+    """Yield the names of the services that a client operation uses: its kind of operation, and each
+    key (partition) that it sends to."""
     if operation.invoke.f in ("send", "txn"):
         yield from {f"send {step[1]}" for step in operation.invoke.value if step[0] == "send"}
     yield operation.invoke.f
@@ -174,8 +175,8 @@ def _judge_calm(
     facts: RunFacts,
     findings: Findings,
 ) -> None:
-    """Report anomalies in the times to recover, and in the operations that ran while no fault was
-    active."""
+    """Report anomalies in the times that services needed to recover, and in the operations that ran
+    while no fault was active."""
     grace_ns = [min(took_s, facts.recovery_s_max) * NS_PER_S for _, took_s, _ in recoveries]
     touched = [
         (start, int(end + grace))

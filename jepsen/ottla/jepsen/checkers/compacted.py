@@ -61,7 +61,7 @@ class _Markers:
                             aborts.setdefault(header.producer_id, {})[base_offset] = marker.is_abort
         self._aborts = aborts
         """For each transaction marker, by its offset: True if it aborts the transaction, False if
-        it commits it."""
+        it commits it. One mapping per producer id."""
         self._offsets = {producer: sorted(each) for producer, each in aborts.items()}
 
     def _is_aborted(self, producer_id: int, offset: int) -> bool:
@@ -72,11 +72,8 @@ class _Markers:
         return index < len(offsets) and self._aborts[producer_id][offsets[index]]
 
     def state_of(self, found: Mapping[int, bytes], end: int) -> dict[bytes, bytes]:
-        """Return the last committed value of every key that is not deleted.
-
-        `found` contains a log's batches by their base offsets. Batches that begin at or after `end`
-        are ignored.
-        """
+        """Return the last committed value of every record key that is not deleted. `found` contains
+        a log's batches by their base offsets. Batches that begin at or after `end` are ignored."""
         state: dict[bytes, bytes] = {}
         for base_offset, header, record in _records(found, 0, end):
             if header.is_transactional and self._is_aborted(header.producer_id, base_offset):
@@ -96,7 +93,8 @@ def _keys_from(found: Mapping[int, bytes], start: int) -> Iterator[bytes]:
 def _records(
     found: Mapping[int, bytes], start: int, end: int
 ) -> Iterator[tuple[int, BatchHeader, Record]]:
-    """Yield the records of the batches that begin in [start, end), in order."""
+    """Yield the records of a log's batches that begin in [start, end), in order, each with its
+    batch's offset and header."""
     for base_offset in sorted(at for at in found if start <= at < end):
         for at, header in batches(found[base_offset]):
             if not header.is_control:

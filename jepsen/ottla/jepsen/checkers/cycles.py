@@ -29,7 +29,7 @@ from ottla.jepsen.history import EventKind, History, Operation
 Why: TypeAlias = Literal["ww", "wr", "process", "realtime"]
 
 WHYS: tuple[Why, ...] = ("wr", "ww", "process", "realtime")
-"""Kinds of edges between operations, strongest first."""
+"""Kinds of edges between operations (reasons for their order), strongest first."""
 
 LEVELS: tuple[tuple[str, frozenset[Why]], ...] = (
     ("", frozenset()),
@@ -58,22 +58,23 @@ class OrderGraph:
         self.operations: list[Operation] = []
         self.edges: list[list[tuple[int, Why]]] = []
         self._node: dict[int, int] = {}
-        """Graph node of each operation, by the index of its invocation event."""
+        """Number of the graph node of each operation, by the index of its invocation event."""
         self._add_operations(reading)
         self._add_realtime()
         self._add_values(reading, has_ww=has_ww)
 
     def successors(self) -> list[list[int]]:
-        """Return the successors of each node, without the kinds of edges."""
+        """Return the successors of each graph node, without the kinds of edges."""
         return [[other for other, _ in edges] for edges in self.edges]
 
     def why(self, node: int, other: int) -> Why:
-        """Return the strongest kind of the edges between two nodes."""
+        """Return the strongest kind of the edges from one graph node to another."""
         whys = {why for to, why in self.edges[node] if to == other}
         return next(why for why in WHYS if why in whys)
 
     def reason(self, node: int, other: int) -> str:
-        """Return a sentence that describes why one operation comes before another."""
+        """Return a sentence that describes why the operation of one graph node comes before that of
+        another."""
         first, second = self.operations[node], self.operations[other]
         why = self.why(node, other)
         if why == "process":
@@ -160,7 +161,7 @@ class OrderGraph:
 
 
 def check_cycles(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on the dependencies between operations."""
+    """Return the verdict on the dependencies between the operations of a history."""
     findings = Findings("cycles")
     reading = LogReading.of(history, facts)
     if not facts.ww_edges and _is_in_time(reading):
@@ -177,9 +178,9 @@ def check_cycles(history: History, facts: RunFacts) -> Verdict:
 def _is_in_time(reading: LogReading) -> bool:
     """Return whether every edge leads forward in time, so that cycles are impossible.
 
-    That is so if each operation either only sends or only polls, and no record was read before its
-    send began. Each operation is then placed at one moment: the beginning of a send, or the end of
-    a poll. Every edge leads to a later moment.
+    That is the case if each operation either only sends or only polls, and no record was read
+    before its send began. Each operation is then placed at one moment: the beginning of a send, or
+    the end of a poll. Every edge leads to a later moment.
     """
     for poll in reading.polls:
         end = poll.operation.index
@@ -195,8 +196,8 @@ def _is_in_time(reading: LogReading) -> bool:
 
 
 def _name(graph: OrderGraph, component: Sequence[int], findings: Findings) -> None:
-    """Report one cycle for each anomaly within one strongly connected component: the weakest cycle
-    with only ww edges (G0), and the weakest cycle with at least one wr edge (G1c)."""
+    """Report one cycle for each anomaly within one strongly connected component of the graph: the
+    weakest cycle with only ww edges (G0), and the weakest cycle with at least one wr edge (G1c)."""
     kinds: tuple[tuple[str, frozenset[Why], Why], ...] = (
         ("G0", frozenset({"ww"}), "ww"),
         ("G1c", frozenset({"ww", "wr"}), "wr"),
@@ -212,8 +213,8 @@ def _name(graph: OrderGraph, component: Sequence[int], findings: Findings) -> No
 def _cycle_with(
     graph: OrderGraph, component: Sequence[int], whys: frozenset[Why], needed: Why
 ) -> list[int] | None:
-    """Return a cycle that uses only the given kinds of edges, and has at least one edge of kind
-    `needed`."""
+    """Return a cycle in the graph that uses only the kinds of edges in `whys`, and has at least one
+    edge of kind `needed`. Returns None if there is none."""
     place = {node: number for number, node in enumerate(component)}
     used = [
         [place[other] for other, why in graph.edges[node] if why in whys and other in place]
@@ -234,8 +235,8 @@ def _cycle_with(
 
 
 def _report_cycle(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings) -> None:
-    """Report a cycle, given as nodes whose last one equals the first. Two edges that lead through a
-    node for a moment in time are reported as one."""
+    """Report a dependency cycle, given as graph nodes whose last one equals the first. Two edges
+    that lead through a node for a moment in time are reported as one."""
     count = len(graph.operations)
     steps: list[str] = []
     reasons: list[str] = []

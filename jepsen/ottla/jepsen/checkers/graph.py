@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 
 def strongly_connected(successors: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the strongly connected components that have two or more nodes.
+    """Return the strongly connected components of a graph that have two or more nodes.
 
     Nodes without predecessors or without successors are in no cycle, so they are removed first,
-    repeatedly. That removes all nodes in the graph of a valid history.  The remaining nodes are
+    repeatedly. That removes all nodes in the graph of a valid history. The remaining nodes are
     searched with Tarjan's algorithm, without recursion.
     """
     left = _within_cycles(successors)
@@ -60,8 +60,8 @@ def strongly_connected(successors: Sequence[Sequence[int]]) -> list[list[int]]:
 def shortest_way(
     start: int, end: int, successors: Callable[[int], Iterable[int]]
 ) -> list[int] | None:
-    """Return the nodes of a shortest path from `start` to `end`, including both, or None if there
-    is no path."""
+    """Return the nodes of a shortest path in a graph from `start` to `end`, including both, or None
+    if there is no path."""
     came_from = {start: start}
     waiting = deque([start])
     while waiting:
@@ -79,7 +79,7 @@ def shortest_way(
 
 
 def _within_cycles(successors: Sequence[Sequence[int]]) -> set[int]:
-    """Remove nodes without predecessors or without successors until none is left, and return the
+    """Repeatedly remove graph nodes without predecessors or without successors, and return the
     remaining nodes."""
     waiting_for = [0] * len(successors)
     for others in successors:

@@ -37,7 +37,8 @@ class KeyClaim:
 
 
 def check_groups(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on the ownership and the commits of all groups."""
+    """Return the verdict on partition ownership and offset commits in all consumer groups of a
+    history."""
     findings = Findings("groups")
     claims = list(_claims(history))
     _check_one_owner(claims, _clients(history), findings)
@@ -71,7 +72,7 @@ def _claims(history: History) -> Iterator[KeyClaim]:
 def _clients(history: History) -> dict[tuple[str, str], int]:
     """Return, by (group, member), the process number under which the member's events are recorded.
 
-    A static member that returns has a new id in the same generation, and is still the same client.
+    A static member that rejoins has a new id in the same generation, and is still the same client.
     """
     return {
         (operation.value["group"], operation.value["member"]): operation.invoke.process
@@ -117,7 +118,8 @@ def _check_generations(claims: list[KeyClaim], findings: Findings) -> None:
 
 
 def _check_commits(claims: list[KeyClaim], findings: Findings) -> None:
-    """Report every commit that began after a commit of a newer generation was acknowledged."""
+    """Report every offset commit that began after a commit of a newer group generation was
+    acknowledged."""
     moments: list[tuple[int, KeyClaim, bool]] = []
     for claim in claims:
         if claim.operation.invoke.f == "commit":

@@ -37,11 +37,12 @@ class KeyEnd:
     """End offset of one key (partition), as far as the history has shown it up to one moment."""
 
     acknowledged: Send | None = None
-    """The send with the highest acknowledged offset so far."""
+    """The send with the highest offset of the key that was acknowledged so far, or None."""
     own: dict[int, Send] = field(default_factory=dict)
-    """For each process, the send with the highest offset that was acknowledged to this process."""
+    """For each process, the send with the highest offset of the key that was acknowledged to this
+    process."""
     answers: dict[int, Operation] = field(default_factory=dict)
-    """For each leader epoch, the response with the highest end offset."""
+    """For each leader epoch of the key, the operation whose response had the highest end offset."""
 
 
 def check_list_offsets(history: History, facts: RunFacts) -> Verdict:
@@ -89,7 +90,7 @@ def _note_send(send: Send, end: KeyEnd) -> None:
 
 
 def _offset(send: Send) -> int:
-    """Return the offset that was acknowledged for a record."""
+    """Return the offset that was acknowledged for the record of a send."""
     assert send.offset is not None
     return send.offset
 

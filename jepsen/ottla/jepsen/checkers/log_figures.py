@@ -14,18 +14,18 @@ from ottla.jepsen.checkers.log_reading import LogReading, Value
 from ottla.jepsen.history import Json
 
 SERIES_POINTS_MAX = 400
-"""Maximum number of points of a plotted line. More points would make reports larger without a
-visible difference."""
+"""Maximum number of points of a plotted line in a report. More points would make reports larger
+without a visible difference."""
 
 CONSUMED_TIMES_MAX = 20
-"""Number of reads from which records are counted together. Records that were read this often or
-more often are not distinguished."""
+"""Number of reads of a record from which records are counted together. Records that were read this
+often or more often are not distinguished."""
 
 NS_PER_S = 1_000_000_000
 
 
 class PollLag(NamedTuple):
-    """Lag of a process on one key (partition) at one poll."""
+    """Lag of a client process on one key (partition) at one poll."""
 
     time_ns: int
     process: int
@@ -62,7 +62,8 @@ def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
 
 
 def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
-    """Yield the lag of every successful poll, for each key that its process had read from."""
+    """Yield the lag of every successful poll, for each key (partition) that its process had read
+    from."""
     since = known_since_ns(reading)
     for poll, reader in polls_with_readers(reading):
         operation = poll.operation
@@ -99,7 +100,7 @@ def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
 
 
 def consume_counts(reading: LogReading) -> dict[str, int]:
-    """Return the number of records by how many times consumer groups have read them."""
+    """Return the number of records, by the number of times that consumer groups have read them."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     for poll, reader in polls_with_readers(reading):
         if reader.is_subscribed:

@@ -46,10 +46,12 @@ class ProcessReader:
 
     is_subscribed: bool = False
     last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
-    """For each key, the last offset read, and the poll that returned it."""
+    """For each key (partition), the last offset that the process read, and the poll that returned
+    it."""
 
     def on_change(self, operation: Operation) -> None:
-        """Drop the positions that an operation, such as a new assignment, makes obsolete."""
+        """Drop the reading positions that an operation of the process, such as a new assignment,
+        makes obsolete."""
         extra = operation.extra
         f = operation.invoke.f
         if f in ("assign", "subscribe") and operation.kind is not EventKind.FAIL:
@@ -83,7 +85,7 @@ def polls_with_readers(reading: LogReading) -> Iterator[tuple[Poll, ProcessReade
 
 
 def check_polls(reading: LogReading, findings: Findings) -> None:
-    """Report every poll that does not continue at the position of its consumer."""
+    """Report every poll that does not continue at the last reading position of its consumer."""
     for poll, reader in polls_with_readers(reading):
         for key, records in poll.records.items():
             _check_poll(reading, reader, poll, reading.keys[key], records, findings)
@@ -154,7 +156,8 @@ def check_sends(reading: LogReading, findings: Findings) -> None:
     sent."""
     _check_inside(reading, findings)
     ends: dict[str, tuple[int, Operation]] = {}
-    """For each key, the highest offset acknowledged so far, and the operation that received it."""
+    """For each key (partition), the highest offset acknowledged so far, and the operation that
+    received the acknowledgement."""
     own_ends: dict[tuple[int, str], tuple[int, Operation]] = {}
     for _, sends, is_begin in _moments(reading.sends_of):
         for send in sends:

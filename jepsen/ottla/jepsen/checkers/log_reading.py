@@ -18,7 +18,8 @@ Value: TypeAlias = Hashable
 """Value of a record. It is unique within its key (partition), so that it identifies its sender."""
 
 Records: TypeAlias = Sequence[Sequence[Json]]
-"""[offset, value] of each record, in the order in which a client received them."""
+"""Records of one partition as [offset, value] pairs, in the order in which a client received
+them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +34,7 @@ class Send:
     is_promised: bool
     """True if the record was acknowledged with acks=all, so that it must exist permanently."""
     is_failed: bool
-    """True if the record was certainly not appended."""
+    """True if the record was certainly not appended to the log."""
     may_repeat: bool
     """True if the producer may have sent the record more than once, without a sequence number by
     which brokers drop duplicates."""
@@ -46,30 +47,31 @@ class Poll:
 
     operation: Operation
     records: Mapping[str, Records]
-    """Records by key. The records of several polls in one operation are concatenated."""
+    """Records received, by key (partition). The records of several polls in one operation are
+    concatenated."""
     is_ok: bool
     is_final: bool
 
 
 @dataclass(slots=True, eq=False)
 class KeyLog:
-    """All facts that the history shows about one partition."""
+    """All facts that the history shows about one partition's log."""
 
     key: str
     sends: dict[Value, Send] = field(default_factory=dict)
     begun: dict[Value, int] = field(default_factory=dict)
-    """Index of the event with which the send of each value began."""
+    """Index of the event with which the send of each record value began."""
     reads: dict[Value, Poll] = field(default_factory=dict)
-    """The first successful poll that received each value."""
+    """The first successful poll that received each record value."""
     values: dict[int, Value] = field(default_factory=dict)
-    """For each offset, the first value that the history shows there."""
+    """For each offset, the first record value that the history shows there."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
-    """For each offset at which several values were seen, all of them except the first."""
+    """For each offset at which several record values were seen, all of them except the first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)
-    """Every offset at which each value was acknowledged or read."""
+    """Every offset at which each record value was acknowledged or read."""
     polled: list[int] = field(default_factory=list)
-    """All offsets that polls returned, ascending. Every reader must read these offsets in this
-    order, without gaps."""
+    """All offsets of the partition that polls returned, ascending. Every reader must read these
+    offsets in this order, without gaps."""
     position: dict[int, int] = field(default_factory=dict)
     """For each offset in `polled`, its index in that list."""
     seen_of: dict[int, list[int]] = field(default_factory=dict)
@@ -77,19 +79,19 @@ class KeyLog:
     compacted."""
 
     def offset_min(self, send: Send) -> int | None:
-        """Return the lowest known offset of a record, or None if no offset is known."""
+        """Return the lowest known offset of a sent record, or None if no offset of it is known."""
         return min(self.offsets.get(send.value, ()), default=None)
 
 
 class LogReading:
-    """Index of a history of sends and polls."""
+    """Index of a history of sends and polls, by partition log."""
 
     def __init__(self, history: History, facts: RunFacts) -> None:
         self.history = history
         self.keys: dict[str, KeyLog] = {}
         self.sends: list[Send] = []
         self.sends_of: dict[int, list[Send]] = {}
-        """Sends of each operation, by the index of its invocation."""
+        """Sends of each operation, by the index of the operation's invocation event."""
         self.polls: list[Poll] = []
         self._facts = facts
         for operation in history.operations("send", "poll", "txn"):
@@ -111,7 +113,8 @@ class LogReading:
 
     @staticmethod
     def of(history: History, facts: RunFacts) -> "LogReading":
-        """Return the index of a history. It is built at the first call and then reused."""
+        """Return the index of a history. It is built at the first call and then stored with the
+        history."""
         key = (LogReading, facts.acks, facts.idempotent, facts.record_key_count)
         if key not in history.readings:
             history.readings[key] = LogReading(history, facts)
@@ -121,7 +124,7 @@ class LogReading:
 
     @property
     def has_final_reads(self) -> bool:
-        """True if a final read has reached the end of a log."""
+        """True if a final read (at the end of the run) has reached the end of a log."""
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
     def poll_of(self, operation: Operation) -> Mapping[str, Records] | None:
@@ -133,7 +136,7 @@ class LogReading:
         return None
 
     def must_have_committed(self, send: Send) -> bool:
-        """Return whether a record is known to be in the log, because it was acknowledged with
+        """Return whether a sent record is known to be in the log, because it was acknowledged with
         acks=all, or belongs to a transaction of which a record was read."""
         if send.is_promised:
             return True
@@ -143,11 +146,9 @@ class LogReading:
         return any(other.value in self.keys[other.key].reads for other in together)
 
     def is_superseded(self, log: KeyLog, value: Value, by: int | None = None) -> bool:
-        """Return whether compaction may have removed a value, because a later value of its key was
-        read.
-
-        `by` is the index of an event before which the later value must have been sent.
-        """
+        """Return whether compaction may have removed a record value, because a later value of its
+        record key was read. `by` is the index of an event before which the later value must have
+        been sent."""
         if not self._facts.record_key_count:
             return False
         offsets = log.offsets.get(value)

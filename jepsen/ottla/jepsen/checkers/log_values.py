@@ -27,7 +27,7 @@ retries."""
 
 
 def check_values(reading: LogReading, findings: Findings) -> None:
-    """Report every violation of the rules of this module."""
+    """Report every violation of the rules about which records exist."""
     has_final_reads = reading.has_final_reads
     unseen_count = 0
     for log in reading.keys.values():
@@ -108,7 +108,7 @@ def _check_reads(log: KeyLog, findings: Findings) -> None:
 
 
 def _check_nothing_lost(reading: LogReading, log: KeyLog, findings: Findings) -> set[Value]:
-    """Report the values that are certainly lost, and return these values."""
+    """Report the record values that are certainly lost from a log, and return these values."""
     bound = max((min(log.offsets[value]) for value in log.reads), default=-1)
     witness = log.values.get(bound)
     last_sent = -1
@@ -192,8 +192,8 @@ def _check_nothing_truncated(reading: LogReading, findings: Findings) -> None:
 
 
 def _who_knows(log: KeyLog, values: list[Value]) -> tuple[int, ...]:
-    """Return the indexes of the events that prove the given values: their sends and their first
-    reads."""
+    """Return the indexes of the events that prove the given record values: their sends and their
+    first reads."""
     sends: list[Send | None] = [log.sends.get(value) for value in values]
     polls: list[Poll | None] = [log.reads.get(value) for value in values]
     return indexes(known.operation for known in (*sends, *polls) if known is not None)

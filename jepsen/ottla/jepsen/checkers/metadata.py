@@ -32,8 +32,8 @@ class Version:
     """State of a topic between two consecutive writes to it."""
 
     id: str
-    """Topic id. If the creation did not return the id, this is "?" and a number until a description
-    shows the id."""
+    """Id of the topic. If the creation did not return the id, this is "?" and a number until a
+    description shows the id."""
     count: int | None
     config: Config = ()
 
@@ -97,8 +97,8 @@ class _Topic:
         }
 
     def search(self) -> tuple[list[ObjectCall[int]], State, "_Topic"]:
-        """Return the arguments of `linearize`: the topic's calls, its initial state, and the step
-        function."""
+        """Return the arguments of `linearize` (the search for a sequential order): the topic's
+        calls, its initial state, and the step function."""
         calls = [
             ObjectCall(
                 operation.invoke.index,
@@ -110,7 +110,8 @@ class _Topic:
         return calls, ((None,), (0,) * len(self._brokers)), self
 
     def __call__(self, state: State, place: int) -> list[State]:
-        """Return the states to which the operation at index `place` may lead from a state."""
+        """Return the states of the topic to which the operation at index `place` may lead from a
+        state. Empty if the operation is impossible."""
         operation = self._operations[place]
         past, shown = state
         if operation.invoke.f == "describe":
@@ -185,7 +186,8 @@ def _written(before: Version | None, operation: Operation, unknown_id: str) -> V
 
 
 def _latest(state: State) -> str:
-    """Return the newest version of a topic in a state, as text for a picture of the search."""
+    """Return the newest version of a topic in a search state, as text for a picture of the
+    search."""
     version = state[0][-1]
     if version is None:
         return "no such topic"
@@ -252,8 +254,8 @@ def _said(answer: Operation) -> Json:
 
 
 def _differ(before: Operation | None, again: Operation, others: Sequence[Operation]) -> bool:
-    """Return whether a different description by the same broker came between two equal
-    descriptions, or was concurrent with one of them."""
+    """Return whether a different description by the same broker (from `others`) came between two
+    equal descriptions, or was concurrent with one of them."""
     return before is not None and any(
         other.index > before.invoke.index
         and other.invoke.index < again.index

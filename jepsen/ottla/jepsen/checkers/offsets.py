@@ -9,7 +9,8 @@ from ottla.jepsen.history import History
 
 
 def check_offsets(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on commits and fetches of offsets without a group membership."""
+    """Return the verdict on a history's commits and fetches of offsets without a group
+    membership."""
     findings = Findings("offsets")
     groups: dict[str, registers.RegisterGroup] = {}
     for operation in history.operations("commit", "fetch"):

@@ -17,8 +17,8 @@ def picture(
     values: Iterable[Json],
     states: Iterable[Json],
 ) -> dict[str, Json]:
-    """Return JSON with each operation and its value, and the longest order found. The order
-    consists of the indexes of the operations, and the state after each."""
+    """Return JSON data for a picture of a search: each operation and its value, and the longest
+    order found. The order consists of the indexes of the operations, and the state after each."""
     return {
         "operations": [
             {

@@ -14,7 +14,7 @@ from ottla.jepsen.history import EventKind, History, Operation
 
 
 def check_producer_ids(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on the ids and epochs that producers received."""
+    """Return the verdict on the producer ids and epochs that producers received."""
     findings = Findings("producer-ids")
     owners: dict[int, list[Operation]] = {}
     given = [
@@ -40,7 +40,8 @@ def check_producer_ids(history: History, facts: RunFacts) -> Verdict:
 
 
 def _check_epochs(producer_id: int, operations: list[Operation], findings: Findings) -> None:
-    """Report epochs of one transactional id that do not rise with each initialisation."""
+    """Report epochs of one transactional id that do not rise with each initialisation. All of them
+    have the same producer id."""
     newest: Operation | None = None
     for operation in sorted(operations, key=lambda operation: operation.index):
         if newest is not None:

@@ -31,7 +31,7 @@ QUICK_NS_MAX = 1_000_000_000
 replaces a dead coordinator sooner, so one coordinator accepted and answered such a commit."""
 
 NOTHING = -1
-"""State of a register that has no committed offset."""
+"""State of a register (committed offset) before any offset was committed."""
 
 Access: TypeAlias = tuple[Operation, int]
 """One access to a register (committed offset): a commit of an offset, or a fetch that returned an
@@ -50,7 +50,8 @@ class RegisterGroup:
     the event from which a fetch by that node is valid)."""
 
     def add(self, operation: Operation, offsets: Mapping[str, Json]) -> None:
-        """Add a commit or a fetch of one or more registers, unless it certainly failed."""
+        """Add an operation that commits or fetches one or more offsets to the group's registers,
+        unless it certainly failed."""
         kind = operation.kind
         if operation.invoke.f == "commit" and kind is not EventKind.FAIL:
             for key, offset in offsets.items():
@@ -65,8 +66,8 @@ class RegisterGroup:
                 self.fetches.setdefault(key, []).append((operation, _offset(offset)))
 
     def oldest(self, fetch: Operation) -> int:
-        """Return the index of the earliest event at which the offset returned by a fetch may have
-        been current.
+        """Return the index of the earliest event at which the committed offset that a fetch
+        returned may have been current.
 
         Normally this is the start of the fetch. It is an earlier event if the node that answered
         may have been deposed. If the client does not expose the node, any node may have answered.
@@ -84,8 +85,8 @@ class RegisterGroup:
 def check_registers(
     groups: Mapping[str, RegisterGroup], facts: RunFacts, findings: Findings
 ) -> None:
-    """Search for a valid order of each register's commits and fetches, and report the registers
-    that have none."""
+    """Search for a valid order of the commits and fetches of each register (committed offset), and
+    report the registers that have none."""
     pictures: dict[str, Json] = {}
     step_count = 0
     for name, group in sorted(groups.items()):

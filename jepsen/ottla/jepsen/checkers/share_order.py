@@ -34,7 +34,8 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History, Json
 
 DELAYS_MS: Final = (0, 0, 0, 700, 2_500, 9_000)
-"""Delays that records without a key have, each as often as the others."""
+"""Delivery delays in ms, of which each record without a key has one. Each element of the tuple is
+equally frequent."""
 KEY_COUNT = 3
 EARLY_MS_MAX = 100
 """Time in ms by which the clocks of a member and a broker may disagree about a due time."""
@@ -55,7 +56,7 @@ class RecordPriority(StrEnum):
 
 
 class RecordOrder(NamedTuple):
-    """Properties of a record that decide when a share group delivers it."""
+    """Properties of a record (key, delay, priority) that decide when a share group delivers it."""
 
     key: str | None
     delay_ms: int
@@ -74,7 +75,7 @@ def order_of(value: Json) -> RecordOrder:
 
 
 def check_share_order(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on the order of all deliveries of all share groups."""
+    """Return the verdict on the order in which all share groups of a history delivered records."""
     findings = Findings("share-order")
     reading = ShareReading.of(history)
     for group, key in reading.partitions():
@@ -122,8 +123,8 @@ class OrderedPartition:
         )
 
     def figures(self) -> dict[str, int]:
-        """Return the number of deliveries of records with a key, with a delay, and of low
-        priority."""
+        """Return the number of deliveries of records with a key, with a delay, and of low priority,
+        by name."""
         orders = [self._orders[offset] for offset, _ in self._all()]
         return {
             "share_keyed": sum(one.key is not None for one in orders),
@@ -179,7 +180,8 @@ class OrderedPartition:
     # ---- priorities
 
     def check_priorities(self, findings: Findings) -> None:
-        """Report records of low priority that very many later records of others overtook."""
+        """Report records of low priority that very many later records of other priorities
+        overtook."""
         low = RecordPriority.LOW
         others = sorted(
             (delivery.seen_ns, offset)

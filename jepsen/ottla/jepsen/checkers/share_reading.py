@@ -30,7 +30,7 @@ class RecordPlace(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ShareAck:
-    """A member's acknowledgement of one delivery."""
+    """A share group member's acknowledgement of one delivery of a record."""
 
     operation: Operation
     type: str
@@ -51,13 +51,13 @@ class ShareAck:
 
 @dataclass(slots=True, eq=False)
 class DeliveryToMember:
-    """Delivery of one record to one member."""
+    """Delivery of one record to one member of a share group."""
 
     operation: Operation
     place: RecordPlace
     member: str
     count: int
-    """Delivery count of the record that the member received."""
+    """Delivery count of the record that the member received with it."""
     earliest_ns: int
     """Time in ns before which the broker cannot have acquired the record for this delivery."""
     early_ms: int | None = None
@@ -67,8 +67,8 @@ class DeliveryToMember:
 
     @property
     def seen_ns(self) -> int:
-        """Time in ns at which the member received the record. The broker acquired the record for it
-        before."""
+        """Time in ns at which the member received the record of this delivery. The broker acquired
+        the record for it before."""
         return (self.operation.completion or self.operation.invoke).time_ns
 
     @property
@@ -79,7 +79,8 @@ class DeliveryToMember:
 
     @property
     def end(self) -> ShareAck | None:
-        """The confirmed acknowledgement that ended the delivery, or None if there is none."""
+        """The confirmed acknowledgement that ended the delivery, or None if no confirmed one
+        did."""
         return next((ack for ack in self.acks if ack.is_confirmed and ack.type != RENEW), None)
 
     def settles(self, limit: int) -> bool:
@@ -112,18 +113,19 @@ class StartOffset(NamedTuple):
 
 @dataclass(slots=True)
 class ShareReading:
-    """Index of one history by record of a share group."""
+    """Index of one history by record of a share group, with deliveries and acknowledgements."""
 
     deliveries: dict[RecordPlace, list[DeliveryToMember]] = field(default_factory=dict)
     """Deliveries of each record, in the order in which members received them."""
     values: dict[tuple[str, int], set[Json]] = field(default_factory=dict)
-    """Record values that were acknowledged to a producer or delivered, by (key, offset)."""
+    """Record values that were acknowledged to a producer or delivered to a member, by (key,
+    offset)."""
     promised: dict[str, set[int]] = field(default_factory=dict)
-    """Offsets of records that were acknowledged to a producer, by key."""
+    """Offsets of records that were acknowledged to a producer, by key (partition)."""
     sent: dict[str, set[Json]] = field(default_factory=dict)
-    """Values of records that may have been appended, by key."""
+    """Values of records that may have been appended, by key (partition)."""
     starts: dict[tuple[str, str], list[StartOffset]] = field(default_factory=dict)
-    """Described start offsets, by (group, key)."""
+    """Start offsets that operations described, by (group, key)."""
     letters: dict[str, dict[str, set[int]]] = field(default_factory=dict)
     """Offsets of the records that became dead letters, by group and key. A group is missing if its
     dead letters were not read."""
@@ -132,7 +134,7 @@ class ShareReading:
 
     @staticmethod
     def of(history: History) -> "ShareReading":
-        """Return the index of a history."""
+        """Return the index of a history of share groups."""
         reading = ShareReading()
         # By completion: a member acknowledges records that an earlier operation has returned.
         operations = history.operations(
@@ -211,14 +213,14 @@ class ShareReading:
             yield from deliveries
 
     def partitions(self) -> list[tuple[str, str]]:
-        """Return (group, key) of each partition whose records a group received, or whose start
-        offset was described."""
+        """Return (share group, key) of each partition whose records a group received, or whose
+        start offset was described."""
         delivered = {(place.group, place.key) for place in self.deliveries}
         return sorted(delivered | self.starts.keys())
 
     def known_offsets(self, group: str, key: str) -> list[int]:
-        """Return, in ascending order, the offsets of a partition at which a record certainly
-        exists."""
+        """Return, in ascending order, the offsets of a partition (`key`) at which a record
+        certainly exists."""
         delivered = {
             place.offset for place in self.deliveries if (place.group, place.key) == (group, key)
         }

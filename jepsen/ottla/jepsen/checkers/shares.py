@@ -84,18 +84,18 @@ class PartitionTimes:
         self.group = group
         self.key = key
         self.offsets = reading.known_offsets(group, key)
-        """Offsets at which a record certainly exists, in ascending order."""
+        """Offsets of the partition at which a record certainly exists, in ascending order."""
         self.deliveries = reading.deliveries
         limit = facts.delivery_count_limit
         self.settled_ns = [
             settled_from_ns(self.deliveries.get(RecordPlace(group, key, offset), ()), limit)
             for offset in self.offsets
         ]
-        """For each offset in `offsets`, the time in ns before which its record was not finished.
-        Infinity if it cannot have been finished."""
+        """For each offset in `offsets`, the time in ns before which the group had not finished the
+        record there. Infinity if it cannot have been finished."""
         self.latest_ns = list(accumulate(self.settled_ns, max))
-        """For each offset in `offsets`, the time in ns before which its record or an earlier one
-        was not finished."""
+        """For each offset in `offsets`, the time in ns before which the record there or an earlier
+        one was not finished."""
 
     def passed_ns(self, offset: int) -> float:
         """Return the time in ns before which the group's start offset was certainly below `offset`.
@@ -105,8 +105,8 @@ class PartitionTimes:
 
 
 def settled_from_ns(deliveries: Iterable[DeliveryToMember], limit: int) -> float:
-    """Return the earliest time in ns from which one of the deliveries may have finished the record.
-    Returns infinity if no delivery can have."""
+    """Return the earliest time in ns from which one of a record's deliveries may have finished the
+    record. Returns infinity if no delivery can have."""
     found = [delivery.settled_from_ns(limit) for delivery in deliveries]
     return min((since for since in found if since is not None), default=inf)
 
@@ -118,16 +118,16 @@ class RecordTimes:
     def __init__(
         self, deliveries: Sequence[DeliveryToMember], passed_ns: float, facts: RunFacts
     ) -> None:
-        """Create the index. `passed_ns` is the time in ns before which the group's start offset was
-        at or below the record."""
+        """Create the index of one record. `passed_ns` is the time in ns before which the group's
+        start offset was at or below the record."""
         self.deliveries = deliveries
         self.facts = facts
         self.limit = facts.delivery_count_limit
         self._passed_ns = passed_ns
 
     def is_proof(self, delivery: DeliveryToMember, ack: ShareAck) -> bool:
-        """Return whether a confirmed acknowledgement proves that its member had acquired the
-        record.
+        """Return whether a confirmed acknowledgement of a delivery proves that its member had
+        acquired the record.
 
         It proves nothing if another delivery may have finished the record by then, and the start
         offset may have passed the record.
@@ -143,7 +143,8 @@ class RecordTimes:
         return max(proofs, default=delivery.earliest_ns)
 
     def proven_end(self, delivery: DeliveryToMember) -> ShareAck | None:
-        """Return the confirmed acknowledgement that certainly ended a delivery, or None."""
+        """Return the confirmed acknowledgement that certainly ended a delivery, or None if none
+        certainly did."""
         end = delivery.end
         return end if end is not None and self.is_proof(delivery, end) else None
 
@@ -219,8 +220,8 @@ def _check_locks(record: RecordTimes, delivery: DeliveryToMember, findings: Find
 
 
 def _check_letter(record: RecordTimes, findings: Findings, *, is_letter: bool) -> None:
-    """Report a record whose proven end contradicts the dead letters of its group. The dead letters
-    were read at the end of the run."""
+    """Report a record whose proven end contradicts the dead letters of its group. `is_letter` is
+    True if the record was among the dead letters, which were read at the end of the run."""
     for delivery in record.deliveries:
         end = record.proven_end(delivery)
         kind = None if end is None else end.type

@@ -52,10 +52,10 @@ class ProducerLife:
     begun: int
     ended: int
     """Index of the last event of the producer's initialisation. `begun` is the index of the first
-    one."""
+    event."""
     succeeded: int | None = None
     """Index of the event after which another producer has certainly taken over this producer's
-    transactional id. None if no other producer has."""
+    transactional id. None if no other producer certainly has."""
 
 
 @dataclass(slots=True)
@@ -63,13 +63,14 @@ class TransactionReading:
     """Index of a history by transaction and producer."""
 
     transactions: dict[str, Operation] = field(default_factory=dict)
-    """Transactions of the history by name."""
+    """Operations that performed the transactions of the history, by the transaction's name."""
     asked: dict[str, int] = field(default_factory=dict)
-    """Index of the event that requested the commit of each transaction."""
+    """Index of the event that requested the commit of each transaction, by the transaction's
+    name."""
     lives: dict[str, ProducerLife] = field(default_factory=dict)
-    """Producers of the history by name."""
+    """Transactional producers of the history, by name."""
     committed: dict[str, int] = field(default_factory=dict)
-    """For each key, the final committed offset of the group that reads it."""
+    """For each key (partition), the final committed offset of the group that reads it."""
 
 
 def check_transactions(history: History, facts: RunFacts) -> Verdict:

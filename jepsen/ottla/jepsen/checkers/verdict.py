@@ -13,8 +13,8 @@ from ottla.jepsen.history import History, Json
 Validity: TypeAlias = bool | Literal["unknown"]
 
 FINDINGS_KEPT_MAX = 8
-"""Maximum number of examples reported for each anomaly: enough to see a pattern, few enough to
-read."""
+"""Maximum number of examples that a verdict has for each anomaly: enough to see a pattern, few
+enough to read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,14 @@ class Verdict:
     checker: str
     valid: Validity
     findings_count: Mapping[str, int] = field(default_factory=dict)
-    """Number of times that each anomaly was found, including the allowed anomalies."""
+    """Number of times that the checker found each anomaly, including the allowed anomalies."""
     findings: Sequence[Finding] = ()
-    """Examples of each anomaly: the first ones found, at most FINDINGS_KEPT_MAX."""
+    """Examples of each anomaly: the first ones that the checker found, at most
+    FINDINGS_KEPT_MAX."""
     figures: Mapping[str, Json] = field(default_factory=dict)
-    """Measured values, such as counts, lags and shares. They never fail a run."""
+    """Measured values by name, such as counts, lags and fractions. They never fail a run."""
     reason: str | None = None
-    """Reason why the verdict is not True, in one sentence."""
+    """Reason why the verdict is not True, in one sentence. None if the verdict is True."""
 
     def to_json(self) -> dict[str, Json]:
         """Return this verdict as JSON, in the form that results.json uses."""
@@ -103,15 +104,15 @@ class RunFacts:
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
     seconds: float = 0.0
-    """Duration of the load in seconds, without the final reads."""
+    """Duration of the run's load in seconds, without the final reads."""
     ops_per_s_minimum: float = 0.0
     faults_minimum: int = 0
     ok_share_minimum: float = 0.99
-    """Lowest allowed share of successful operations, counting only operations invoked outside
+    """Lowest allowed fraction of successful operations, counting only operations invoked outside
     faults and recoveries."""
     recovery_s_max: float = 30.0
-    """Longest allowed time from the end of a fault until every service succeeds again (p99 of all
-    faults)."""
+    """Longest allowed seconds from the end of a fault until every service succeeds again (p99 of
+    all faults)."""
     allowed: frozenset[str] = frozenset()
     """Names of the anomalies that are reported but do not fail this run, in addition to the
     anomalies that a checker always allows."""
@@ -131,8 +132,8 @@ class RunFacts:
     share_backoff_ms: int = 0
     """Shortest back-off of share groups after a failed attempt, in ms. 0 means none."""
     steps_max: int = 2_000_000
-    """Maximum number of steps of the search for a sequential order of one object. Beyond it, the
-    verdict is "unknown"."""
+    """Maximum number of steps of a checker's search for a sequential order of one object. Beyond
+    it, the verdict is "unknown"."""
 
     def to_json(self) -> dict[str, Json]:
         """Return these facts as JSON, in the form that test.json uses."""
@@ -149,7 +150,8 @@ class RunFacts:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "RunFacts":
-        """Parse and return the facts of test.json. Missing facts have their defaults."""
+        """Parse the facts of a run from test.json, and return them. Missing facts have their
+        defaults."""
         known = {part.name for part in fields(RunFacts)}
         given = {name: value for name, value in data.items() if name in known}
         for name in ("clients", "nemeses"):
@@ -182,7 +184,8 @@ class Findings:
     def add(
         self, anomaly: str, detail: str, operations: Iterable[int] = (), key: str | None = None
     ) -> None:
-        """Add one anomaly, its description, and the indexes of the events that prove it."""
+        """Add one anomaly, its description, and the operations or events that prove it. `key` names
+        the partition."""
         count = self._count[anomaly] = self._count.get(anomaly, 0) + 1
         if count <= FINDINGS_KEPT_MAX:
             self._kept.append(Finding(anomaly, detail, tuple(operations), key))
@@ -197,8 +200,8 @@ class Findings:
         self._shortages[anomaly] = detail
 
     def verdict(self, facts: RunFacts, *, allowed: frozenset[str] = frozenset()) -> Verdict:
-        """Return the verdict on the collected anomalies. `allowed` are the names of the anomalies
-        that never fail this checker."""
+        """Return the checker's verdict, which follows from the collected anomalies. `allowed` are
+        the names of the anomalies that never fail this checker."""
         harmless = allowed | facts.allowed
         short = [detail for name, detail in self._shortages.items() if name not in harmless]
         undecided = short + self.undecided
@@ -220,8 +223,8 @@ class Findings:
 
 
 def combined(verdicts: Iterable[Verdict]) -> Validity:
-    """Return False if any verdict is False. Otherwise return "unknown" if any verdict is unknown or
-    there are none, else True."""
+    """Return one verdict for several: False if any is False, otherwise "unknown" if any is unknown
+    or there are none, else True."""
     seen = [verdict.valid for verdict in verdicts]
     if any(valid is False for valid in seen):
         return False

@@ -19,18 +19,20 @@ State = TypeVar("State", bound=Hashable)
 Asked = TypeVar("Asked")
 
 Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
-"""Function that takes a state and a call, and returns the states to which the call may lead."""
+"""Function that takes a state of an object and a call to it, and returns the states to which the
+call may lead."""
 
 NEVER = 1 << 62
 """Value of `ObjectCall.end` for a call that did not return."""
 
 WAYS_MAX = 1 << 10
-"""Upper bound on the number of states to which one call may lead. The search asserts that no call
-exceeds it."""
+"""Upper bound on the number of states of an object to which one call may lead. The search asserts
+that no call exceeds it."""
 
 ALL_TRIED = 1 << 62
-"""Value that replaces the number of tried candidates at a place in the order. It means that a read
-which fits was placed there, so that no other candidate needs to be tried."""
+"""Value that replaces the number of candidate calls that the search has tried at a place in the
+order. It means that a read which fits was placed there, so that no other candidate needs to be
+tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +45,20 @@ class ObjectCall(Generic[Asked]):
     asked: Asked
     """The call's argument, and its result if it returned, in the form that `step` expects."""
     is_read: bool = False
-    """True if the call never changes the state. It can then be placed as soon as it fits."""
+    """True if the call never changes the object's state. It can then be placed as soon as it
+    fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Linearization(Generic[State]):
-    """Result of a search for a sequential order."""
+    """Result of a search for a sequential order of concurrent calls."""
 
     is_linearizable: Validity
     order: tuple[int, ...]
-    """The calls in sequential order, as indexes into the given list. If no order has all calls,
-    this is the longest order found."""
+    """The calls in sequential order, as indexes into the list that was searched. If no order has
+    all calls, this is the longest order found."""
     states: tuple[State, ...]
-    """The state of the object after each call of the order."""
+    """The state of the object after each call of the sequential order."""
     stuck: tuple[int, ...]
     """If no order contains all calls: the calls of which one had to come next, although none of
     them fits. Empty otherwise."""
@@ -69,7 +72,7 @@ def linearize(
     *,
     steps_max: int,
 ) -> Linearization[State]:
-    """Search for a sequential order of the calls, and return the result.
+    """Search for a sequential order of concurrent calls to an object, and return the result.
 
     `step` returns the states to which a call may lead, or no state if the call is impossible in the
     given state. The search stops without a result after `steps_max` steps.
@@ -78,12 +81,12 @@ def linearize(
 
 
 Seen: TypeAlias = dict[tuple[int, State], list[int]]
-"""Sets of calls without a return that were already tried, by (completed calls, state)."""
+"""Sets of calls without a return that the search has already tried, by (completed calls, state)."""
 
 
 class _Search(Generic[State, Asked]):
-    """State of one search. It includes a linked list of the starts and ends of all calls that are
-    not placed in the order yet."""
+    """State of one search for a sequential order. It includes a linked list of the starts and ends
+    of all calls that are not placed in the order yet."""
 
     def __init__(
         self,
@@ -116,14 +119,14 @@ class _Search(Generic[State, Asked]):
         self._open_mask = sum(1 << place for place in self._open)
 
     def run(self) -> Linearization[State]:
-        """Search until an order is found, no order is possible, or the steps are used up. Returns
-        the result."""
+        """Search until a sequential order is found, no order is possible, or the steps are used up.
+        Returns the result."""
         state = self._initial
         done = 0
         waiting = len(self._begin_entry)
         stack: list[tuple[int, State, int]] = []
-        """The calls placed so far, each with the state before it and the number of candidates
-        already tried at its place."""
+        """The calls placed in the order so far, each with the state before it and the number of
+        candidates already tried at its place."""
         seen: Seen[State] = {}
         best: list[tuple[int, State, int]] = []
         steps = 0
@@ -183,8 +186,8 @@ class _Search(Generic[State, Asked]):
         return None
 
     def _candidates(self, done: int) -> tuple[list[int], int]:
-        """Return the calls that may come next. Also return the index, in this list, of the first
-        call that never returned."""
+        """Return the calls that may come next in the order, as indexes. Also return the index, in
+        this list, of the first call that never returned."""
         found: list[int] = []
         entry = self._next[0]
         while not self._is_end[entry]:
@@ -222,7 +225,7 @@ class _Search(Generic[State, Asked]):
             self._next[self._before[entry]] = self._before[self._next[entry]] = entry
 
     def _after(self, last: tuple[int, State, int]) -> State:
-        """Return the state of the object after the last call of an order."""
+        """Return the state of the object after `last`, the last call placed in an order."""
         place, state, tried = last
         ways = self._step(state, self._calls[place].asked)
         return ways[0] if tried == ALL_TRIED else ways[tried % WAYS_MAX - 1]
