@@ -13,10 +13,10 @@ from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError
 
 DEADLINE_S = 10.0
-"""Time limit of an operation in seconds. Jepsen uses the same limit for a send."""
+"""Time limit of a client operation in seconds. Jepsen uses the same limit for a send."""
 PAUSE_S = 0.1
-"""Seconds for which a client pauses after an error. Without the pause, operations that are refused
-at once would fill the history."""
+"""Seconds for which a load client pauses after an error. Without the pause, operations that are
+refused at once would fill the history."""
 
 READS = frozenset(
     {
@@ -38,18 +38,18 @@ TROUBLE = (RefusedError, ConnectionLostError, ProtocolError)
 
 
 def ok(value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return the completion of an operation that certainly took effect."""
+    """Return the completion (outcome event) of an operation that certainly took effect."""
     return Completion(EventKind.OK, value, None, extra)
 
 
 def failed(error: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return the completion of an operation that certainly did not take effect."""
+    """Return the completion (outcome event) of an operation that certainly did not take effect."""
     return Completion(EventKind.FAIL, value, error, extra)
 
 
 def unknown(op: Op, error: str, extra: Mapping[str, Json] = NO_EXTRA) -> Completion:
-    """Return the completion of an operation with an unknown outcome. A read that got no response
-    certainly had no effect, so it counts as failed."""
+    """Return the completion (outcome event) of an operation with an unknown outcome. A read that
+    got no response certainly had no effect, so it counts as failed."""
     kind = EventKind.FAIL if op.f in READS else EventKind.INFO
     return Completion(kind, None, error, extra)
 
@@ -57,8 +57,8 @@ def unknown(op: Op, error: str, extra: Mapping[str, Json] = NO_EXTRA) -> Complet
 def troubled(
     op: Op, error: Exception, *, certain: Collection[ErrorCode] = (), value: Json = None
 ) -> Completion:
-    """Return the completion of an operation that failed with an error of Ottla's own client. The
-    error codes in `certain` prove that the operation had no effect."""
+    """Return the completion (outcome event) of an operation that failed with an error of Ottla's
+    own client. The error codes in `certain` prove that the operation had no effect."""
     if isinstance(error, RefusedError):
         text = f"{error.code.name}: {error.message}"
         if error.code in certain:

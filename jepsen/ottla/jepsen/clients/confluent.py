@@ -29,14 +29,14 @@ MISSING = (
     "needs the package confluent-kafka (pip install confluent-kafka), which is not installed",
 )
 TIMEOUT_MS = 4_000
-"""Timeout of one request in ms, the same as for Ottla's own clients."""
+"""Timeout in ms of one request of confluent-kafka, the same as for Ottla's own clients."""
 CLOSE_S = 5.0
 DROP_S = 2.0
 GRACE_S = 1.0
-"""Seconds after an operation's own deadline until the operation is cancelled. An operation that
-ends by itself reports more than a cancelled one."""
+"""Seconds after an operation's own deadline until the harness cancels the operation. An operation
+that ends by itself reports more than a cancelled one."""
 CONSUMERS = ("member", "reader")
-"""Names of the roles in `handles` whose handles are consumers."""
+"""Names of the roles in `ConfluentClient.handles` whose handles are consumers."""
 
 LOGGER = getLogger("librdkafka")
 """Logger that receives librdkafka's log lines, which would otherwise be written to the harness's
@@ -58,8 +58,8 @@ COMMON: Mapping[str, Json] = {
 
 
 def library(module: str = "confluent_kafka") -> Any:
-    """Return a module of confluent-kafka. If it is missing, raises ConfigError with the install
-    command."""
+    """Return a module of confluent-kafka. Raises ConfigError with the install command if it is
+    missing."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -72,8 +72,8 @@ def admin_module() -> Any:
 
 
 def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
-    """Return a configuration for librdkafka. In the names of keyword arguments, `__` stands for a
-    dot."""
+    """Return a configuration for librdkafka. `more` has further settings; in the names of these
+    keyword arguments, `__` stands for a dot."""
     return {
         **COMMON,
         **CONFLUENT_LOGIN.get(),
@@ -83,7 +83,7 @@ def settings(bootstrap: str, **more: Json) -> dict[str, Json]:
 
 
 def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
-    """Return the settings of the producer that sends the load."""
+    """Return librdkafka's settings for the producer that sends the load."""
     return settings(
         bootstrap,
         acks="all",
@@ -129,7 +129,7 @@ class ConfluentClient(ABC):
     @property
     @abstractmethod
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
-        """Functions that perform the workload's operations, by operation name. They run in a
+        """Functions that perform the workload's operations, by operation name. They run in a worker
         thread."""
 
     def on_drop(self) -> None:
@@ -137,26 +137,26 @@ class ConfluentClient(ABC):
         return
 
     def note(self, f: str, value: Json) -> None:
-        """Record an event outside an operation at once. This method may be called from any
-        thread."""
+        """Record an event outside an operation in the history at once. This method may be called
+        from any thread."""
         trio.from_thread.run_sync(self._note, f, value)
 
     def producer(self) -> Any:
-        """Return the producer, which is created at its first use."""
+        """Return the client's producer, which is created at its first use."""
         if "producer" not in self.handles:
             config = producer_settings(self.bootstrap, idempotent=self.plan.idempotent)
             self.handles["producer"] = self.kafka.Producer(config)
         return self.handles["producer"]
 
     def operator(self) -> Any:
-        """Return the admin client, which is created at its first use."""
+        """Return the client's admin client, which is created at its first use."""
         if "operator" not in self.handles:
             config = settings(self.bootstrap)
             self.handles["operator"] = admin_module().AdminClient(config)
         return self.handles["operator"]
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform an operation within its deadline, and return its completion."""
+        """Perform an operation within its deadline, and return its completion (outcome event)."""
         if op.f == "crash":
             await self._drop()
             return Completion(EventKind.INFO, None, None, {"client": CONFLUENT})
@@ -221,8 +221,8 @@ class ConfluentClient(ABC):
             return self.troubled(op, error.args[0])
 
     def troubled(self, op: Op, error: Any, certain: frozenset[str] = frozenset()) -> Completion:
-        """Return the completion for an error of librdkafka. The errors in `certain` prove that the
-        operation had no effect."""
+        """Return the completion (outcome event) for an error of librdkafka. The errors in `certain`
+        prove that the operation had no effect."""
         is_certain = op.f in READS or error.name() in certain
         kind = EventKind.FAIL if is_certain else EventKind.INFO
         return Completion(kind, None, f"{error.name()}: {error.str()}")
@@ -232,8 +232,8 @@ class ConfluentClient(ABC):
 async def open_confluent(
     kind: Callable[[str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open and yield a load client. At the end of the block its handles are closed, within a time
-    limit."""
+    """Open and yield a load client of the given kind. At the end of the block its handles are
+    closed, within a time limit."""
     client = kind(bootstrap, thread, note)
     try:
         yield client

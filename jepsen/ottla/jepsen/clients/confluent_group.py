@@ -30,13 +30,14 @@ THROWN_OUT = frozenset(
         "INCONSISTENT_GROUP_PROTOCOL",
     }
 )
-"""Names of errors after which a member is no longer in its group. It may join again."""
+"""Names of librdkafka's errors after which a member is no longer in its group. It may join
+again."""
 NOT_ASKED = frozenset({"_NO_OFFSET"})
-"""Names of errors of a commit that show that the client sent no request."""
+"""Names of librdkafka's errors of a commit that show that the client sent no request."""
 
 
 def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the settings of a group member for the value of a `join` operation."""
+    """Return librdkafka's settings of a group member for the value of a `join` operation."""
     config = member_settings(bootstrap, joined["group"], joined["protocol"])
     if joined["instance"] is not None:
         config["group.instance.id"] = joined["instance"]
@@ -51,7 +52,7 @@ class ConfluentGroupClient(ConfluentClient):
         self._group = ""
         self._next: dict[str, int] = {}
         self._known_as: dict[str, Json] = {}
-        """The last known member id and generation."""
+        """The last known member id and generation of this client's member."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
@@ -66,7 +67,7 @@ class ConfluentGroupClient(ConfluentClient):
         }
 
     def on_drop(self) -> None:
-        """Reset the positions of the dropped consumers."""
+        """Reset the reading positions of the consumers that were dropped."""
         self._next.clear()
 
     def _send(self, op: Op) -> Completion:

@@ -26,7 +26,7 @@ LED_ELSEWHERE = frozenset(
         "_NOENT",
     }
 )
-"""Error codes which show that another broker may lead the partition and know its end offset."""
+"""Names of errors which show that another broker may lead the partition and know its end offset."""
 
 
 class ConfluentListOffsetsClient(ConfluentClient):

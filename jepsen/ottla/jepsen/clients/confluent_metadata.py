@@ -22,17 +22,19 @@ NEVER_DONE: Mapping[str, frozenset[str]] = {
     "partitions": frozenset({"UNKNOWN_TOPIC_OR_PART"}),
     "set-config": frozenset({"UNKNOWN_TOPIC_OR_PART", "INVALID_CONFIG"}),
 }
-"""For each operation, the errors that prove that it had no effect. An earlier attempt whose
-response was lost cannot cause any of them."""
+"""For each operation, the names of the errors that prove that it had no effect. An earlier attempt
+whose response was lost cannot cause any of them."""
 
 REFUSALS = frozenset(
     {"INVALID_CONFIG", "INVALID_PARTITIONS", "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART"}
 )
-"""Errors from a reachable controller whose request did not fit the state of the cluster."""
+"""Names of errors from a reachable controller that show that the request did not fit the state of
+the cluster."""
 
 
 class ConfluentMetadataClient(ConfluentClient):
-    """Load client for one thread of the metadata workload, with confluent-kafka. It only writes."""
+    """Load client for one thread of the metadata workload, with confluent-kafka. It only performs
+    writes."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:

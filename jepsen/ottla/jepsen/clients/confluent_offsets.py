@@ -17,7 +17,7 @@ from ottla.jepsen.workloads.keys import partition_of
 from ottla.jepsen.workloads.load import Completion, Op
 
 CONSUMERS_MAX = 4
-"""Maximum number of groups for which a thread keeps a consumer."""
+"""Maximum number of groups for which a thread of the workload keeps a consumer."""
 
 
 class ConfluentOffsetsClient(ConfluentClient):

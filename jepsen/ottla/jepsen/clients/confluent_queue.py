@@ -27,11 +27,12 @@ NO_LONGER_OURS = frozenset(
         "_STATE",
     }
 )
-"""Errors of a commit that show that the group has rebalanced without this member."""
+"""Names of errors of a commit that show that the group has rebalanced without this member."""
 
 
 def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Json]:
-    """Return the settings of a consumer. In the names of `more`, `__` stands for a dot."""
+    """Return librdkafka's settings of a consumer. In the names of `more` (further settings), `__`
+    stands for a dot."""
     return settings(
         bootstrap,
         group__id=group,
@@ -44,8 +45,8 @@ def consumer_settings(bootstrap: str, group: str, **more: Json) -> dict[str, Jso
 
 
 def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json]:
-    """Return the settings of a group member, with the protocol of KIP-848 or an assignor of the
-    classic protocol."""
+    """Return librdkafka's settings of a group member, with the protocol of KIP-848 or an assignor
+    of the classic protocol."""
     if protocol == CONSUMER:
         return consumer_settings(bootstrap, group, group__protocol="consumer")
     return consumer_settings(
@@ -58,8 +59,8 @@ def member_settings(bootstrap: str, group: str, protocol: str) -> dict[str, Json
 
 
 def consume(consumer: Any, timeout_s: float, count_max: int) -> tuple[dict[str, Json], list[str]]:
-    """Poll once for up to `timeout_s`, then consume the records that are already fetched, at most
-    `count_max`. Returns the records by key, and the errors."""
+    """Poll a consumer once for up to `timeout_s` seconds, then consume the records that are already
+    fetched, at most `count_max`. Returns the records by key (partition), and the errors."""
     read: dict[str, Json] = {}
     errors: list[str] = []
     message = consumer.poll(timeout_s)
@@ -86,7 +87,7 @@ class ConfluentQueueClient(ConfluentClient):
         self._group = group_of(plan.prefix, thread)
         self._rebalanced: set[str] = set()
         self._next: dict[str, int] = {}
-        """For each assigned key, the next offset to read."""
+        """For each assigned key (partition), the next offset to read."""
 
     @property
     def operations(self) -> Mapping[str, Callable[[Op], Completion]]:
@@ -100,7 +101,7 @@ class ConfluentQueueClient(ConfluentClient):
         }
 
     def on_drop(self) -> None:
-        """Reset the positions of the dropped consumers."""
+        """Reset the reading positions of the consumers that were dropped."""
         self._rebalanced.clear()
         self._next.clear()
 
@@ -165,7 +166,7 @@ class ConfluentQueueClient(ConfluentClient):
     def _commit(self, member: Any, read: Mapping[str, Json]) -> Completion | None:
         """Commit the offsets of the records that an operation has read. Returns None on success. If
         the commit fails, moves the consumer back so that the records are read again, and returns
-        the operation's completion."""
+        the operation's completion (outcome event)."""
         if not read:
             return None
         kafka = self.kafka

@@ -15,12 +15,12 @@ from ottla.jepsen.workloads.keys import PARTITION_COUNT, partition_of
 from ottla.jepsen.workloads.load import Completion, LoadPlan, Op
 
 NOT_TAKEN = frozenset({"MSG_SIZE_TOO_LARGE", "_QUEUE_FULL", "_UNKNOWN_PARTITION"})
-"""Names of errors that show that a record was never sent."""
+"""Names of librdkafka's errors that show that a record was never sent."""
 
 
 def send_one(producer: Any, op: Op, record_key: bytes | None = None) -> Completion:
     """Perform a `send` operation: produce, then poll until the delivery report arrives. Returns the
-    completion."""
+    completion (outcome event)."""
     ((_, key, value),) = op.value
     topic, partition = partition_of(key)
     reports: list[tuple[Any, Any]] = []
@@ -48,8 +48,8 @@ def send_one(producer: Any, op: Op, record_key: bytes | None = None) -> Completi
 
 
 def create_topic(admin: Any, op: Op, plan: LoadPlan) -> Completion:
-    """Perform a `create-topic` operation, and return its completion. A topic that exists already
-    counts as created."""
+    """Perform a `create-topic` operation, and return its completion (outcome event). A topic that
+    exists already counts as created."""
     maker = TopicMaker(plan)
     topic = admin_module().NewTopic(
         op.value,

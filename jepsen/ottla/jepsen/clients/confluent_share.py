@@ -54,7 +54,7 @@ class ConfluentShareClient(ConfluentClient):
         }
 
     def on_drop(self) -> None:
-        """Drop the acquired records, which the client can no longer acknowledge."""
+        """Drop the list of acquired records, which the client can no longer acknowledge."""
         self._held.clear()
 
     def _send(self, op: Op) -> Completion:

@@ -23,10 +23,10 @@ class ConfluentTransactionsClient(ConfluentClient):
     def __init__(self, bootstrap: str, thread: int, note: Note, plan: LoadPlan) -> None:
         super().__init__(bootstrap, thread, note, plan)
         self._next: dict[str, int] = {}
-        """For each assigned key, the next offset to read."""
+        """For each assigned key (partition), the next offset to read."""
 
     def on_drop(self) -> None:
-        """Reset the positions of the dropped consumers."""
+        """Reset the reading positions of the consumers that were dropped."""
         self._next.clear()
 
     @property
@@ -96,9 +96,9 @@ class ConfluentTransactionsClient(ConfluentClient):
             offsets[message.value().decode()] = message.offset()
 
     def _after(self, producer: Any, op: Op, error: Any, *, is_asked: bool) -> Completion:
-        """Return the completion of an operation that failed with an error of librdkafka. `is_asked`
-        is True if the commit was requested. Aborts the transaction if librdkafka requires that,
-        otherwise drops the producer."""
+        """Return the completion (outcome event) of an operation that failed with an error of
+        librdkafka. `is_asked` is True if the transaction's commit was requested. Aborts the
+        transaction if librdkafka requires that, otherwise drops the producer."""
         text = f"{error.name()}: {error.str()}"
         if error.txn_requires_abort():
             producer.abort_transaction(DEADLINE_S)
@@ -147,7 +147,7 @@ class ConfluentTransactionsClient(ConfluentClient):
 
     def _settle(self, op: Op) -> Completion:
         """Wait until no transaction is open, so that the last stable offset is the end of the log.
-        Returns the operation's completion."""
+        Returns the operation's completion (outcome event)."""
         everything = self._reader(isolation__level="read_uncommitted")
         committed = self._reader(isolation__level="read_committed")
         end = monotonic() + DEADLINE_S
@@ -168,7 +168,8 @@ class ConfluentTransactionsClient(ConfluentClient):
         return failed(f"transactions are open in {', '.join(unstable)}") if unstable else ok()
 
     def _committed(self, op: Op) -> Completion:
-        """Return the group's committed offsets, once none of them is pending in a transaction."""
+        """Return a completion with the group's committed offsets, once none of them is pending in a
+        transaction."""
         reader = self._reader(isolation__level="read_committed")
         asked = [self.kafka.TopicPartition(*partition_of(key)) for key in op.value["keys"]]
         found = reader.committed(asked, DEADLINE_S)

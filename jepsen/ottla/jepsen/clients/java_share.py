@@ -69,7 +69,8 @@ class JavaProcess:
         return JavaProcess(process)
 
     async def ask(self, *words: str) -> list[str] | None:
-        """Send a command and return the words of the response, or None if the process has ended."""
+        """Send a command to the Java process and return the words of the response, or None if the
+        process has ended."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             await self._process.stdin.send_all(" ".join(words).encode() + b"\n")
@@ -84,7 +85,7 @@ class JavaProcess:
         return line.decode().split()
 
     async def kill(self) -> None:
-        """Kill the process, and wait for its end."""
+        """Kill the Java process, and wait for its end."""
         with trio.CancelScope(shield=True):
             self._process.kill()
             await self._process.wait()
@@ -106,7 +107,7 @@ class JavaShareClient:
         self._process: JavaProcess | None = None
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform an operation within its deadline, and return its completion."""
+        """Perform an operation within its deadline, and return its completion (outcome event)."""
         if op.f == "crash":
             await self.drop()
             return Completion(EventKind.INFO, None, None, {"client": JAVA})
@@ -194,7 +195,8 @@ class JavaShareClient:
 async def open_java_share(
     bootstrap: str, thread: int, plan: LoadPlan
 ) -> AsyncIterator[JavaShareClient]:
-    """Open and yield a load client. At the end of the block its Java process is killed."""
+    """Open and yield a load client for the share workload. At the end of the block its Java process
+    is killed."""
     client = JavaShareClient(bootstrap, thread, plan)
     try:
         yield client

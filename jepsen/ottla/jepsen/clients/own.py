@@ -17,8 +17,8 @@ C = TypeVar("C", bound="OwnClient")
 
 CLOSE_S = 2.0
 GRACE_S = 1.0
-"""Seconds after an operation's own deadline until the operation is cancelled. An operation that
-ends by itself reports more than a cancelled one."""
+"""Seconds after an operation's own deadline until the harness cancels the operation. An operation
+that ends by itself reports more than a cancelled one."""
 
 
 class OwnClient(ABC):
@@ -30,7 +30,7 @@ class OwnClient(ABC):
         self.thread = thread
         self.note = note
         self.parts: list[Renewable[Any]] = []
-        """Resources of the client that end when it crashes."""
+        """Resources of the client that end when it crashes, such as producers and consumers."""
         self.attempted: Json = None
         """Value of the completion if the operation is cancelled: the effects that it may have had
         so far."""
@@ -41,7 +41,7 @@ class OwnClient(ABC):
         """Functions that perform the workload's operations, by operation name."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform an operation within its deadline, and return its completion."""
+        """Perform an operation within its deadline, and return its completion (outcome event)."""
         done = await self._crash(op) if op.f == "crash" else await self._attempt(op)
         if done.kind is not EventKind.OK and op.f != "crash":
             await trio.sleep(PAUSE_S)
@@ -73,8 +73,8 @@ class OwnClient(ABC):
 async def open_own(
     kind: Callable[[trio.Nursery, str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open and yield a load client. At the end of the block it leaves its groups, and its open
-    operations are dropped."""
+    """Open and yield a load client of the given kind. At the end of the block it leaves its groups,
+    and its open operations are dropped."""
     async with trio.open_nursery() as nursery:
         client = kind(nursery, bootstrap, thread, note)
         yield client

@@ -64,7 +64,7 @@ class OwnGroupClient(OwnClient):
         self._joined: Mapping[str, Json] | None = None
         self._member: Renewable[Consumer] = Renewable(nursery, self._open_member)
         self._next: dict[str, int] = {}
-        """For each assigned key, the next offset to read."""
+        """For each assigned key (partition), the next offset to read."""
         self.parts = [self._producer, self._member]
 
     @property
@@ -80,7 +80,7 @@ class OwnGroupClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Reset the state of the lost membership."""
+        """Reset the state of the group membership that the crash ended."""
         self._joined = None
         self._next.clear()
 
@@ -191,8 +191,8 @@ class OwnGroupClient(OwnClient):
 
 
 def _identity(member: Consumer) -> tuple[str | None, int | None]:
-    """Return the member id, and the generation or member epoch. Each is None if the member has none
-    at present."""
+    """Return the member id of a consumer, and its generation or member epoch. Each is None if the
+    member has none at present."""
     try:
         membership = member.group_metadata()
     except RefusedError:

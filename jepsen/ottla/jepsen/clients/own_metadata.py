@@ -61,7 +61,7 @@ response was lost cannot cause any of them."""
 
 
 LOOK_EVERY = 100
-"""Number of requests after which the list of brokers is refreshed."""
+"""Number of requests after which the client refreshes its list of brokers."""
 
 REFUSALS = frozenset(
     {
@@ -71,7 +71,8 @@ REFUSALS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Error codes from a reachable controller whose request did not fit the state of the cluster."""
+"""Error codes from a reachable controller that show that the request did not fit the state of the
+cluster."""
 
 
 class Brokers:
@@ -84,7 +85,7 @@ class Brokers:
         self._turn = turn
 
     async def next(self) -> NodeId:
-        """Return the next broker in the rotation, whether or not it is reachable."""
+        """Return the id of the next broker in the rotation, whether or not it is reachable."""
         self._turn += 1
         if not self._addresses or self._turn % LOOK_EVERY == 0:
             for broker in (await self.cluster.metadata([])).brokers:
@@ -135,7 +136,7 @@ class OwnMetadataClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Let the rotation begin with another broker, after a crash of this client."""
+        """Let the rotation of brokers begin with another broker, after a crash of this client."""
         self._turn += 1
 
     async def _create(self, op: Op) -> Completion:
@@ -234,8 +235,8 @@ async def _config_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Js
 
 
 def _judged(op: Op, code: int, message: str | None) -> Completion | None:
-    """Return the completion of a write that was refused with `code`, or None if the write
-    succeeded."""
+    """Return the completion (outcome event) of a write that was refused with `code`, or None if the
+    write succeeded."""
     if code == ErrorCode.NONE:
         return None
     refusal = ErrorCode(code)

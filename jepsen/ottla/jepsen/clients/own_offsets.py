@@ -23,7 +23,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.wire.messages.offset_commit_request import OffsetCommitRequest
 
 COORDINATORS_MAX = 4
-"""Maximum number of groups whose coordinator connection a thread keeps."""
+"""Maximum number of groups whose coordinator connection a thread of the workload keeps."""
 REQUEST_TIMEOUT_S = REQUEST_TIMEOUT_MS / 1_000
 NOT_WRITTEN = frozenset(
     {
@@ -45,8 +45,8 @@ class Coordinators:
         self._by_group: dict[str, Coordinator] = {}
 
     async def of(self, group: str) -> Coordinator:
-        """Return the connection to a group's coordinator. If there are then too many connections,
-        the oldest is closed."""
+        """Return the connection to a group's coordinator, opening it if necessary. If there are
+        then too many connections, the oldest is closed."""
         found = self._by_group.pop(group, None)
         if found is None:
             found = Coordinator(self._cluster, group, client_id="jepsen")
@@ -57,7 +57,7 @@ class Coordinators:
         return found
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections to coordinators."""
         for coordinator in self._by_group.values():
             await coordinator.forget()
 

@@ -59,7 +59,8 @@ def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerCo
 
 
 def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
-    """Return records in the form of the value of a `poll` completion, by key."""
+    """Return records in the form of the value of a `poll` operation's completion, by key
+    (partition)."""
     read: dict[str, Json] = {}
     for record in records:
         key = key_of(record.topic, record.partition)
@@ -115,7 +116,7 @@ class OwnQueueClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Reset the reading positions that a crash of the client loses."""
+        """Reset the positions in partitions that a crash of the client loses."""
         self._is_member = False
         self._rebalanced.clear()
 
@@ -170,7 +171,7 @@ class OwnQueueClient(OwnClient):
     ) -> Completion | None:
         """Commit the offsets of the records that an operation has read. Returns None on success. If
         the commit fails, moves the consumer back so that the records are read again, and returns
-        the operation's completion."""
+        the operation's completion (outcome event)."""
         if not read:
             return None
         error: Exception | None = None

@@ -12,8 +12,8 @@ from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.settings.client import ProducerConfig
 
 REQUEST_TIMEOUT_MS = 4_000
-"""Request timeout in ms. After a request to a hung broker, there is still time for a retry within
-the operation's deadline."""
+"""Request timeout of the producer in ms. After a request to a hung broker, there is still time for
+a retry within the operation's deadline."""
 DEADLINE_MS = int(DEADLINE_S * 1_000)
 
 
@@ -32,7 +32,7 @@ def producer_config(*, idempotent: bool) -> ProducerConfig:
 
 
 async def send_one(producer: Producer, op: Op, record_key: bytes | None = None) -> Completion:
-    """Perform a `send` operation, and return its completion."""
+    """Perform a `send` operation, and return its completion (outcome event)."""
     ((_, key, value),) = op.value
     topic, partition = partition_of(key)
     delivery: Delivery | None = None

@@ -26,12 +26,13 @@ from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.share_client import ShareConsumerConfig
 
 POLL_S = 0.1
-"""Timeout in seconds of a poll that finds no new records."""
+"""Timeout in seconds of a share consumer's poll that finds no new records."""
 RECORDS_MAX = 5
-"""Maximum number of records of one poll. It is small, so that many members have acquired records at
-a time."""
+"""Maximum number of records that one poll of a share consumer returns. It is small, so that many
+members have acquired records at a time."""
 REFUSALS = frozenset({"INVALID_RECORD_STATE", "InvalidRecordStateException"})
-"""Names of errors with which a broker correctly refuses acknowledgements."""
+"""Names of errors with which a broker correctly refuses acknowledgements of a share group
+member."""
 READY_TIMEOUT_S = 45.0
 LOOK_AGAIN_S = 0.2
 
@@ -100,7 +101,7 @@ class OwnShareClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Drop the acquired records, which the client can no longer acknowledge."""
+        """Drop the list of acquired records, which the client can no longer acknowledge."""
         self._held.clear()
 
     def _open_member(self) -> AbstractAsyncContextManager[ShareConsumer]:
@@ -161,8 +162,8 @@ class OwnShareClient(OwnClient):
 
 
 def acknowledged(value: Json, errors: Collection[str]) -> Completion:
-    """Return the completion of an operation that acknowledged records. `errors` are the names of
-    the errors with which some acknowledgements failed.
+    """Return the completion (outcome event) of an operation that acknowledged records. `errors` are
+    the names of the errors with which some acknowledgements failed.
 
     The completion is INFO if no acknowledgement was confirmed. A broker correctly refuses an
     acknowledgement after the end of the acquisition lock.
@@ -186,7 +187,8 @@ async def described_group(bootstrap: str, group: str) -> dict[str, Json]:
 
 
 async def start_offsets(admin: Admin, group: str) -> dict[str, Json]:
-    """Return the start offset and lag of a share group in each partition, by key."""
+    """Return the start offset and lag of a share group in each partition, by key
+    ("topic-partition")."""
     try:
         found = await admin.share_group_offsets(group)
     except RefusedError as error:

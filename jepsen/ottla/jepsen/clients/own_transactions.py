@@ -108,7 +108,7 @@ class OwnTransactionsClient(OwnClient):
 
     async def _move(self, producer: Producer, op: Op) -> Completion:
         """Produce copies of polled records, and commit the consumed offsets in the same
-        transaction. Returns the operation's completion."""
+        transaction. Returns the operation's completion (outcome event)."""
         if self._member.current is None:
             (await self._member.get()).subscribe([self._plan.prefix + INPUT])
         consumer = await self._member.get()
@@ -206,7 +206,8 @@ class OwnTransactionsClient(OwnClient):
     # ---- final steps
 
     async def _settle(self, op: Op) -> Completion:
-        """Wait until no transaction is open, and return the operation's completion."""
+        """Wait until no transaction is open, and return the operation's completion (outcome
+        event)."""
         admin = await self._admin.get()
         latest = {TopicPartition(*partition_of(key)): LATEST for key in op.value}
         unstable: list[str] = []
@@ -221,7 +222,8 @@ class OwnTransactionsClient(OwnClient):
         return failed(f"transactions are open in {', '.join(unstable)}")
 
     async def _committed(self, op: Op) -> Completion:
-        """Return the group's committed offsets, once none of them is pending in a transaction."""
+        """Return a completion with the group's committed offsets, once none of them is pending in a
+        transaction."""
         member = await self._member.get()
         partitions = {key: TopicPartition(*partition_of(key)) for key in op.value["keys"]}
         found = await member.committed(partitions.values())

@@ -39,14 +39,14 @@ class CuttableTransport:
         raise OSError("the client has crashed")
 
     def cut(self) -> None:
-        """Abort every connection, and refuse new ones."""
+        """Abort every connection of the transport, and refuse new ones."""
         self._is_cut = True
         for stream in self._streams:
             stream.abort()
 
 
 class Life(Generic[T]):
-    """One lifetime of a resource, from its opening until it is closed or crashes."""
+    """One lifetime of a renewable resource, from its opening until it is closed or crashes."""
 
     def __init__(self, thing: T, transport: CuttableTransport, scope: trio.CancelScope) -> None:
         self.thing = thing
@@ -57,7 +57,7 @@ class Life(Generic[T]):
 
 
 class Renewable(Generic[T]):
-    """A resource that is opened again after each crash."""
+    """A resource, such as a client, that is opened again after each crash."""
 
     def __init__(
         self, nursery: trio.Nursery, open_thing: Callable[[], AbstractAsyncContextManager[T]]
@@ -68,7 +68,7 @@ class Renewable(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """The resource if it is open, otherwise None."""
+        """The resource if it is open, otherwise None. Does not open it."""
         life = self._life
         return None if life is None or life.is_over.is_set() else life.thing
 

@@ -29,7 +29,8 @@ COMPACTED_CONFIGS = {
     "segment.index.bytes": "400",
     "segment.ms": "2000",
 }
-"""Settings of compacted topics. With them, a topic is compacted several times within a run."""
+"""Topic settings of compacted topics. With them, a topic is compacted several times within a
+run."""
 
 
 def record_key(plan: LoadPlan, value: int) -> bytes | None:
@@ -62,8 +63,8 @@ class TopicMaker:
 
 
 async def create_topic(admin: Admin, maker: TopicMaker, op: Op) -> Completion:
-    """Perform a `create-topic` operation, and return its completion. A topic that exists already
-    counts as created."""
+    """Perform a `create-topic` operation, and return its completion (outcome event). A topic that
+    exists already counts as created."""
     try:
         await maker.make(admin, op.value)
     except RefusedError as error:
@@ -73,8 +74,8 @@ async def create_topic(admin: Admin, maker: TopicMaker, op: Op) -> Completion:
 
 
 async def make_topics(bootstrap: str, plan: LoadPlan, topics: Iterable[NewTopic]) -> None:
-    """Create topics and wait until each partition has a leader. Raises RefusedError if that takes
-    too long."""
+    """Create the topics of a plan and wait until each partition has a leader. Raises RefusedError
+    if that takes too long."""
     maker = TopicMaker(plan)
     async with open_admin(bootstrap, client_id="jepsen") as admin:
         for topic in topics:
@@ -116,7 +117,8 @@ async def count_brokers(bootstrap: str) -> int:
 
 
 async def clear_away(bootstrap: str, prefix: str) -> int:
-    """Delete all topics and groups whose names begin with a prefix, and return their number.
+    """Delete all topics and groups whose names begin with a prefix, and return the number of
+    deleted ones.
 
     A group that still has members is not deleted. It expires later, like every empty group.
     """
