@@ -26,14 +26,14 @@ class AnsweringStream(ABC):
 
     @abstractmethod
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Accept one complete request, given by its header and body."""
+        """Accept one complete request of the client, given by its header and body."""
 
     @abstractmethod
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return some bytes of responses, or b"" at the end of the stream."""
+        """Return some bytes of the responses to the client, or b"" at the end of the stream."""
 
     async def send_all(self, data: bytes, /) -> None:
-        """Accept a request, or a part of one."""
+        """Accept a request of the client, or a part of one."""
         await trio.lowlevel.checkpoint()
         if self.is_closed:
             raise self.closed_error
@@ -55,11 +55,11 @@ class AnsweringStream(ABC):
         return len(data)
 
     def abort(self) -> None:
-        """Close the connection without waiting."""
+        """Close the connection to the client without waiting."""
         self.is_closed = True
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connection to the client."""
         self.abort()
         await trio.lowlevel.checkpoint()
 

@@ -16,12 +16,12 @@ from ottla.jepsen.fuzz.judge import Judge
 
 REPORT_SECONDS = 5.0
 HANG_SECONDS = 30
-"""Time limit in seconds for one input. If an input exceeds it, the process ends and prints its
-stack."""
+"""Time limit in seconds for one fuzzing input. If an input exceeds it, the process ends and prints
+its stack."""
 
 
 def main(arguments: list[str]) -> None:
-    """Fuzz one target until its time is over. Never returns."""
+    """Fuzz one target until the given time is over. Never returns."""
     import atheris
 
     name, seconds, seed, inputs, report = arguments

@@ -14,13 +14,13 @@ class FuzzRng:
         self._random = random
 
     def random(self) -> float:
-        """Return a float in `[0, 1)`."""
+        """Return a random float in `[0, 1)`."""
         return self._random.random()
 
     def below(self, bound: int) -> int:
-        """Return an integer in `[0, bound)`."""
+        """Return a random integer in `[0, bound)`."""
         return self._random.randrange(bound)
 
     def uuid(self) -> UUID:
-        """Return a random id of version 4."""
+        """Return a random UUID of version 4."""
         return UUID(int=self._random.getrandbits(128), version=4)

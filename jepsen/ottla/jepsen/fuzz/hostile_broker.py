@@ -14,11 +14,12 @@ from ottla.wire import apis
 from ottla.wire.headers import RequestHeader
 
 Answer = Callable[[int, int], bytes | None]
-"""Function from (api key, version) to the body of a response; None disconnects."""
+"""Function from (api key, version) to the body of the broker's response; if it returns None, the
+broker disconnects."""
 
 
 class HostileStream(AnsweringStream):
-    """One connection to the hostile broker."""
+    """One client connection to the hostile broker."""
 
     closed_error = trio.BrokenResourceError
 
@@ -37,7 +38,8 @@ class HostileStream(AnsweringStream):
         self._sent += framed_answer(asked, answer)
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return the bytes of responses, or b"" after the broker has disconnected."""
+        """Return the bytes of the hostile broker's responses, or b"" after the broker has
+        disconnected."""
         await trio.lowlevel.checkpoint()
         if not self._sent and not self.is_closed:
             await trio.sleep_forever()

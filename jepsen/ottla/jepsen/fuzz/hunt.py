@@ -31,9 +31,9 @@ class FuzzReport:
     driver: str
     inputs: int
     refused: int
-    """Number of inputs that the target refused correctly. All other inputs were valid."""
+    """Number of inputs that the fuzz target refused correctly. All other inputs were valid."""
     measured: int
-    """Number of inputs for which the allocated memory was measured."""
+    """Number of inputs for which the memory allocated by the fuzz target was measured."""
     seconds: float
     slowest_ms: float
     findings: tuple[FuzzFinding, ...]
@@ -54,15 +54,16 @@ class FuzzReport:
 
 
 def has_atheris() -> bool:
-    """Return whether atheris is installed."""
+    """Return whether atheris (the coverage-guided fuzzer) is installed."""
     return find_spec("atheris") is not None
 
 
 def hunt(
     target: FuzzTarget, *, driver: str, seconds: float, seed: int = 0, kept: Iterable[bytes] = ()
 ) -> FuzzReport:
-    """Fuzz one target for `seconds`. `kept` are inputs from earlier runs. Returns a report with
-    measured values, and with the inputs that the target handled incorrectly."""
+    """Fuzz one target for `seconds`. `seed` determines the random inputs. `kept` are inputs from
+    earlier runs. Returns a report with measured values, and with the inputs that the target handled
+    incorrectly."""
     if driver == PLAIN:
         return _by_mutation(target, seconds, seed, kept)
     return _by_coverage(target, seconds, seed, kept)

@@ -11,12 +11,12 @@ from hashlib import blake2b
 from ottla.jepsen.fuzz.target import CPU_MS_MAX, FuzzTarget
 
 MEASURED_EVERY = 16
-"""Interval of inputs whose memory allocations are measured: one input of MEASURED_EVERY, because
-measuring is several times slower."""
+"""Number of fuzzing inputs of which the memory allocations of one are measured: one input of
+MEASURED_EVERY, because measuring is several times slower."""
 
 TRIES = 3
-"""Number of times that the cost of an input is measured. Only the lowest value counts, because the
-first measurement includes imports and caches."""
+"""Number of times that the cost of a fuzzing input is measured. Only the lowest value counts,
+because the first measurement includes imports and caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class FuzzFinding:
     kind: str
     """Kind of error: `escape` (an unexpected exception), `slow` or `memory`."""
     where: str
-    """Code location of the error. Errors at the same location count as one."""
+    """Code location at which the error occurred. Errors at the same location count as one."""
     what: str
     data: bytes
 
     @property
     def file_name(self) -> str:
-        """File name under which the input is kept."""
+        """Name of the file in which the input is kept."""
         where = blake2b(f"{self.kind} {self.where}".encode(), digest_size=4).hexdigest()
         return f"{self.target}-{self.kind}-{where}"
 

@@ -8,7 +8,8 @@ SUFFIX = ".txt"
 
 
 def read_kept(folder: Path, target: str) -> Iterator[bytes]:
-    """Yield the inputs kept for a target. Yields nothing if there is no file."""
+    """Yield the inputs kept for the fuzz target named `target`. Yields nothing if there is no
+    file."""
     path = folder / f"{target}{SUFFIX}"
     if not path.exists():
         return
@@ -19,8 +20,8 @@ def read_kept(folder: Path, target: str) -> Iterator[bytes]:
 
 
 def add_kept(folder: Path, target: str, data: bytes, what: str) -> Path:
-    """Append an input to its target's file with the comment `what`, unless the file already
-    contains the input. Returns the path of the file."""
+    """Append an input to the file of its fuzz target with the comment `what`, unless the file
+    already contains the input. Returns the path of the file."""
     path = folder / f"{target}{SUFFIX}"
     if data not in read_kept(folder, target):
         folder.mkdir(parents=True, exist_ok=True)

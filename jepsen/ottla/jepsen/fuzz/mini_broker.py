@@ -102,7 +102,8 @@ def cluster() -> InMemoryController:
 
 
 class ImmediateController:
-    """Controller that has no other clients and decides every request immediately."""
+    """Controller of the broker under test. It has no other clients and decides every request
+    immediately."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
         """Return the controller's response to a forwarded request. The metadata is not changed."""
@@ -119,8 +120,8 @@ class ImmediateController:
 
 
 class MemoryChannel(HostedChannel):
-    """Channel in memory. It has all bytes that the client sends, and collects the bytes sent back
-    to the client."""
+    """Channel of the client's connection in memory. It has all bytes that the client sends, and
+    collects the bytes sent back to the client."""
 
     __slots__ = ("left", "piece_bytes", "sent")
 
@@ -128,9 +129,9 @@ class MemoryChannel(HostedChannel):
         super().__init__(hosting)
         self.left = memoryview(b"")
         self.piece_bytes = 1
-        """Number of the client's bytes that arrive at the broker at once."""
+        """Number of the client's bytes that arrive at the broker at a time."""
         self.sent = bytearray()
-        """Bytes that the client has received."""
+        """Bytes that the broker has sent to the client."""
 
     @property
     def has_more_to_write(self) -> bool:
@@ -144,7 +145,7 @@ class MemoryChannel(HostedChannel):
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Let the client receive all pending output."""
+        """Let the client receive all pending output of the broker."""
         output = self.connection.output
         for chunk in output.chunks:
             assert isinstance(chunk, FileSlice | bytes | bytearray | memoryview)
@@ -155,7 +156,7 @@ class MemoryChannel(HostedChannel):
         self.connection.on_sent(output.byte_count, now_ms)
 
     def close_socket(self) -> None:
-        """Discard the bytes that have not arrived yet."""
+        """Discard the client's bytes that have not arrived yet."""
         self.left = memoryview(b"")
 
 
@@ -234,8 +235,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     # --- hosting of the connection ---
 
     def run_pending(self, channel: MemoryChannel, slot: ResponseSlot, pending: Pending) -> None:
-        """Finish the work that a request handler started. A delayed response is dropped together
-        with its request."""
+        """Finish the work that a request handler started. A response that would be delayed is
+        dropped together with its request."""
         work = self._await_pending(channel, slot, pending)
         with suppress(StopIteration):
             work.send(None)
@@ -266,13 +267,13 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         """Do nothing when the channel closes, since there is no other client."""
 
     def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
-        """Write no log line, because invalid input is expected here."""
+        """Write no log line about a connection, because invalid input is expected here."""
 
     # --- used by targets ---
 
     def take(self, data: bytes | bytearray, piece_bytes: int) -> bytes:
-        """Deliver bytes in pieces of `piece_bytes`, and return the bytes that the broker sends
-        back."""
+        """Deliver the client's bytes in pieces of `piece_bytes`, and return the bytes that the
+        broker sends back."""
         channel = self._channel
         channel.sent = sent = bytearray()
         channel.left, channel.piece_bytes = memoryview(data), piece_bytes
@@ -286,13 +287,13 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return bytes(sent)
 
     def publish(self, image: MetadataImage) -> None:
-        """Pass a new metadata image to the coordinators."""
+        """Pass a new metadata image to the broker's coordinators."""
         for coordinator in self.core.coordinators:
             run_now(coordinator.publish(MetadataDelta.between(coordinator.image, image), image))
 
     def exchange(self, data: bytes) -> int:
-        """Deliver complete frames, and return the size of the responses in bytes. The responses are
-        not read.
+        """Deliver complete request frames of the client, and return the size of the responses in
+        bytes. The responses are not read.
 
         The connection is called directly, so that benchmarks do not count the instructions of a
         server.
@@ -309,8 +310,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             connection.resume(NOW_MS)
 
     def exchange_in_turn(self, data: bytes) -> int:
-        """Deliver frames within one event-loop iteration. Returns the size of the responses at its
-        end.
+        """Deliver complete request frames within one event-loop iteration. Returns the size of the
+        responses at its end.
 
         Coordinators need this because they write and respond at the end of an iteration.
         """
@@ -324,8 +325,8 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return size + count
 
     def exchange_in_turns(self, data: bytes) -> Iterator[None]:
-        """Deliver frames, and run event-loop iterations until all requests are answered. Yields
-        after each iteration.
+        """Deliver complete request frames, and run event-loop iterations until all requests are
+        answered. Yields after each iteration.
 
         Coordinators need this because they write and respond at the end of an iteration.
         """
@@ -350,7 +351,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         self._serve_unfinished()
 
     def _serve_unfinished(self) -> None:
-        """Run event-loop iterations until no work is left."""
+        """Run event-loop iterations of the broker until no work is left."""
         turn_end = self.dispatcher.turn_end
         has_work = True
         while has_work:

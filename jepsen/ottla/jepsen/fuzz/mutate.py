@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from random import Random
 
 STEPS_MAX = 4
-"""Maximum number of changes made to one input."""
+"""Maximum number of changes that a mutation makes to one fuzzing input."""
 
 BYTES = (0x00, 0x01, 0x02, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 WIDTHS = (1, 2, 4, 8)
 NUMBERS = (-1, 0, 1, 2, 127, 128, 255, 256, 32_767, 65_535, 1 << 20, (1 << 31) - 1, -(1 << 31))
 TIMES = (1, 1, 2, 2, 8, 1_000)
-"""Numbers of times that a piece of an input may be repeated. One of them is drawn at random. The
-largest reveals code whose running time grows with the square of the input's size."""
+"""Numbers of times that a mutation may repeat a piece of an input. One of them is drawn at random.
+The largest reveals code whose running time grows with the square of the input's size."""
 
 RANGE_MAX = 64
 """Maximum number of bytes that one change moves, repeats or removes. A few changes have no
@@ -20,7 +20,8 @@ limit."""
 
 
 def mutated(random: Random, data: bytes, others: Sequence[bytes], bytes_max: int) -> bytes:
-    """Return a changed input. Pieces may be copied from `others`, which are valid inputs."""
+    """Return a randomly changed fuzzing input of at most `bytes_max` bytes. Pieces may be copied
+    from `others`, which are valid inputs."""
     changed = bytearray(data)
     for _ in range(random.randint(1, STEPS_MAX)):
         _CHANGES[random.randrange(len(_CHANGES))](random, changed, others)

@@ -63,7 +63,7 @@ NO_LEADER = -1
 LEADER_NOT_AVAILABLE = 5
 MEMBER_ID_REQUIRED = 79
 JOIN_DELAY_S = 3.0
-"""Delay in seconds of the first rebalance of a group, as configured by
+"""Virtual delay in seconds of the first rebalance of a group, as configured by
 group.initial.rebalance.delay.ms."""
 
 
@@ -72,8 +72,8 @@ class OneBroker:
 
     def __init__(self, *, silent_from: int | None = None, never_connects: bool = False) -> None:
         self.silent_from = silent_from
-        """Number of the first request that gets no response. Later requests get no response either.
-        """
+        """Index (from 0) of the first request that gets no response. Later requests get none
+        either. If it is None, every request gets a response."""
         self.never_connects = never_connects
         self.leaderless: frozenset[int] = frozenset()
         self.asked: list[Message] = []
@@ -222,7 +222,7 @@ ANSWERS: dict[str, Callable[[OneBroker, Any], tuple[Message, float]]] = {
 
 
 class OneStream(AnsweringStream):
-    """One connection to the broker. Requests are answered in order, as by a real broker."""
+    """One client connection to the broker. Requests are answered in order, as by a real broker."""
 
     closed_error = trio.ClosedResourceError
 
@@ -235,8 +235,8 @@ class OneStream(AnsweringStream):
         self._news = trio.lowlevel.ParkingLot()
 
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Send the response when all earlier responses are sent. A request that gets no response
-        also blocks the responses to all later requests."""
+        """Send the response to a request when all earlier responses are sent. A request that gets
+        no response also blocks the responses to all later requests."""
         answered = self._broker.answer(asked.api_key, asked.api_version, body)
         if answered is None:
             self._free_s = float("inf")
@@ -247,7 +247,7 @@ class OneStream(AnsweringStream):
         self._news.unpark_all()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return bytes of responses. Waits until a response is due."""
+        """Return bytes of the broker's responses. Waits until a response is due."""
         await trio.lowlevel.checkpoint()
         while not self._received:
             if self.is_closed:
@@ -266,6 +266,6 @@ class OneStream(AnsweringStream):
         return data
 
     def abort(self) -> None:
-        """Close the connection."""
+        """Close the client's connection to the broker."""
         super().abort()
         self._news.unpark_all()

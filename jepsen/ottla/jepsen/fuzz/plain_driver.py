@@ -22,8 +22,9 @@ def fuzz(
     seconds: float = SECONDS_UNBOUNDED,
     kept: Iterable[bytes] = (),
 ) -> Judge:
-    """Judge all valid and kept inputs unchanged, then mutated inputs, at most `count` or for
-    `seconds`. Returns the judge, which has kept the inputs that were handled incorrectly."""
+    """Run a fuzz target on all valid and kept inputs unchanged, then on mutated inputs, at most
+    `count` or for `seconds`. Returns the judge, which has kept the inputs that were handled
+    incorrectly."""
     random = Random(f"{target.name} {seed}")
     judge = Judge(target)
     ends_at = time.monotonic() + seconds

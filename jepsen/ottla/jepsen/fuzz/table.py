@@ -24,7 +24,8 @@ TARGETS = {
     "acls": "acls",
     "principals": "principals",
 }
-"""Module of each target. The constant with the target's name in upper case is the target itself."""
+"""Module name of each fuzz target, by the target's name. The constant with the target's name in
+upper case is the target itself."""
 
 
 def target_of(name: str) -> FuzzTarget:

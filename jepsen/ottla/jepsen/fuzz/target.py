@@ -12,11 +12,11 @@ from ottla.model.errors import CorruptDataError, NewerReleaseError, ProtocolErro
 from ottla.model.limits import KIB, MIB
 
 CPU_MS_MAX = 50.0
-"""Maximum CPU time in ms for one input. If an input could take longer, a few clients could stop a
-broker."""
+"""Maximum CPU time in ms that a fuzz target may need for one input. If an input could take longer,
+a few clients could stop a broker."""
 
 INPUT_BYTES_MAX = 8 * KIB
-"""Default size limit of inputs in bytes. Longer inputs find little more and run slower."""
+"""Default size limit of fuzzing inputs in bytes. Longer inputs find little more and run slower."""
 
 
 def _no_name(data: bytes) -> str:
@@ -39,18 +39,18 @@ class FuzzTarget:
     errors found with different forms are kept apart."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
-    """Number of bytes that a target may allocate for any input, in addition to a multiple of the
+    """Number of bytes that the reader may allocate for any input, in addition to a multiple of the
     input's size."""
     input_bytes_max: int = INPUT_BYTES_MAX
 
     def allocation_max(self, data: bytes) -> int:
-        """Return the largest allowed peak allocation for this input, in bytes."""
+        """Return the largest peak allocation in bytes that the reader may have for this input."""
         return self.allocation_ratio * len(data) + self.allocation_free_bytes
 
 
 def parts_of(data: bytes, count: int) -> list[bytes]:
-    """Split an input into `count` parts, and return them. Each part but the last is preceded by its
-    length in two bytes.
+    """Split a fuzzing input into `count` parts, and return them. Each part but the last is preceded
+    by its length in two bytes.
 
     If a length exceeds the input, the part is the rest of the input. So every input can be split.
     """
@@ -65,20 +65,20 @@ def parts_of(data: bytes, count: int) -> list[bytes]:
 
 
 def joined(*parts: bytes) -> bytes:
-    """Return the input that consists of the given parts: the inverse of `parts_of`."""
+    """Return the fuzzing input that consists of the given parts: the inverse of `parts_of`."""
     heads = (len(part).to_bytes(2) + part for part in parts[:-1])
     return b"".join((*heads, parts[-1]))
 
 
 def numbered(rows: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
-    """Yield inputs for several readers. Each input begins with the number of its reader; `rows` has
-    the inputs of each reader."""
+    """Yield fuzzing inputs for several readers. Each input begins with the number of its reader;
+    `rows` has the inputs of each reader."""
     for number, inputs in enumerate(rows):
         for data in inputs:
             yield number.to_bytes(2) + data
 
 
 def number_of(data: bytes, count: int) -> int:
-    """Return the number, below `count`, of the reader that an input selects. Every input selects a
-    reader."""
+    """Return the number, below `count`, of the reader that a fuzzing input selects. Every input
+    selects a reader."""
     return int.from_bytes(data[:2]) % count

@@ -41,13 +41,14 @@ VERSIONS = CreateAclsRequest.VERSIONS
 HOSTS = ("*", "10.0.0.1", "10.0.0.0/8", "2001:db8::/32", "host")
 NAMES = ("*", "t", "topic", "topic-1", "*t")
 ASKED_MAX = 20
-"""Maximum number of an input's ACLs that are checked with the authorizer. It is small, because each
-of them is compared with all other ACLs."""
+"""Maximum number of ACLs of one fuzzing input that are checked with the authorizer. It is small,
+because each of them is compared with all other ACLs."""
 
 
 @cache
 def _cluster() -> InMemoryController:
-    """Return a cluster with ACLs of every kind, which is the same for every input."""
+    """Return the controller of a cluster with ACLs of every kind, which is the same for every
+    input."""
     authorizer = AuthorizerConfig(
         class_name=STANDARD_AUTHORIZER, super_users=frozenset({"User:ANONYMOUS"})
     )

@@ -44,8 +44,9 @@ TIMEOUT_S = 0.35
 """Timeout in seconds of a client's call: long enough for several retries."""
 
 CALL_S_MAX = 1.0
-"""Virtual time after which a call is cancelled.  A disconnected client reconnects at most every 50
-ms, which costs about a millisecond of CPU. So this limits the CPU time of the retries."""
+"""Virtual time in seconds after which a client's call is cancelled. A disconnected client
+reconnects at most every 50 ms, which costs about a millisecond of CPU. So this limits the CPU time
+of the retries."""
 
 COURSES = 4
 AT = TopicPartition("t", 0)
@@ -121,11 +122,11 @@ CALLS: tuple[Callable[[], Awaitable[None]], ...] = (
     ),
 )
 FETCHED = len(CALLS)
-"""First byte of inputs that are the bytes of a fetched partition, which are decoded without a
-connection."""
+"""First byte of fuzzing inputs that are the bytes of a fetched partition, which are decoded without
+a connection."""
 
 USER_DATA = FETCHED + 1
-"""First byte of inputs that contain user data from the assignor of another group member."""
+"""First byte of fuzzing inputs that contain user data from the assignor of another group member."""
 
 
 def _check(data: bytes) -> None:
@@ -142,8 +143,8 @@ def _check(data: bytes) -> None:
 
 
 def _take_fetched(data: bytes) -> None:
-    """Decode fetched bytes in every way that the client offers. All ways must return the same
-    records, or fail at the same offset."""
+    """Decode the bytes of a fetched partition in every way that the client offers. All ways must
+    return the same records, or fail at the same offset."""
     body = with_right_crcs(data)
     scanned = _given_out(body, RecordDecoder(rows_before_import=1 << 40), is_batched=False)
     for is_batched in (False, True):
@@ -154,8 +155,8 @@ def _take_fetched(data: bytes) -> None:
 def _given_out(
     body: bytes, decoder: RecordDecoder, *, is_batched: bool
 ) -> tuple[list[ConsumerRecord], Offset | None]:
-    """Return the decoded records, and the offset of the corruption, or None if there is none. With
-    `is_batched`, records are taken batch by batch."""
+    """Return the records that a decoder yields for fetched bytes, and the offset of the corruption,
+    or None if there is none. With `is_batched`, records are taken batch by batch."""
     try:
         fetched = FetchedRecords(
             AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder

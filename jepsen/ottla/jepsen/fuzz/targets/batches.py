@@ -34,16 +34,17 @@ from ottla.wire.records import scan
 
 NOW_MS = 1_700_000_000_000
 KEEP_CRC_FLAG = 0x80
-"""Flag in the first byte of an input, which prevents the correction of the CRCs of its batches."""
+"""Flag in the first byte of a fuzzing input, which prevents the correction of the CRCs of its
+batches."""
 
 LIMIT_BYTES = 256 * KIB
-"""Maximum size in bytes of an unpacked batch. It is small, so that inputs often exceed it."""
+"""Maximum size in bytes of an uncompressed batch. It is small, so that inputs often exceed it."""
 
 _LENGTH = struct.Struct(">i")
 
 
 def with_right_crcs(data: bytes) -> bytes:
-    """Return the batches with corrected CRCs, up to the first invalid length."""
+    """Return the record batches in `data` with corrected CRCs, up to the first invalid length."""
     fixed = bytearray(data)
     at = 0
     while len(fixed) - at >= CRC_START:
@@ -58,7 +59,7 @@ def with_right_crcs(data: bytes) -> bytes:
 
 
 def example_batches(random: Random) -> Iterator[bytes]:
-    """Yield batches of every kind and codec."""
+    """Yield valid record batches of every kind and codec."""
     headers = (("h", b"1"), ("\u00fc", None))
     rows = (
         [RecordToBuild(NOW_MS, b"k", b"v")],
@@ -156,7 +157,7 @@ BATCHES = FuzzTarget(
 
 
 LEGACY = len(Codec)
-"""First byte of an input that contains an old message set instead of record batches."""
+"""First byte of a fuzzing input that contains an old message set instead of record batches."""
 
 
 def _check_codec(data: bytes) -> None:

@@ -49,7 +49,8 @@ FORWARDED_VERSIONS = tuple(
 
 @cache
 def _cluster() -> InMemoryController:
-    """Return a cluster of three brokers with two topics, the same for every input."""
+    """Return the controller of a cluster with three brokers and two topics, the same for every
+    input."""
     cluster = InMemoryController()
     cluster.start(1, 2, 3)
     for name in ("t", "topic-1"):

@@ -47,7 +47,7 @@ SOME_ID = UUID(int=0x1234_5678_9ABC_DEF0_1234_5678_9ABC_DEF0)
 
 @dataclass(frozen=True, slots=True)
 class FileReader:
-    """The reader of one kind of file, with valid examples."""
+    """The reader of one kind of small file of a node, with valid examples."""
 
     read: Callable[[bytes], None]
     good: tuple[bytes, ...]

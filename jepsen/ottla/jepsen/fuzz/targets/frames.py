@@ -113,7 +113,7 @@ def _is_answered_by(asked: tuple[int, int, int], frame: bytes) -> bool:
 
 
 def framed(message: Message, version: int, correlation_id: int = 7) -> bytes:
-    """Return the bytes of a request on the wire."""
+    """Return the bytes of a request on the wire, with its frame and header."""
     header = encode_request_header(message.API_KEY, version, correlation_id, "fuzz")
     body = header + encode(message, version)
     return LENGTH.pack(len(body)) + body

@@ -35,7 +35,7 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 RECORDS_MAX = 40
-"""Maximum number of records in one input. Longer inputs find no further errors."""
+"""Maximum number of log records in one fuzzing input. Longer inputs find no further errors."""
 
 DAY_MS = 24 * 3_600_000
 NAMES = ("t", "topic-1", "a" * 200, "orders.eu", "x-" * 100)
@@ -66,23 +66,23 @@ class _WrittenRecords:
         self.records: list[CoordinatorRecord] = []
 
     def answer(self, responder: Responder, answer: Any) -> None:
-        """Send a response immediately."""
+        """Send a coordinator's response immediately."""
         responder(answer)
 
     def append(
         self, writes: Sequence[EventWrite], answers: Sequence[tuple[Responder, Any]]
     ) -> None:
-        """Keep the records. All of them count as committed."""
+        """Keep the records that the coordinator shard writes. All of them count as committed."""
         self.records += [record for write in writes for record in write]
         for responder, answer in answers:
             responder(answer)
 
     def send(self, order: Any) -> None:
-        """Raise an error, since groups send nothing to other brokers."""
+        """Raise an error, since group coordinators send nothing to other brokers."""
         raise AssertionError(order)
 
     def wake(self, key: str) -> None:
-        """Raise an error, since no request waits for a transactional id."""
+        """Raise an error, since no request in a group coordinator waits for a transactional id."""
         raise AssertionError(key)
 
     def wake_at(self, deadline_ms: int | None) -> None:

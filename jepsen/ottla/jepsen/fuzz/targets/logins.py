@@ -64,7 +64,7 @@ RULES = ClaimRules(audiences=("ottla",))
 
 @cache
 def signing_key() -> Any:
-    """Return the signing key, which is always the same."""
+    """Return the targets' key for signing tokens, which is always the same."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -72,19 +72,19 @@ def signing_key() -> Any:
 
 @cache
 def jwks() -> bytes:
-    """Return the JWKS that contains the public key of the signing key."""
+    """Return the JWKS (JSON Web Key Set) that contains the public key of the signing key."""
     public = signing_key().public_key().public_bytes_raw()
     row = {"kty": "OKP", "crv": "Ed25519", "kid": "k", "x": encoded(public)}
     return json.dumps({"keys": [row]}).encode()
 
 
 def encoded(data: bytes) -> str:
-    """Return bytes in the base64 form that tokens use."""
+    """Return bytes in the base64url form that tokens use."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def signed(claims: bytes) -> str:
-    """Return a token with the given claims, signed with the signing key."""
+    """Return a token with the given claims, signed with the targets' signing key."""
     header = encoded(b'{"alg":"EdDSA","kid":"k"}')
     body = f"{header}.{encoded(claims)}"
     return f"{body}.{encoded(signing_key().sign(body.encode()))}"
@@ -105,7 +105,7 @@ def mechanisms() -> dict[str, SaslMechanism]:
 
 @cache
 def oauth() -> OAuthMechanism:
-    """Return the mechanism that accepts tokens signed with the signing key."""
+    """Return the OAUTHBEARER mechanism that accepts tokens signed with the targets' signing key."""
     source = KeySource("https://keys")
     source.keys = parse_jwks(jwks())
     return OAuthMechanism(source, RULES, lambda: NOW_MS)

@@ -17,13 +17,14 @@ from ottla.wire.codec_examples import all_messages, example
 from ottla.wire.codec_types import Message
 
 SEED_BYTES_MAX = 2_000
-"""Size limit of example inputs in bytes. Longer examples contain nothing that shorter ones lack."""
+"""Size limit in bytes of the target's valid example inputs. Longer examples contain nothing that
+shorter ones lack."""
 EXAMPLES = 2
 
 
 @cache
 def kinds() -> tuple[tuple[type[Message], int], ...]:
-    """Return every type of message, with each of its versions."""
+    """Return every type of message on the wire, with each of its versions."""
     return tuple(
         (message, version) for _, message in sorted(all_messages()) for version in message.VERSIONS
     )

@@ -90,7 +90,7 @@ HISTORY_END = OffsetAndEpoch(Offset(40), Epoch(3))
 
 
 def history() -> list[Record]:
-    """Return one record of every kind, in an order in which they can be applied."""
+    """Return one metadata record of every kind, in an order in which they can be applied."""
     broker = BrokerRegistration(
         id=NodeId(1),
         epoch=10,
@@ -150,11 +150,13 @@ def history() -> list[Record]:
 
 
 BASE = apply_all(EMPTY, history()[:-4])
-"""Image to which random records are applied: a cluster with topics and settings."""
+"""Metadata image to which the target applies an input's records: a cluster with topics and
+settings."""
 
 
 def _fold(data: bytes) -> None:
-    """Parse records, each preceded by its length, and apply them all to the image `BASE`."""
+    """Parse metadata records, each preceded by its length, and apply them all to the image
+    `BASE`."""
     read: list[Record] = []
     at = 0
     while at < len(data):
@@ -173,8 +175,8 @@ def _fold(data: bytes) -> None:
 
 
 def records_of_base() -> list[bytes]:
-    """Return the records of a snapshot of the image `BASE`. Applying other records to the image
-    must never change it."""
+    """Return the records of a snapshot of the metadata image `BASE`. Applying other records to the
+    image must never change it."""
     return _bytes_of(BASE)
 
 
@@ -186,7 +188,7 @@ BASE_RECORDS = records_of_base()
 
 
 def check_image(image: MetadataImage) -> None:
-    """Check that applying the snapshot of an image results in the same image."""
+    """Check that applying the snapshot of a metadata image results in the same image."""
     snapshot_records = _bytes_of(image)
     again = apply_all(EMPTY, map(decode_record, snapshot_records))
     assert _bytes_of(again) == snapshot_records

@@ -58,11 +58,12 @@ def _status(data: bytes) -> None:
 STEPS_MAX = 24
 EPOCH = Epoch(5)
 LAST = OffsetAndEpoch(Offset(3), Epoch(2))
-"""End of the log of the replica under test."""
+"""End of the raft log of the replica under test: offset and epoch."""
 
 
 INVARIANTS = ("MonotonicEpoch", "OneLeaderPerEpoch", "ConsistentCommittedData")
-"""Invariants that a dishonest voter can break. The node must stop before that happens."""
+"""Names of raft invariants that a dishonest voter can break. The node must stop before that
+happens."""
 
 
 def _core(data: bytes) -> None:

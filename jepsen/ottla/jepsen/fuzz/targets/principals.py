@@ -31,7 +31,7 @@ KNOWN_NAMES = ("CN=Al,OU=staff,O=x", "OU=team-7,CN=Bo", "CN=Al\\,OU\\=staff,OU=o
 
 @cache
 def _certificates() -> tuple[bytes, ...]:
-    """Return DER certificates with names of every text type. They are always the same."""
+    """Return valid DER certificates with names of every text type. They are always the same."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -99,8 +99,8 @@ def _map(written: str, name: str) -> None:
 
 
 def _compare(name: str) -> None:
-    """Map a name with the fixed rules, and compare the result with the result of Python's regular
-    expressions."""
+    """Map a certificate's name with the fixed rules, and compare the result with the result of
+    Python's regular expressions."""
     try:
         user = KNOWN.user_of(name)
     except ValueError as error:

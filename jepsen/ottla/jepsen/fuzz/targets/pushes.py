@@ -26,7 +26,8 @@ from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec, compress
 
 LIMIT_BYTES = 64 * KIB
-"""Maximum size in bytes of an unpacked push. It is small, so that inputs often exceed it."""
+"""Maximum size in bytes of an uncompressed telemetry push. It is small, so that inputs often exceed
+it."""
 PER_CLIENT_MAX = 20
 LABELS = ClientLabels(UUID(int=7), "c", "User:ANONYMOUS", "s", "1", "127.0.0.1", 1)
 NUMBERS = (0.0, -1.5, float("inf"), float("nan"), 1e300)

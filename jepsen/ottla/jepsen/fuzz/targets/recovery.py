@@ -115,8 +115,8 @@ async def _open(disk: SimulatedDisk, config: LogConfig, *, is_clean: bool, at: i
 
 
 async def _use(log: Log, *, is_whole: bool) -> None:
-    """Use the log as a partition would. If `is_whole` is True, reads must reach the end of the
-    log."""
+    """Use a partition's log as a broker would. If `is_whole` is True, reads must reach the end of
+    the log."""
     assert 0 <= log.log_start_offset <= log.high_watermark <= log.end_offset
     end_offset = log.end_offset
     _read_all(log, is_whole=is_whole)
@@ -153,8 +153,8 @@ def _read_all(log: Log, *, is_whole: bool) -> None:
 async def _come_again(
     disk: SimulatedDisk, config: LogConfig, end_offset: Offset, *, at: int
 ) -> None:
-    """Recover a log that was already recovered and flushed. Raises AssertionError if this changes
-    its content."""
+    """Recover a partition's log that was already recovered and flushed. Raises AssertionError if
+    this changes its content."""
     again = await _open(disk, config, is_clean=False, at=at)
     assert again.end_offset == end_offset
     again.abandon()
@@ -174,7 +174,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 
 def _log_of(random: Random, base_offset: int, end_offset: int) -> bytes:
-    """Return batches of many kinds that fill a range of offsets."""
+    """Return record batches of many kinds that fill a range of offsets."""
     found: list[bytes] = []
     kinds = [data for data in example_batches(random) if len(data) < 200]
     while base_offset < end_offset:
