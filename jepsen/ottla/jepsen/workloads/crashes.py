@@ -14,15 +14,15 @@ CRASH = Op("crash")
 
 
 class Crashes:
-    """Random lifetimes of the clients of all threads."""
+    """Random lifetimes of the clients of all threads, after which the clients crash."""
 
     def __init__(self, life_ns: int = LIFE_NS) -> None:
         self._life_ns = life_ns
         self._ends_ns: dict[int, int] = {}
 
     def is_due(self, thread: int, now_ns: int, rng: Random) -> bool:
-        """Return whether a thread's client must crash now. If so, draw the lifetime of the thread's
-        next client."""
+        """Return whether a thread's client must crash now. If so, draws the lifetime of the
+        thread's next client."""
         end_ns = self._ends_ns.get(thread)
         if end_ns is not None and now_ns < end_ns:
             return False

@@ -16,20 +16,20 @@ TURN_NS = 10 * SECOND
 TIME_NS = 120 * SECOND
 FINAL = {"final": True}
 READERS_MAX = 2
-"""Number of threads of each kind of client that do final reads. Each of these threads reads every
-record."""
+"""Maximum number of threads of each kind of client that do final reads. Each of these threads reads
+every record."""
 
 
 class FinalOffsets(Protocol):
-    """The offsets that the final reads must reach."""
+    """Interface of the offsets that the final reads must reach."""
 
     def highest(self) -> Mapping[str, int]:
-        """Return by key the highest offset that any client has received."""
+        """Return, by key (partition), the highest offset that any client has received."""
         ...
 
 
 class FinalReads:
-    """Progress of the threads that do final reads."""
+    """Progress of the threads that do the final reads of a run."""
 
     def __init__(self, kinds: tuple[str, ...], goal: FinalOffsets) -> None:
         self.readers = frozenset(
@@ -48,8 +48,8 @@ class FinalReads:
         return all(self._is_through(thread) for thread in self.readers)
 
     def next_op(self, thread: int, now_ns: int) -> Op | None:
-        """Return the thread's next operation. Returns None if the thread has read everything, or
-        the time limit is over."""
+        """Return the thread's next operation for its final reads. Returns None if the thread has
+        read everything, or the time limit is over."""
         if self._began_ns is None:
             self._began_ns = now_ns
         goal = self._goal.highest()
@@ -75,12 +75,12 @@ class FinalReads:
         return all(read.get(key, -1) >= offset for key, offset in self._goal.highest().items())
 
     def on_assigned(self, thread: int) -> None:
-        """Record that the thread has assigned all keys to its client, which reads each from its
-        beginning."""
+        """Record that the thread has assigned all keys (partitions) to its client, which reads each
+        from its beginning."""
         self._is_assigned[thread] = True
 
     def on_read(self, thread: int, key: str, offset: int) -> None:
-        """Record that a final poll of a key reached an offset."""
+        """Record that a thread's final poll of a key (partition) reached an offset."""
         read = self._read.setdefault(thread, {})
         if offset > read.get(key, -1):
             read[key] = offset

@@ -44,20 +44,20 @@ protocol with a cooperative assignor, and the consumer protocol of KIP-848."""
 TOPIC_COUNT = 2
 PARTITION_COUNT = 4
 STATIC_ONE_IN = 4
-"""Number of members of which one is static. The instance name of a static member is kept when the
-member crashes or leaves."""
+"""Number of group members of which, on average, one is static. The instance name of a static member
+is kept when the member crashes or leaves."""
 STAY_NS = 20 * SECOND
 AWAY_NS = 2 * SECOND
 SEND_SHARE = 0.3
 COMMIT_SHARE = 0.25
 FETCH_SHARE = 0.05
 FINAL_NS = 60 * SECOND
-"""Time limit of the final phase in ns. After it, threads stop reading even if their group has not
-read all records."""
+"""Time limit in ns of the final phase of the workload. After it, threads stop reading even if their
+group has not read all records."""
 
 
 class GroupLoad:
-    """Generator of the group workload."""
+    """Generator of the operations of the group workload."""
 
     name = "group"
     checkers: tuple[str, ...] = ("groups", "availability", "servers")
@@ -77,7 +77,7 @@ class GroupLoad:
         self._values: Counter[str] = Counter()
         self._sent: dict[str, int] = {}
         self._read: dict[tuple[str, str], int] = {}
-        """Highest offset that each group has read, by group and key."""
+        """Highest offset that each group has read, by group and key (partition)."""
         self._is_in: dict[int, bool] = {}
         self._turn_ns: dict[int, int] = {}
         """Time in ns at which each thread joins or leaves its group next."""
@@ -88,7 +88,7 @@ class GroupLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         return tuple(NewTopic(topic, PARTITION_COUNT) for topic in self._topics)
 
     @property
@@ -97,7 +97,7 @@ class GroupLoad:
         return all(self._is_group_caught_up(protocol) for protocol in set(self._protocols))
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation."""
+        """Return the thread's next operation, or None if it has nothing to do at present."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         is_in = self._is_in.get(thread, False)

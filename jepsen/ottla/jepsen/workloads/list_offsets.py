@@ -29,7 +29,7 @@ VALUES_MAX = 512
 
 
 class ListOffsetsLoad:
-    """Generator of the list-offsets workload."""
+    """Generator of the operations of the list-offsets workload."""
 
     name = "list-offsets"
     checkers: tuple[str, ...] = ("list-offsets", "availability", "servers")
@@ -40,13 +40,14 @@ class ListOffsetsLoad:
         self._model = OffsetModel()
         self._crashes = Crashes()
         self._own: dict[int, str] = {}
-        """For each thread, the key that it wrote last."""
+        """For each thread, the key (partition) to which it wrote last."""
         self._left: dict[int, list[str]] = {}
-        """For each thread, the keys whose end offset it has not received in the final phase yet."""
+        """For each thread, the keys (partitions) whose end offset it has not received in the final
+        phase yet."""
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         return self._topics.new_topics
 
     @property
@@ -82,8 +83,8 @@ class ListOffsetsLoad:
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
         """Return the thread's next operation in the final phase: first a crash of its client, then
-        a request for the end offset of each key. Returns None once the thread has received the end
-        offsets of all keys."""
+        a request for the end offset of each key (partition). Returns None once the thread has
+        received the end offsets of all keys."""
         if thread not in self._left:
             self._left[thread] = sorted(self._model.highest())
             return Op("crash", None, FINAL)

@@ -19,8 +19,8 @@ JAVA: Final = "java"
 CLIENTS = (OWN, CONFLUENT, JAVA)
 
 NOTHING_TO_READ: Final = "nothing is assigned"
-"""Error of a poll by a client that has no assigned partitions. Either it has not received any yet,
-or it lost them when its consumer was closed."""
+"""Error text of a poll by a client that has no assigned partitions. Either it has not received any
+yet, or it lost them when its consumer was closed."""
 
 Note: TypeAlias = Callable[[str, Json], None]
 """Callback that records an event outside a client's operations at once. Its arguments are the
@@ -32,7 +32,7 @@ SECOND: Final = 1_000 * MS
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation that a client performs."""
+    """One operation that a load client performs."""
 
     f: str
     value: Json = None
@@ -43,11 +43,12 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Outcome of one operation."""
+    """Outcome of one operation that a load client has performed."""
 
     kind: EventKind
     value: Json = None
-    """Value of the completion. None means that it equals the value of the invocation."""
+    """Value of the operation after its completion. None means that it equals the value of the
+    invocation."""
     error: str | None = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
 
@@ -58,15 +59,16 @@ class LoadPlan:
     topic and group names."""
 
     prefix: str = ""
-    """Prefix of the names of topics and groups. It is unique on a cluster that has other users."""
+    """Prefix of the names of the workload's topics and groups. It is unique on a cluster that has
+    other users."""
     kinds: tuple[str, ...] = (OWN,)
-    """Kind of client of each thread, one of CLIENTS."""
+    """Kind of client that each thread uses, one of CLIENTS, by thread number."""
     idempotent: bool = True
     record_key_count: int = 0
     """Number of record keys in each log of the queue workload. Its topics are compacted if it is
     above 0. If it is 0, records have no key."""
     broker_count: int = 3
-    """Number of brokers, determined when the workload is set up."""
+    """Number of brokers of the cluster, determined when the workload is set up."""
 
     def __post_init__(self) -> None:
         assert self.kinds
@@ -74,7 +76,7 @@ class LoadPlan:
 
     @property
     def thread_count(self) -> int:
-        """Number of threads that send load."""
+        """Number of threads of the workload that send load."""
         return len(self.kinds)
 
 
@@ -86,17 +88,17 @@ class NewTopic(NamedTuple):
 
 
 class Generator(Protocol):
-    """Source of the operations of all threads."""
+    """Source of the operations of all threads of a workload."""
 
     name: str
     checkers: tuple[str, ...]
-    """Names of the checkers of this workload, as in `ottla.jepsen.checkers.table`."""
+    """Names of the checkers for histories of this workload, as in `ottla.jepsen.checkers.table`."""
     ops_per_s_max: int
-    """Maximum number of operations per second, over all threads."""
+    """Maximum number of operations per second, over all threads of the workload."""
 
     @property
     def topics(self) -> Sequence[NewTopic]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         ...
 
     @property
@@ -123,5 +125,5 @@ class LoadClient(Protocol):
     """Client of one thread, which performs one operation at a time."""
 
     async def invoke(self, op: Op) -> Completion:
-        """Perform an operation within its deadline, and return its completion."""
+        """Perform an operation within its deadline, and return its outcome."""
         ...

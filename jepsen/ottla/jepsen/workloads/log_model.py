@@ -10,25 +10,25 @@ from ottla.jepsen.workloads.load import Completion, Op
 
 
 class OffsetModel:
-    """The highest offsets that any client has received, by key."""
+    """The highest offsets that any client has received, by key (partition)."""
 
     def __init__(self) -> None:
         self._sent: dict[str, int] = {}
         self._read: dict[str, int] = {}
 
     def highest(self) -> Mapping[str, int]:
-        """Return by key the highest offset that any client has received."""
+        """Return, by key (partition), the highest offset that any client has received."""
         return {
             key: max(self._sent.get(key, -1), self._read.get(key, -1))
             for key in self._sent.keys() | self._read.keys()
         }
 
     def unseen(self) -> list[str]:
-        """Return the keys with sent records that no client has read."""
+        """Return the keys (partitions) with sent records that no client has read."""
         return sorted(key for key, sent in self._sent.items() if sent > self._read.get(key, -1))
 
     def on_completion(self, op: Op, done: Completion) -> None:
-        """Update the model with the offsets that an operation has sent or read."""
+        """Update the model with the offsets that a completed operation has sent or read."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         for key, offset in read_of(op, done):
@@ -36,15 +36,15 @@ class OffsetModel:
 
 
 def sent_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
-    """Yield (key, offset) of each record that is known to be in the log after a send."""
+    """Yield (key, offset) of each record that is known to be in its log after a completed send."""
     for step in _parts(op, done, "send"):
         if done.kind is EventKind.OK and isinstance(step[2], list) and step[2][0] is not None:
             yield step[1], step[2][0]
 
 
 def read_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
-    """Yield (key, offset) of the last record that an operation has read of each key. A failed
-    operation may have read records, too."""
+    """Yield (key, offset) of the last record that a completed operation has read of each key
+    (partition). A failed operation may have read records, too."""
     for step in _parts(op, done, "poll"):
         for key, records in step[1].items() if len(step) > 1 else ():
             if records:

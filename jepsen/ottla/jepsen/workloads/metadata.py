@@ -41,10 +41,11 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 DESCRIBE_SHARE = 0.9
 RACE_SHARE = 0.015
-"""Share of operations that write to the single topic that all threads create and enlarge."""
+"""Fraction of the metadata workload's operations that write to the single topic that all threads
+create and enlarge."""
 LIFE_WRITES = 40
-"""Number of writes to one topic between its creation and its deletion. With a smaller number, real
-logs are created and deleted more often."""
+"""Number of writes to one topic between its creation and its deletion. With a smaller number, the
+cluster creates and deletes logs more often."""
 NAME_LIVES = 3
 """Number of times that one topic name is created and deleted before another name is used."""
 PARTITIONS_MAX = 4
@@ -53,12 +54,13 @@ RACE_UNKNOWN_MAX = 8
 CONFIG = "retention.ms"
 FIRST_VALUE = 86_400_000
 SETTLE_S = 2.0
-"""Seconds to wait after all faults are healed, in which a broker may still lag."""
+"""Seconds for which the workload waits after all faults are healed. A broker's metadata may still
+lag then."""
 
 
 @dataclass(slots=True)
 class Name:
-    """State of the topic with one name, as the only thread that writes to the topic assumes it."""
+    """State of the topic with one name, according to the only thread that writes to the topic."""
 
     topic: str
     count: int = 0
@@ -70,7 +72,7 @@ class Name:
 
 
 class MetadataLoad:
-    """Generator of the metadata workload."""
+    """Generator of the operations of the metadata workload."""
 
     name = "metadata"
     checkers: tuple[str, ...] = ("metadata", "availability", "servers")
@@ -88,7 +90,7 @@ class MetadataLoad:
         self._race_unknown = 0
         self._readers = [thread for thread, kind in enumerate(plan.kinds) if kind == OWN]
         self._made: dict[str, None] = {}
-        """Every topic that any thread tried to create, in order."""
+        """Names of every topic that any thread tried to create, in order."""
         self._left: dict[int, list[tuple[str, str]]] = {}
 
     @property
@@ -97,7 +99,7 @@ class MetadataLoad:
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation."""
+        """Return the thread's next operation, or None if it has nothing to do at present."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         draw = rng.random()

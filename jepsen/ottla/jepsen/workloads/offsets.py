@@ -38,15 +38,15 @@ SHARED_COUNT = 4
 """Number of registers (committed offsets) of a group that all threads with Ottla's own client
 write."""
 OPERATIONS_MAX = 250
-"""Maximum number of operations on one register. More operations make the checker's search for an
-order slow."""
+"""Maximum number of operations on one register (committed offset). More operations make the
+checker's search for an order slow."""
 UNKNOWN_MAX = 4
-"""Maximum number of writes to one register with an unknown outcome. Each may take effect at any
-later time, so more of them make the checker's search slow."""
+"""Maximum number of writes with an unknown outcome to one register (committed offset). Each may
+take effect at any later time, so more of them make the checker's search slow."""
 
 
 class OffsetsLoad:
-    """Generator of the offsets workload."""
+    """Generator of the operations of the offsets workload."""
 
     name = "offsets"
     checkers: tuple[str, ...] = ("offsets", "availability", "servers")
@@ -58,7 +58,8 @@ class OffsetsLoad:
         self._topic = f"{plan.prefix}offsets"
         others = [thread for thread, kind in enumerate(plan.kinds) if kind == CONFLUENT]
         self._own = {thread: SHARED_COUNT + index for index, thread in enumerate(others)}
-        """For each thread with librdkafka, the partition whose offsets only this thread commits."""
+        """For each thread with librdkafka, the index of the partition whose offsets only this
+        thread commits."""
         self._partition_count = SHARED_COUNT + len(others)
         self._group_count = 0
         self._groups = [self._new_group() for _ in range(OPEN_GROUPS)]
@@ -69,7 +70,7 @@ class OffsetsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         return (NewTopic(self._topic, self._partition_count),)
 
     @property

@@ -7,13 +7,13 @@ Pure.
 from ottla.jepsen.workloads.load import SECOND
 
 OPS_PER_S_MAX = 900
-"""Maximum number of operations per second, over all threads. With more, nodes would lack the CPU
-time to recover under load, and the checkers would need longer for a history than its recording
-took."""
+"""Default maximum number of operations per second, over all threads of a workload. With more, nodes
+would lack the CPU time to recover under load, and the checkers would need longer for a history than
+its recording took."""
 
 
 class ThreadPace:
-    """The earliest time at which each thread may begin its next operation."""
+    """The earliest time at which each thread of a workload may begin its next operation."""
 
     def __init__(self, thread_count: int, ops_per_s_max: int = OPS_PER_S_MAX) -> None:
         self._step_ns = SECOND * thread_count // ops_per_s_max

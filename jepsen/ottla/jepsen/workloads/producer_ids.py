@@ -15,7 +15,7 @@ INIT = Op("init")
 
 
 class ProducerIdsLoad:
-    """Generator of the producer-ids workload."""
+    """Generator of the operations of the producer-ids workload."""
 
     name = "producer-ids"
     checkers: tuple[str, ...] = ("producer-ids", "availability", "servers")
@@ -27,7 +27,7 @@ class ProducerIdsLoad:
         self._crashes = Crashes()
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation."""
+        """Return the thread's next operation: an `init`, or a crash of its client if one is due."""
         return CRASH if self._crashes.is_due(thread, now_ns, rng) else INIT
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:

@@ -30,16 +30,16 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 
 OPEN_TOPICS = 4
 VALUES_MAX = 512
-"""Maximum number of values of one key (partition). It is large enough for several faults during the
-life of a key, and small enough for a person to read the history."""
+"""Maximum number of values that are sent to one key (partition). It is large enough for several
+faults during the life of a key, and small enough for a person to read the history."""
 CHANGE_ONE_IN = 128
-"""One operation in CHANGE_ONE_IN changes the keys that a thread reads. After each change, the
-thread reads keys from their beginning again, or its whole group rebalances."""
+"""One operation in CHANGE_ONE_IN changes the keys (partitions) that a thread reads. After each
+change, the thread reads keys from their beginning again, or its whole group rebalances."""
 KEYS_MAX = 4
-"""Number of keys that a thread reads at a time."""
+"""Maximum number of keys (partitions) that a thread reads at a time."""
 UNSEEN_ONE_IN = 3
-"""One change in UNSEEN_ONE_IN selects keys that no client has read to their end (Jepsen's
-poll-unseen)."""
+"""One change of a thread's keys (partitions) in UNSEEN_ONE_IN selects keys that no client has read
+to their end (Jepsen's poll-unseen)."""
 
 POLL = Op("poll", [["poll"]])
 
@@ -54,7 +54,7 @@ class QueueReader:
 
 
 class QueueLoad:
-    """Generator of the queue workload."""
+    """Generator of the operations of the queue workload."""
 
     name = "queue"
     checkers: tuple[str, ...] = ("log", "cycles", "availability", "servers")
@@ -70,7 +70,7 @@ class QueueLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         return self._topics.new_topics
 
     @property
@@ -114,12 +114,13 @@ class QueueLoad:
                 self._final.on_read(thread, key, offset)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next final read, or None if the thread is finished."""
+        """Return the thread's next operation for its final reads, or None if the thread is
+        finished."""
         return self._final.next_op(thread, now_ns)
 
     def _change(self, rng: Random) -> Op:
-        """Return an operation that changes the keys that a thread reads: an assignment or a
-        subscription."""
+        """Return an operation that changes the keys (partitions) that a thread reads: an assignment
+        or a subscription."""
         keys = rng.sample(self._topics.keys(), rng.randint(1, KEYS_MAX))
         if not rng.randrange(UNSEEN_ONE_IN):
             unseen = self._model.unseen()
@@ -142,7 +143,8 @@ class QueueLoad:
         reader.seen = {key: offset for key, offset in reader.seen.items() if key in before}
 
     def _is_over(self, reader: QueueReader) -> bool:
-        """Return whether all keys of a reader are full and read to their ends."""
+        """Return whether all keys (partitions) of a thread's reader are full and read to their
+        ends."""
         if not reader.keys.isdisjoint(self._topics.keys()):
             return False
         highest = self._model.highest()

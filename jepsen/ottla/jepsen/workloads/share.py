@@ -41,15 +41,17 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 TOPIC_COUNT = 1
 PARTITION_COUNT = 4
 LOCK_MS = 15_000
-"""Duration of an acquisition lock in ms. By default, Kafka allows no shorter duration."""
+"""Duration in ms of the acquisition locks of the share group. By default, Kafka allows no shorter
+duration."""
 DELIVERY_COUNT_LIMIT = 10
-"""Maximum number of deliveries of a record. By default, Kafka allows no higher limit."""
+"""Maximum number of deliveries of a record in the share group. By default, Kafka allows no higher
+limit."""
 GROUP_SETTINGS = {
     "share.auto.offset.reset": "earliest",
     "share.record.lock.duration.ms": str(LOCK_MS),
     "share.delivery.count.limit": str(DELIVERY_COUNT_LIMIT),
 }
-"""Settings of the share group."""
+"""Settings of the share group of the workload."""
 FACTS: dict[str, Json] = {"lock_ms": LOCK_MS, "delivery_count_limit": DELIVERY_COUNT_LIMIT}
 
 STAY_NS = 25 * SECOND
@@ -60,36 +62,36 @@ RELEASE_SHARE = 0.1
 REJECT_SHARE = 0.03
 RENEW_SHARE = 0.03
 LATE_ONE_IN = 300
-"""Number of polls of which one is acknowledged late: only after the acquisition locks of its
-records have expired."""
+"""Number of polls of which, on average, one is acknowledged late: only after the acquisition locks
+of its records have expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND
 """Time limit in ns, after all faults are healed, for the group to finish all records."""
 
 
 class ShareThread:
-    """State of one thread, which is a member of the share group at times."""
+    """State of one thread of the share workload, which is a member of the share group at times."""
 
     __slots__ = ("held", "is_thrown_out", "late_ns", "member", "turn_ns")
 
     def __init__(self) -> None:
         self.member: str | None = None
         self.held: dict[tuple[str, int], None] = {}
-        """Records that the member has acquired and not finished, by (key, offset)."""
+        """Records that the thread's member has acquired and not finished, by (key, offset)."""
         self.late_ns = 0
-        """Time in ns before which the acquired records are not acknowledged."""
+        """Time in ns before which the thread does not acknowledge its acquired records."""
         self.turn_ns = 0
-        """Time in ns at which the thread joins or leaves the group next."""
+        """Time in ns at which the thread joins or leaves the share group next."""
         self.is_thrown_out = False
 
     def leave(self) -> None:
-        """Reset the state of the thread's membership."""
+        """Reset the state of the thread's membership in the share group."""
         self.member = None
         self.held.clear()
 
 
 class ShareLoad:
-    """Generator of the share workload."""
+    """Generator of the operations of the share workload."""
 
     name = "share"
     checkers: tuple[str, ...] = ("shares", "availability", "servers")
@@ -106,25 +108,25 @@ class ShareLoad:
         ]
         self._values: Counter[str] = Counter()
         self._ends: dict[str, int] = {}
-        """End offset of each key, as far as it is known."""
+        """End offset of each key (partition), as far as it is known."""
         self._is_settled = False
-        """True if the last description of the group showed no lag."""
+        """True if the last description of the share group showed no lag."""
         self._threads = [ShareThread() for _ in plan.kinds]
         self._crashes = Crashes()
         self._final_ns: int | None = None
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         return tuple(NewTopic(topic, PARTITION_COUNT) for topic in self._topics)
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the last description of the group showed no lag, or no record was sent."""
+        """True if the last description of the share group showed no lag, or no record was sent."""
         return self._is_settled or not self._ends
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation."""
+        """Return the thread's next operation, or None if it has nothing to do at present."""
         one = self._threads[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
@@ -164,8 +166,8 @@ class ShareLoad:
             self._on_described(done.value["keys"])
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation in the final phase. Returns None if the group has no
-        records left to deliver."""
+        """Return the thread's next operation in the final phase. Returns None if the share group
+        has no records left to deliver."""
         if self._final_ns is None:
             self._final_ns, self._is_settled = now_ns, False
         one = self._threads[thread]
@@ -194,7 +196,7 @@ class ShareLoad:
 
     def _acknowledge(self, thread: int, rng: Random | None) -> Op:
         """Return an operation that acknowledges all records that the thread has acquired. If `rng`
-        is None it accepts all; otherwise the types are random."""
+        is None, it accepts all of them; otherwise the acknowledgement types are random."""
         one = self._threads[thread]
         keys: dict[str, list[Json]] = {}
         for key, offset in sorted(one.held):
@@ -248,5 +250,5 @@ class ShareLoad:
 
 
 def group_of(plan: LoadPlan) -> str:
-    """Return the id of the plan's share group."""
+    """Return the id of the share group that the plan's workload uses."""
     return f"{plan.prefix}share"

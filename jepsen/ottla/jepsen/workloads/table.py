@@ -56,23 +56,25 @@ from ottla.model.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRow:
-    """Generator, clients and plan of one workload."""
+    """Generator, client factories and facts of one workload, in the table of workloads."""
 
     generator: Callable[[LoadPlan], Generator]
     own: Callable[..., Any]
-    """Factory of Ottla's own client, with arguments nursery, bootstrap, thread, note, plan."""
+    """Factory of the workload's clients on Ottla's own client, with arguments nursery, bootstrap,
+    thread, note, plan."""
     confluent: Callable[..., Any]
-    """Factory of the confluent-kafka client, with arguments bootstrap, thread, note, plan."""
+    """Factory of the workload's clients on confluent-kafka, with arguments bootstrap, thread, note,
+    plan."""
     record_key_count: int = 0
     """Number of record keys, as in `LoadPlan.record_key_count`."""
     java: Callable[..., Any] | None = None
-    """Factory of the client in Java, with arguments bootstrap, thread, plan. None if the workload
-    has no such client."""
+    """Factory of the workload's clients in Java, with arguments bootstrap, thread, plan. None if
+    the workload has no such client."""
     prepare: Callable[[str, LoadPlan, Sequence[NewTopic]], Awaitable[None]] | None = None
     """Function that prepares the cluster after the topics are created, with arguments bootstrap,
     plan, topics. None if nothing is to be prepared."""
     facts: Mapping[str, Json] = field(default_factory=dict)
-    """Facts that the workload's checkers need."""
+    """Facts that the workload's checkers need, by their names in RunFacts."""
     check_confluent: Callable[[], None] | None = None
     """Function that raises ConfigError if the installed confluent-kafka is too old for the
     workload. None if every version will do."""
@@ -132,16 +134,16 @@ class Workload:
 
     @property
     def checkers(self) -> tuple[str, ...]:
-        """The names of the checkers of the workload."""
+        """Names of the checkers for the workload's history."""
         return self._generator.checkers
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads reached the end of every key."""
+        """True if the final reads reached the end of every key (partition)."""
         return self._generator.is_caught_up
 
     def facts(self) -> dict[str, Json]:
-        """Return the facts that the checkers need in addition to the history."""
+        """Return the facts that the workload's checkers need in addition to the history."""
         return {
             "workload": self.name,
             "idempotent": self.plan.idempotent,
@@ -151,11 +153,9 @@ class Workload:
         }
 
     async def set_up(self, bootstrap: str) -> None:
-        """Create the first topics. Raises RefusedError or ConnectionLostError if that fails.
-
-        A first FindCoordinator request also makes the cluster create the topic of its group
-        coordinators.
-        """
+        """Create the first topics of the workload. Raises RefusedError or ConnectionLostError if
+        that fails. A first FindCoordinator request also makes the cluster create the topic of its
+        group coordinators."""
         self.plan = replace(self.plan, broker_count=await count_brokers(bootstrap))
         await make_topics(bootstrap, self.plan, self._generator.topics)
         await warm_up(bootstrap, self.plan)
@@ -168,7 +168,7 @@ class Workload:
         await clear_away(bootstrap, self.plan.prefix)
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if there is none at present."""
+        """Return the thread's next operation, or None if it has nothing to do at present."""
         if not self._pace.may_begin(thread, now_ns):
             return None
         return self._generator.next_op(thread, now_ns, rng)
@@ -186,7 +186,7 @@ class Workload:
     async def open_client(
         self, bootstrap: str, thread: int, note: Note
     ) -> AsyncIterator[LoadClient]:
-        """Open and yield the client of one thread. Raises ConfigError if its library is not
+        """Open and yield the load client of one thread. Raises ConfigError if its library is not
         installed."""
         opened: AbstractAsyncContextManager[LoadClient]
         if self.plan.kinds[thread] == OWN:

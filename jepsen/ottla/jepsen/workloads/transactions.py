@@ -35,18 +35,19 @@ from ottla.jepsen.workloads.log_model import OffsetModel
 from ottla.jepsen.workloads.log_model import read_of as reads_of
 
 OPS_PER_S_MAX = 300
-"""Maximum number of operations per second of all threads together. A transaction is about ten
-requests."""
+"""Maximum number of operations per second of all threads of the transactions workload together. A
+transaction is about ten requests."""
 ACCOUNTS, INPUT, OUTPUT = "accounts", "in", "out"
 MOVER_ONE_IN = 3
-"""Number of threads with Ottla's own client of which one copies records. The other threads only
-transfer and read."""
+"""Number of threads with Ottla's own client of which one copies consumed records. The other threads
+only transfer and read."""
 THREADS_PER_ID = 2
 RECORDS_MAX = 4
 ABORT_ONE_IN = 5
 PAUSE_ONE_IN = 40
 RESTART_ONE_IN = 50
-"""Number of operations of which one initialises the transactional id with a new producer."""
+"""Number of operations of which, on average, one initialises the transactional id with a new
+producer."""
 CHANGE_ONE_IN = 60
 KEYS_READ = 3
 END_STEPS = 3
@@ -69,7 +70,7 @@ class TransactionThread:
 
 
 class TransactionsLoad:
-    """Generator of the transactions workload."""
+    """Generator of the operations of the transactions workload."""
 
     name = "transactions"
     checkers: tuple[str, ...] = (
@@ -103,23 +104,23 @@ class TransactionsLoad:
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
-        """The topics to create before the load begins."""
+        """The topics that must be created before the load begins."""
         return tuple(
             NewTopic(self._prefix + name, PARTITION_COUNT) for name in (ACCOUNTS, INPUT, OUTPUT)
         )
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads reached the end of every key."""
+        """True if the final reads reached the end of every key (partition)."""
         return self._final.is_caught_up
 
     def keys(self, *names: str) -> list[str]:
-        """Return the keys of all partitions of the given topics. `names` are topic names without
-        the workload's prefix."""
+        """Return the keys ("topic-partition") of all partitions of the given topics. `names` are
+        topic names without the workload's prefix."""
         return [key_of(self._prefix + name, n) for name in names for n in range(PARTITION_COUNT)]
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation."""
+        """Return the thread's next operation, or None if it has nothing to do at present."""
         state = self._threads[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
@@ -174,7 +175,7 @@ class TransactionsLoad:
 
     @property
     def group(self) -> str:
-        """Consumer group of the threads that copy records."""
+        """Id of the consumer group of the threads that copy records."""
         return f"{self._prefix}movers"
 
     def _inputs(self) -> Mapping[str, Json]:
