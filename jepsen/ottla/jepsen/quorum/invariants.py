@@ -26,41 +26,42 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterSet
 
 
 class WatchedLog(Protocol):
-    """The invariant checker's view of a replica's log. It can also be read while the replica is
-    down."""
+    """The invariant checker's view of a raft replica's log. It can also be read while the replica
+    is down."""
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset still in the log."""
+        """First offset that is still in the log."""
         ...
 
     @property
     def end_offset(self) -> Offset:
-        """One past the last offset appended."""
+        """Offset after the last entry appended to the log."""
         ...
 
     @property
     def flushed_offset(self) -> Offset:
-        """One past the last offset that survives a power cut."""
+        """Offset after the last entry of the log that survives a power cut."""
         ...
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the last record with a voter set, or NO_OFFSET."""
+        """Offset of the last record with a voter set in the log, or NO_OFFSET if there is none."""
         ...
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the oldest complete snapshot that is kept, or None."""
+        """Id of the oldest complete snapshot that is kept, or None if there is none."""
         ...
 
     def entry(self, offset: int) -> MemoryEntry | None:
-        """Return the entry at an offset, from the log or its snapshot, or None."""
+        """Return the entry at an offset, from the log or its snapshot, or None if neither has
+        it."""
         ...
 
 
 class _Replica:
-    """State of one replica as the invariant checker knows it."""
+    """State of one raft replica as the invariant checker knows it."""
 
     __slots__ = (
         "epoch",
@@ -112,17 +113,17 @@ class Invariants:
         self.leaders: dict[Epoch, NodeId] = {}
         self.committed: list[MemoryEntry] = []
         self._committed_in: list[Epoch] = []
-        """For each committed offset, the epoch in which it was committed."""
+        """For each committed offset, the epoch of the leader that committed it."""
         self._replicas: dict[NodeId, _Replica] = {}
         self._lost_disk_count = 0
         self._voters: VoterSet | None = None
-        """The last committed voter set, or None."""
+        """The last committed voter set of the quorum, or None if none is committed."""
         self._voters_in_use: VoterSet | None = None
         """The voter set by whose majority a leader committed last. The record of this set need not
         be committed: two consecutive voter sets always share a majority."""
         self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
-        """By (offset, epoch): the only entry that may be there, and the epoch of the entry before
-        it."""
+        """By (offset, epoch): the only log entry that may be there, and the epoch of the entry
+        before it."""
         self._leaders_ends: dict[Epoch, tuple[Offset, MemoryEntry | None]] = {}
 
     # --- notifications ------------------------------------------------------------------------
@@ -167,7 +168,8 @@ class Invariants:
         event: Event,
         effects: Effects,
     ) -> None:
-        """Check one replica directly after it has performed the effects of an event."""
+        """Check all invariants for one replica directly after it has performed the effects of an
+        event."""
         replica = self._replicas[node_id]
         replica.identity, replica.is_voter = core.identity, core.identity.is_voter
         replica.may_stand = replica.is_voter or log.voters_offset >= core.high_watermark
@@ -198,7 +200,8 @@ class Invariants:
             )
 
     def check_end(self) -> None:
-        """Check the final state: AckedValueNotLost, and ConsistentCommittedData again."""
+        """Check the final state of the quorum: AckedValueNotLost, and ConsistentCommittedData
+        again."""
         voters = self._voters_in_use or self._voters
         assert voters is not None
         for offset, entry in enumerate(self.committed):
@@ -243,7 +246,8 @@ class Invariants:
         event: RequestReceived,
         effects: Effects,
     ) -> None:
-        """Check PersistedBeforeAnswered (a granted vote is in the file) and OneVotePerEpoch."""
+        """Check PersistedBeforeAnswered (a granted vote is in the `quorum-state` file) and
+        OneVotePerEpoch."""
         request = event.request
         for reply in effects.replies:
             response = reply.response
@@ -300,10 +304,8 @@ class Invariants:
     # --- logs ---------------------------------------------------------------------------------
 
     def _check_log_matching(self, replica: _Replica, log: WatchedLog) -> None:
-        """Check LogMatching for the entries that the last step appended.
-
-        By induction, if two logs have the same entry, all entries below it are the same too.
-        """
+        """Check LogMatching for the entries that the last step appended to a replica's log. By
+        induction, if two logs have the same entry, all entries below it are the same too."""
         end_offset = log.end_offset
         start = max(log.start_offset, min(replica.matched_end, end_offset))
         before = log.entry(start - 1) if start > 0 else None
@@ -365,7 +367,8 @@ class Invariants:
 
 
 def _check_role(replica: _Replica, core: QuorumCore, known: ElectionState) -> None:
-    """Check StatesMatchRoles: the replica's role agrees with the election state in its file."""
+    """Check StatesMatchRoles: the replica's role agrees with the election state in its
+    `quorum-state` file."""
     own, role, leader_id = replica.identity.key, core.role, core.leader_id
     match role:
         case Role.LEADER:

@@ -69,7 +69,8 @@ class MemoryMember:
         self.identity = identity
         self.log = MemoryLog()
         self.election: ElectionState | None = None
-        """Contents of the member's file `quorum-state`, which survives crashes."""
+        """Contents of the member's file `quorum-state`, which survives crashes. None before the
+        first write."""
         self.incarnation = 0
         self.core: QuorumCore | None = None
         self.flushes_at_once = True
@@ -77,8 +78,8 @@ class MemoryMember:
         """True if forged messages are sent to this member, so that it may reject responses."""
         self.wants_flush = False
         self.is_cut = False
-        """True if the power failed while effects were performed. The caller must then stop this
-        member."""
+        """True if the power failed while the member performed effects. The caller must then stop
+        this member."""
         self._performed = Effects()
         self._boundary_count = -1
         self._rng = rng
@@ -88,18 +89,18 @@ class MemoryMember:
 
     @property
     def running(self) -> QuorumCore:
-        """Raft core of a running member."""
+        """Raft core of this member, which must be running."""
         assert self.core is not None
         return self.core
 
     @property
     def is_leader(self) -> bool:
-        """True if this member runs and leads."""
+        """True if this member runs and is the leader."""
         return self.core is not None and self.core.is_leader
 
     def start(self, now_ms: int) -> None:
-        """Start the raft core. After a crash, it continues from the log and the `quorum-state` file
-        that survived."""
+        """Start the member's raft core. After a crash, it continues from the log and the
+        `quorum-state` file that survived."""
         assert self.core is None
         self.incarnation += 1
         self.is_cut = False
@@ -108,7 +109,8 @@ class MemoryMember:
         )
 
     def stop(self, survivor_count: int = 0) -> None:
-        """Crash: lose all unflushed entries except the first `survivor_count`."""
+        """Crash this member: its log loses all unflushed entries except the first
+        `survivor_count`."""
         self.core = None
         self.wants_flush = False
         self._boundary_count = -1
@@ -117,11 +119,9 @@ class MemoryMember:
             self._invariants.forget_volatile(self.identity.node_id)
 
     def cut_power_after(self, boundary_count: int) -> None:
-        """Schedule a power cut after `boundary_count` more boundaries between effects.
-
-        A boundary precedes each truncation, append, snapshot chunk, write of `quorum-state`,
-        response and message.
-        """
+        """Schedule a power cut of this member after `boundary_count` more boundaries between
+        effects. A boundary precedes each truncation, append, snapshot chunk, write of
+        `quorum-state`, response and message."""
         self._boundary_count = boundary_count
 
     def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
@@ -155,17 +155,17 @@ class MemoryMember:
             return None
 
     def tick(self, now_ms: int) -> list[OutgoingRequest]:
-        """Advance the raft core to a time, and return the messages to send."""
+        """Advance the member's raft core to the time `now_ms`, and return the messages to send."""
         return self.step(Tick(), now_ms)[1].messages
 
     def flush(self, left: int) -> Offset:
-        """Finish an fsync that covers all but the last `left` entries. Returns the end offset that
-        is now durable."""
+        """Finish an fsync of the log that covers all but the last `left` entries. Returns the end
+        offset that is now durable."""
         return self.log.flush(Offset(self.log.end_offset - left))
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> None:
-        """Write a snapshot of all entries below an offset. Unless `keeps_log`, delete these entries
-        from the log."""
+        """Write a snapshot of all entries of the log below an offset. Unless `keeps_log`, delete
+        these entries from the log."""
         self.log.snapshot_at(offset, keeps_log=keeps_log)
 
     # --- the ports of its steps ---------------------------------------------------------------
@@ -176,13 +176,13 @@ class MemoryMember:
         return False
 
     async def truncate_to(self, offset: Offset, /) -> None:
-        """Truncate the log to an offset."""
+        """Truncate the member's log to an offset."""
         self._pass_boundary()
         self._truncate(offset)
         self._performed.truncate_to = offset
 
     def append(self, append: Append, /) -> None:
-        """Append entries without flushing them."""
+        """Append entries to the member's log without flushing them."""
         self._pass_boundary()
         self._append(append)
         self._performed.append.append(append)
@@ -194,7 +194,7 @@ class MemoryMember:
         self._performed.snapshot_chunk = chunk
 
     async def write_election(self, state: ElectionState, /) -> None:
-        """Store epoch, vote and leader, as in the file `quorum-state`."""
+        """Store epoch, vote and leader of the member, as in the file `quorum-state`."""
         self._pass_boundary()
         self._keep_election(state)
         self._performed.persist_election = state
@@ -209,11 +209,12 @@ class MemoryMember:
             self.wants_flush = True
 
     async def read_log(self, read: ReadLog, /) -> Records:
-        """Return entries of the log."""
+        """Return entries of the member's log."""
         return self.log.read(read.offset, read.bytes_max)
 
     def answer(self, reply: Reply, /) -> None:
-        """Add the response to the result of the current step. The caller delivers it."""
+        """Add the response to a request to the result of the current step. The caller delivers
+        it."""
         self._pass_boundary()
         read = reply.read
         if isinstance(read, ReadSnapshot):
@@ -228,8 +229,8 @@ class MemoryMember:
         self._performed.messages.append(outgoing)
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Record the high watermark. There is no state machine; the invariant checker checks the
-        committed entries."""
+        """Record the member's high watermark. There is no state machine; the invariant checker
+        checks the committed entries."""
         self._performed.high_watermark = high_watermark
 
     def reject_response(self, rejection: RejectedResponse, /) -> None:
@@ -238,15 +239,16 @@ class MemoryMember:
         self._performed.rejected = rejection
 
     def change_role(self, change: RoleChange, /) -> None:
-        """Record the new role. There is no application to notify."""
+        """Record the member's new role. There is no application to notify."""
         self._performed.role_change = change
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Record when the next tick is due. The member's owner decides when to tick."""
+        """Record the time at which the next tick is due. The member's owner decides when to
+        tick."""
         self._performed.next_wake_ms = wake_ms
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """Raise the error, because every failed step is a bug."""
+        """Raise the error of a failed raft step, because every failed step is a bug."""
         raise error
 
     # --- overridden by members with another kind of log ---------------------------------------

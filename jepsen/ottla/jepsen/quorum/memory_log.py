@@ -13,14 +13,15 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class MemoryEntry(NamedTuple):
-    """One entry of the log: a single record that is also a batch."""
+    """One entry of a raft log in memory: a single record that is also a batch."""
 
     epoch: Epoch
     value: str
     is_leader_change: bool = False
     """True for the control record with which a leader begins its epoch."""
     voters: VoterSet | None = None
-    """Voter set in a control record, or None for other entries."""
+    """Voter set that the entry contains if it is a control record with one, or None for other
+    entries."""
 
 
 class Entries(tuple[MemoryEntry, ...]):
@@ -29,13 +30,13 @@ class Entries(tuple[MemoryEntry, ...]):
     __slots__ = ()
 
     def read(self) -> bytes:
-        """Return the entries as readable text."""
+        """Return the log entries as readable text."""
         return repr(tuple(self)).encode()
 
 
 class MemoryLog:
-    """The log of one replica, with its snapshots. The content of a snapshot is the list of its
-    entries."""
+    """The raft log of one replica in memory, with its snapshots. The content of a snapshot is the
+    list of its entries."""
 
     __slots__ = (
         "_entries",
@@ -57,19 +58,19 @@ class MemoryLog:
         self._snapshots: dict[OffsetAndEpoch, Entries] = {}
         self._part: list[MemoryEntry] = []
         self.start_offset = Offset(0)
-        """The first offset still in the log."""
+        """First offset that is still in the log."""
         self.end_offset = Offset(0)
-        """One past the last offset appended."""
+        """Offset after the last entry appended to the log."""
         self.flushed_offset = Offset(0)
-        """One past the last offset that survives a crash."""
+        """Offset after the last entry of the log that survives a crash."""
         self.last_epoch = Epoch(0)
-        """Epoch of the last entry. If the log is empty, it is the epoch of the snapshot below it,
-        or 0 without a snapshot."""
+        """Epoch of the last entry in the log. If the log is empty, it is the epoch of the snapshot
+        below it, or 0 without a snapshot."""
         self.latest_snapshot_id: OffsetAndEpoch | None = None
         self.earliest_snapshot_id: OffsetAndEpoch | None = None
         self._history = VoterHistory()
         self.voters: VoterSet | None = None
-        """Last voter set in the log or its snapshot, or None."""
+        """Last voter set in the log or its snapshot, or None if neither has one."""
         self.voters_offset = NO_OFFSET
 
     # --- read by the core ---------------------------------------------------------------------
@@ -92,7 +93,8 @@ class MemoryLog:
     # --- called by the driver -----------------------------------------------------------------
 
     def entry(self, offset: int) -> MemoryEntry | None:
-        """Return the entry at an offset, from the log or from the newest snapshot that has it."""
+        """Return the entry at an offset, from the log or from the newest snapshot that has it.
+        Returns None if there is none."""
         if self.start_offset <= offset < self.end_offset:
             return self._entries[offset - self.start_offset]
         latest = self.latest_snapshot_id
@@ -101,13 +103,13 @@ class MemoryLog:
         return None
 
     def read(self, offset: Offset, count_max: int) -> Entries:
-        """Return up to `count_max` entries from `offset` on."""
+        """Return up to `count_max` entries of the log from `offset` on."""
         assert offset >= self.start_offset
         at = offset - self.start_offset
         return Entries(self._entries[at : at + count_max])
 
     def append(self, entries: tuple[MemoryEntry, ...]) -> None:
-        """Append entries without flushing them."""
+        """Append entries to the log without flushing them."""
         for at, entry in enumerate(entries):
             assert entry.epoch >= self.last_epoch
             self._entries.append(entry)
@@ -118,7 +120,7 @@ class MemoryLog:
         self.end_offset = Offset(self.end_offset + len(entries))
 
     def truncate_to(self, offset: Offset) -> None:
-        """Remove all entries from `offset` on."""
+        """Remove all entries of the log from `offset` on."""
         assert self.start_offset <= offset <= self.end_offset
         del self._entries[offset - self.start_offset :]
         self._history.truncate_to(offset)
@@ -134,7 +136,8 @@ class MemoryLog:
         return self.flushed_offset
 
     def crash(self, survivor_count: int) -> None:
-        """Drop all unflushed entries except the first `survivor_count`."""
+        """Drop all unflushed entries of the log except the first `survivor_count`, as a power cut
+        does."""
         self.truncate_to(Offset(min(self.end_offset, self.flushed_offset + survivor_count)))
         self._part = []
         self.flush()
@@ -143,8 +146,8 @@ class MemoryLog:
             self._start_at(latest, self._snapshots[latest])
 
     def snapshot_at(self, offset: Offset, *, keeps_log: bool) -> OffsetAndEpoch:
-        """Write a snapshot of all entries below `offset`, and return its id. Unless `keeps_log`,
-        delete these entries from the log."""
+        """Write a snapshot of all entries of the log below `offset`, and return its id. Unless
+        `keeps_log`, delete these entries from the log."""
         entries = Entries(entry for at in range(offset) if (entry := self.entry(at)) is not None)
         assert len(entries) == offset
         snapshot_id = OffsetAndEpoch(offset, entries[-1].epoch if entries else Epoch(0))
@@ -186,7 +189,7 @@ class MemoryLog:
         self._note_snapshots()
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
-        """Return whether a voter set below an offset includes a replica."""
+        """Return whether a voter set before `end_offset` in the log includes the replica `key`."""
         return self._history.has_voter_below(key, end_offset)
 
     def _note_voters(self) -> None:

@@ -24,8 +24,8 @@ from ottla.raft.messages import (
 
 
 def effect_lines(effects: Effects) -> list[str]:
-    """Return a line of text for each effect that a step has on its own replica, in the order in
-    which the effects are performed."""
+    """Return a line of text for each effect that a raft step has on its own replica, in the order
+    in which the effects are performed."""
     lines = []
     if effects.truncate_to is not None:
         lines.append(f"truncates to {effects.truncate_to}")
@@ -51,12 +51,12 @@ def effect_lines(effects: Effects) -> list[str]:
 
 
 def request_line(sender: NodeId, outgoing: OutgoingRequest) -> str:
-    """Return a line of text that describes one request."""
+    """Return a line of text that describes one raft request."""
     return f"{sender} -> {outgoing.to}: {_request(outgoing.request)}"
 
 
 def response_line(sender: NodeId, receiver: NodeId, response: Response) -> str:
-    """Return a line of text that describes one response."""
+    """Return a line of text that describes one raft response."""
     return f"{sender} => {receiver}: {_response(response)}"
 
 

@@ -36,8 +36,8 @@ class Solo:
         is_wiped: bool = False,
         is_watched: bool = True,
     ) -> None:
-        """Start the replica. `is_watched` enables the invariant checker, which assumes that no
-        messages are forged."""
+        """Start the raft replica under test. `is_watched` enables the invariant checker, which
+        assumes that no messages are forged."""
         config = QuorumConfig()
         whoami = identity(node_id, voter_ids, is_wiped=is_wiped)
         self.member = MemoryMember(
@@ -63,13 +63,13 @@ class Solo:
         return self.member.running
 
     def role(self) -> Role:
-        """Role of the replica. It is a method because type checkers assume that a property stays
-        the same between two reads."""
+        """Role of the replica under test. It is a method because type checkers assume that a
+        property stays the same between two reads."""
         return self.core.role
 
     @property
     def log(self) -> MemoryLog:
-        """Log of the replica."""
+        """Log of the replica under test."""
         return self.member.log
 
     @property
@@ -80,29 +80,29 @@ class Solo:
 
     @property
     def sent(self) -> list[OutgoingRequest]:
-        """Messages sent by the last step."""
+        """Messages that the replica sent in its last step."""
         return self.effects.messages
 
     def step(self, event: Event) -> Effects:
-        """Pass an event to the replica at the current time. Returns the effects."""
+        """Pass an event to the replica at the current virtual time. Returns the effects."""
         answers, self.effects = self.member.step(event, self.now_ms)
         self.answers.update(answers)
         return self.effects
 
     def tick(self, after_ms: int = 0) -> Effects:
-        """Advance the time by `after_ms`, then pass the new time to the replica. Returns the
-        effects."""
+        """Advance the virtual time by `after_ms`, then pass the new time to the replica. Returns
+        the effects."""
         self.now_ms += after_ms
         return self.step(Tick())
 
     def tick_when_due(self) -> Effects:
-        """Advance the time to the moment at which the replica needs its next tick, and tick the
-        replica. Returns the effects."""
+        """Advance the virtual time to the moment at which the replica needs its next tick, and tick
+        the replica. Returns the effects."""
         assert self.effects.next_wake_ms is not None
         return self.tick(max(0, self.effects.next_wake_ms - self.now_ms))
 
     def flushed(self) -> Effects:
-        """Report to the replica that its flush has ended. Returns the effects."""
+        """Report to the replica that the flush of its log has ended. Returns the effects."""
         return self.step(LogFlushed(end_offset=self.log.flush()))
 
     def ask(self, request: Request) -> Response | None:
@@ -114,11 +114,11 @@ class Solo:
 
     @property
     def last_token(self) -> int:
-        """Token of the last request."""
+        """Token of the last request that the test sent to the replica."""
         return self._token
 
     def respond(self, outgoing: OutgoingRequest, response: Response) -> Effects:
-        """Respond to one of the replica's requests. Returns the effects."""
+        """Send the replica a response to one of its requests. Returns the effects."""
         return self.step(ResponseReceived(request_id=outgoing.request_id, response=response))
 
     def fail(self, outgoing: OutgoingRequest) -> Effects:

@@ -34,7 +34,8 @@ CLUSTER_ID = "b3R0bGEtd29ybGQtMDAwMQ"
 
 @dataclass(slots=True, kw_only=True)
 class FaultRates:
-    """Fault rates of network and disks, as probabilities in `[0, 1)` or milliseconds."""
+    """Fault rates of the simulated network and disks, as probabilities in `[0, 1)` or
+    milliseconds."""
 
     drop: float = 0.0
     repeat: float = 0.0
@@ -43,7 +44,7 @@ class FaultRates:
 
 
 def voter(node_id: int) -> Voter:
-    """Return a voter with a directory id and an endpoint made from its id."""
+    """Return a quorum voter with a directory id and an endpoint made from its node id."""
     return Voter(
         id=NodeId(node_id),
         directory_id=UUID(int=1000 + node_id),
@@ -60,10 +61,8 @@ def controller(
     endpoints: tuple[VoterEndpoint, ...] | None = None,
     are_voters_fixed: bool = False,
 ) -> QuorumIdentity:
-    """Return the identity of a controller that is a voter or may become one.
-
-    `disk` numbers the directories of one node id: its first disk is 1.
-    """
+    """Return the quorum identity of a controller that is a voter or may become one. `disk` numbers
+    the directories of one node id: its first disk is 1."""
     named = voter(node_id)
     return QuorumIdentity(
         node_id=named.id,
@@ -78,8 +77,8 @@ def controller(
 
 
 def identity(node_id: int, voter_ids: tuple[int, ...], *, is_wiped: bool = False) -> QuorumIdentity:
-    """Return a node's identity among the voters. A wiped node has a directory id that the voters do
-    not know."""
+    """Return the quorum identity of a node, with the voters of `voter_ids`. A wiped node has a
+    directory id that the voters do not know."""
     return QuorumIdentity(
         node_id=NodeId(node_id),
         directory_id=UUID(int=(9000 if is_wiped else 1000) + node_id),
@@ -107,12 +106,12 @@ class World:
         self.step_count = 0
         self.crash_count = 0
         self.parted: set[frozenset[NodeId]] = set()
-        """Pairs of nodes whose packets are lost in both directions."""
+        """Pairs of nodes between which all packets are lost, in both directions."""
         self.cut: set[tuple[NodeId, NodeId]] = set()
-        """Pairs (sender, receiver) whose packets are lost in this direction only."""
+        """Pairs (sender, receiver) of nodes whose packets are lost in this direction only."""
         self.refused: set[tuple[NodeId, NodeId]] = set()
-        """Pairs (sender, receiver) for which a middlebox refuses connections, though the receiver
-        may be alive."""
+        """Pairs (sender, receiver) of nodes for which a middlebox refuses connections, though the
+        receiver may be alive."""
         self._config = QuorumConfig() if config is None else config
         self.members = {
             NodeId(node_id): MemoryMember(
@@ -133,8 +132,8 @@ class World:
     # --- actions of a test -------------------------------------------------------------------
 
     def add(self, whoami: QuorumIdentity) -> MemoryMember:
-        """Add and return a replica with an empty disk, not yet started. A replica of the same id is
-        replaced."""
+        """Add and return a replica with an empty disk, not yet started. It replaces a replica with
+        the same id."""
         member = MemoryMember(self._config, whoami, self.chance, self.invariants)
         old = self.members.get(whoami.node_id)
         if old is not None:
@@ -144,8 +143,8 @@ class World:
         return member
 
     def ask(self, node_id: int, request: Request, patience_ms: int = 10_000) -> Response:
-        """Send a request to a node, advance the time until its response arrives, and return the
-        response. `patience_ms` limits the time."""
+        """Send a request to a node, advance the virtual time until its response arrives, and return
+        the response. `patience_ms` limits the time."""
         found: list[Response | None] = []
         self._token += 1
         token = self._token
@@ -166,7 +165,8 @@ class World:
             self.step(NodeId(node_id), Tick())
 
     def crash(self, node_id: int, survivor_count: int = 0) -> None:
-        """Cut a node's power. All unflushed entries are lost except the first `survivor_count`."""
+        """Cut a node's power. Its log loses all unflushed entries except the first
+        `survivor_count`."""
         self.crash_count += 1
         self.members[NodeId(node_id)].stop(survivor_count)
         self._wakes[NodeId(node_id)] = None
@@ -179,7 +179,7 @@ class World:
             self._routes.pop(token)[1](None)
 
     def part(self, *sides: tuple[int, ...]) -> None:
-        """Partition the network into the given sides. A node that belongs to no side is
+        """Partition the simulated network into the given sides. A node that belongs to no side is
         isolated."""
         side_of = {node: at for at, side in enumerate(sides) for node in side}
         ids = list(self.members)
@@ -191,7 +191,7 @@ class World:
         }
 
     def heal(self) -> None:
-        """Remove all partitions."""
+        """Remove all network partitions of the simulation."""
         self.parted = set()
         self.cut = set()
         self.refused = set()
@@ -211,7 +211,8 @@ class World:
         return True
 
     def leader_id(self) -> NodeId | None:
-        """Return the id of the running leader with the highest epoch, or None."""
+        """Return the id of the running leader with the highest epoch, or None if no running node
+        leads."""
         leading = [
             (member.running.epoch, node)
             for node, member in self.members.items()
@@ -220,14 +221,15 @@ class World:
         return max(leading)[1] if leading else None
 
     def run_until(self, end_ms: int) -> None:
-        """Advance the time to `end_ms`."""
+        """Advance the virtual time to `end_ms`, and run all actions that are due until then."""
         while (instant_ms := self._next_ms()) is not None and instant_ms <= end_ms:
             self.now_ms = max(self.now_ms, instant_ms)
             self._run_one()
         self.now_ms = max(self.now_ms, end_ms)
 
     def run_until_leader(self, patience_ms: int = 30_000) -> NodeId:
-        """Advance the time until a leader has committed an entry of its epoch. Returns its id."""
+        """Advance the virtual time until a leader has committed an entry of its epoch. Returns its
+        id. `patience_ms` limits the time."""
         end_ms = self.now_ms + patience_ms
         while self.now_ms < end_ms:
             leader_id = self.leader_id()
@@ -367,8 +369,8 @@ class World:
         return min(instants, default=None)
 
     def _run_one(self) -> None:
-        """Run the next action that is due: the first scheduled action, or else the first due tick
-        of a node."""
+        """Run the next action of the simulation that is due: the first scheduled action, or else
+        the first due tick of a node."""
         if self._agenda and self._agenda[0][0] <= self.now_ms:
             heapq.heappop(self._agenda)[2]()
             return
