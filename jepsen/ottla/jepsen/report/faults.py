@@ -18,18 +18,19 @@ SEPARATE = {"phase", "nodes", "id"}
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault, from its injection until it was healed: `[start_ns, end_ns)`."""
+    """One fault of a run, from its injection until it was healed: `[start_ns, end_ns)`."""
 
     name: str
     start_ns: int
     end_ns: int
-    """End of the fault in ns. Equal to `start_ns` for an instantaneous fault."""
+    """End of the fault in ns since the start of the run. Equal to `start_ns` for an instantaneous
+    fault."""
     nodes: tuple[str, ...] = ()
     detail: str = ""
     index: int = 0
-    """Index of the fault's first event."""
+    """Index of the fault's first event in the history."""
     is_open: bool = False
-    """True if the fault was never healed."""
+    """True if the fault was never healed during the run."""
 
     @property
     def seconds(self) -> float:
@@ -75,7 +76,7 @@ def _fault(event: Event, value: dict[str, Json], end_ns: int, *, is_open: bool =
 
 
 def merged_spans(spans: Iterable[tuple[int, int]]) -> Sequence[tuple[int, int]]:
-    """Return the union of half-open spans as disjoint spans. Empty spans are left out."""
+    """Return the union of half-open time spans as disjoint spans. Empty spans are left out."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(spans):
         if merged and start <= merged[-1][1]:

@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 MISSING = f"pictures are left out, they need matplotlib: {install_hint('reports')}"
 WIDTH_INCHES, PLOT_INCHES, LANE_INCHES, GAP_INCHES = 11.0, 2.0, 0.17, 0.16
 EDGE_INCHES = 0.1
-"""Distance between labels and the edges of a picture, in inches."""
+"""Distance in inches between the labels of a plot and the edges of its picture."""
 
 DOTS_MAX, MARKS_MAX = 6_000, 400
-"""Maximum number of dots in one plot, and of crosses or triangles. If there are more, neighbours
+"""Maximum number of dots in one plot, and of crosses or triangles. If a plot has more, neighbours
 are merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
 """Columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
 LANES_MAX = 14
-"""Maximum number of nodes with a row of their own, and of kinds of fault in the legend."""
+"""Maximum number of nodes with a row of their own in the plot of faults, and of kinds of fault in
+its legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
-"""Names of the colours for lines and for kinds of faults. When all are used, further lines are
-grey."""
+"""Names of the colours for a plot's lines and for kinds of faults. When all are used, further lines
+are grey."""
 QUANTILES = ((0.5, "median", "ok"), (0.95, "95 %", "c2"), (0.99, "99 %", "c1"),
              (1.0, "slowest", "c3"))  # fmt: skip
 OUTCOMES = (
@@ -54,8 +55,8 @@ OVER_TIME = "_over_time"
 """Suffix of the names of statistics that a checker reports as a list of [seconds, value]."""
 
 RECOVERY = "recovery"
-"""Name of the picture of recovery times. Each of its values is followed by the service that
-recovered last."""
+"""Name of the plot of recovery times after faults. Each of its values is followed by the service
+that recovered last."""
 
 RECOVERY_COUNTS = (
     "Recovery counts, from the end of a fault, the seconds without any fault until every kind of "
@@ -68,7 +69,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One plot of a run, with a caption."""
+    """One plot of a run as SVG, with a caption."""
 
     name: str
     """Name of the plot's file, without ".svg"."""
@@ -77,7 +78,7 @@ class Plot:
     svg: Markup
 
     def file_text(self) -> str:
-        """Return the text of a stand-alone SVG file."""
+        """Return the plot as the text of a stand-alone SVG file."""
         start, bracket, rest = self.svg.partition(">")
         return f"{start}{bracket}<style>{COLOURS}</style>{rest}"
 
@@ -96,7 +97,8 @@ class PlotContext:
     end_s: float
     faults: Sequence[Fault] = ()
     final_s: float | None = None
-    """Time in seconds at which the final reads started, or None if there were none."""
+    """Seconds from the start of the run to the start of the final reads, or None if there were
+    none."""
 
 
 def can_draw() -> bool:
@@ -173,7 +175,8 @@ def _apart(x: Sequence[float], y: Sequence[float]) -> tuple[Sequence[float], Seq
 def thinned(
     points: Sequence[Point], end_s: float, y: tuple[float, float], points_max: int
 ) -> Sequence[Point]:
-    """Reduce the points of a plot to at most `points_max`: one for each occupied cell of a grid."""
+    """Reduce the points of a plot to at most `points_max`: one for each occupied cell of a grid
+    over the plot."""
     step = 1
     while True:
         across = PLOT_DOTS[0] / step / end_s
@@ -221,8 +224,8 @@ def _lines(
     *,
     are_durations: bool = False,
 ) -> Draw:
-    """Return a function that draws one line for each (label, colour), with one value per time
-    window."""
+    """Return a function that draws one line in a plot for each (label, colour), with one value per
+    time window."""
     edges = [number * windows.step_s for number in range(windows.count + 1)]
 
     def draw(axes: "Axes") -> None:
@@ -255,8 +258,8 @@ def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContex
 def _recoveries(
     points: Sequence[Sequence[Any]], quantiles: Json, context: PlotContext
 ) -> Plot | None:
-    """Return a plot of the times to recover from faults. Each is at the time when its fault
-    ended."""
+    """Return a plot of the times that the cluster needed to recover from faults. Each is at the
+    time when its fault ended."""
     p99_s = quantiles.get("p99") if isinstance(quantiles, dict) else None
 
     def draw(axes: "Axes") -> None:
@@ -321,8 +324,8 @@ def _by_node(faults: Sequence[Fault]) -> Mapping[str, Sequence[Fault]]:
 def _plot(
     name: str, title: str, note: str, context: PlotContext, panels: Mapping[str, Draw]
 ) -> Plot | None:
-    """Draw the named panels above each other, over the time of the run. Returns None if there are
-    no panels."""
+    """Draw a plot with the named panels above each other, over the time of the run. Returns None if
+    there are no panels."""
     if not panels:
         return None
     from matplotlib.figure import Figure

@@ -13,13 +13,13 @@ from ottla.jepsen.report.page import table, tag
 from ottla.jepsen.report.words import count_words, many, shortened, value_words
 
 STEPS_MAX = 15
-"""Maximum number of calls listed from the end of the order."""
+"""Maximum number of calls that the table lists from the end of a register's longest valid order."""
 OVERLAPS_MAX = 15
 
 
 def order_table(name: str, search: Mapping[str, Json]) -> Markup:
-    """Return the table of a register's calls, with a title. `search` is the entry of a verdict that
-    the checker stored for this register."""
+    """Return the table of the calls of one register (such as a committed offset), with a title.
+    `search` is the entry of a verdict that the checker stored for this register."""
     calls, order, states = search["operations"], search["order"], search["states"]
     stuck = [calls[place] for place in search["stuck"]]
     words = ", ".join(f"{_call(one)} by {one['process']}" for one in stuck)

@@ -13,7 +13,8 @@ FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that an XML document cannot contain even when escaped: controls and lone
 surrogates."""
 VOID = frozenset({"meta", "input", "br", "hr"})
-"""Elements without content, written `<br/>`; every other element needs its end tag in HTML."""
+"""Names of HTML elements without content, written `<br/>`; every other element needs its end tag in
+HTML."""
 
 Attribute: TypeAlias = str | int | None
 
@@ -25,7 +26,7 @@ class Markup(str):
 
 
 def escape(value: object) -> str:
-    """Return text escaped for use as content and in a quoted attribute."""
+    """Return a text escaped for use as HTML content and in a quoted attribute."""
     text = str(value)
     if text.isalnum() and text.isascii():
         return text
@@ -34,7 +35,7 @@ def escape(value: object) -> str:
 
 
 def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
-    """Return an HTML element. Attributes that are None are left out.
+    """Return an HTML element as markup. Attributes that are None are left out.
 
     `class_` is written as class. Underscores in other names are written as hyphens (`aria_label`).
     """
@@ -49,7 +50,8 @@ def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
-    """Return the parts joined in their order. Parts that are not markup are escaped."""
+    """Return the parts of an HTML text joined in their order. Parts that are not markup are
+    escaped."""
     return Markup(
         between.join(part if isinstance(part, Markup) else escape(part) for part in parts)
     )

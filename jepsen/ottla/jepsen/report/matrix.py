@@ -39,11 +39,11 @@ class StoredRun:
     path: str
     """Path of the run's directory, relative to the directory of the store."""
     is_finished: bool = True
-    """True if the run has a verdict."""
+    """True if the run has a verdict, so that it has a result to show."""
 
     @property
     def href(self) -> str:
-        """Link to the page of the run."""
+        """Relative link from the store's page to the page of the run."""
         return f"{self.path}/index.html"
 
 

@@ -10,12 +10,13 @@ from ottla.jepsen.history import EventKind, Operation
 
 LOG_OPERATIONS = ("send", "poll", "txn")
 GROUPS_MAX = 4
-"""Number of kinds of operations that have separate plots. All other kinds share one more plot."""
+"""Maximum number of kinds of operations that have separate plots. All other kinds share one more
+plot."""
 GROUP_SHARE_MIN = 0.02
-"""Minimum share of all operations for a kind of operation to have a separate plot."""
+"""Minimum fraction of all operations that a kind of operation needs for a separate plot."""
 WINDOWS_MAX = 240
-"""Maximum number of time windows. With more, a window is narrower than three pixels. With fewer,
-short stalls are not visible."""
+"""Maximum number of time windows in a plot of a run. With more, a window is narrower than three
+pixels. With fewer, short stalls are not visible."""
 WINDOW_STEPS_S = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600)
 NOTES_FROM = 1_000_000
 """Lowest process number for events that clients record outside their operations. These events are
@@ -30,7 +31,7 @@ class Windows:
     count: int
 
     def of(self, time_ns: int) -> int:
-        """Return the index of the time window that contains a time."""
+        """Return the index of the time window that contains the time `time_ns`."""
         return min(self.count - 1, int(time_ns / 1e9 / self.step_s))
 
 
@@ -64,7 +65,7 @@ def took_ns(operation: Operation) -> int:
 
 
 def quantile(ordered: Sequence[int], share: float) -> int:
-    """Return the nearest-rank quantile of sorted values, at a share from 0 to 1."""
+    """Return the nearest-rank quantile of sorted values, at a fraction (`share`) from 0 to 1."""
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
@@ -94,11 +95,12 @@ def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[EventKin
 
 
 def is_final(operation: Operation) -> bool:
-    """Return whether an operation belongs to the final reads."""
+    """Return whether an operation belongs to the final reads of the run."""
     ended = operation.completion or operation.invoke
     return bool(operation.invoke.extra.get("final") or ended.extra.get("final"))
 
 
 def final_reads_s(operations: Iterable[Operation]) -> float | None:
-    """Return the time in seconds at which the final reads started, or None if there were none."""
+    """Return the seconds from the start of the run to the start of the final reads, or None if
+    there were none."""
     return next((o.invoke.time_ns / 1e9 for o in operations if is_final(o)), None)

@@ -14,11 +14,12 @@ from ottla.jepsen.report.page import table
 from ottla.jepsen.report.words import clock_words, many, shortened
 
 OFFSETS_MAX = 20
-"""Maximum number of offsets of anomalies in one table."""
+"""Maximum number of offsets of anomalies in one table of a log."""
 CONTEXT = 1
-"""Number of rows shown before and after each offset of an anomaly."""
+"""Number of rows that a table of a log shows before and after each offset of an anomaly."""
 ENDS_READ = 2
-"""Number of records shown at the start and at the end of a read that proves an anomaly."""
+"""Number of records that the table shows at the start and at the end of a read that proves an
+anomaly."""
 
 
 class KeyOrder:
@@ -32,12 +33,12 @@ class KeyOrder:
         self.values: dict[int, list[Json]] = {}
         self.places: dict[Json, list[int]] = {}
         self.spans: list[tuple[Operation, int, int]] = []
-        """Reads of the key, each with its first and last offset."""
+        """Reads of the key (partition), each with its first and last offset."""
         self.lost: list[Operation] = []
-        """Sends that prove an anomaly but have no known offset."""
+        """Sends to the key (partition) that prove an anomaly but have no known offset."""
         self.named: set[int] = set()
-        """Offsets of the sends that prove an anomaly. If there are none, offsets at both ends of
-        the reads that prove one."""
+        """Offsets in the key (partition) of the sends that prove an anomaly. If there are none,
+        offsets at both ends of the reads that prove one."""
         ends: set[int] = set()
         for one in operations:
             is_proof = not proving.isdisjoint((one.invoke.index, one.index))
@@ -73,15 +74,16 @@ class KeyOrder:
             self.places.setdefault(value, []).append(offset)
 
     def odd_offsets(self) -> Sequence[int]:
-        """Return the suspicious offsets: offsets at which two values were seen, both offsets of a
-        value that was seen twice, and offsets that an anomaly found by a checker names."""
+        """Return the suspicious offsets of the key (partition): offsets at which two values were
+        seen, both offsets of a value that was seen twice, and offsets that an anomaly found by a
+        checker names."""
         odd = {offset for offset, values in self.values.items() if len(values) > 1}
         odd.update(o for offsets in self.places.values() if len(offsets) > 1 for o in offsets)
         return sorted(odd | self.named)
 
     def remark(self, offset: int, value: Json) -> str:
-        """Return a remark on the facts that contradict a value at an offset. Returns "" if there
-        are none."""
+        """Return a remark on the facts that contradict a record value at an offset. Returns "" if
+        there are none."""
         remarks = []
         if self.values[offset][0] != value:
             remarks.append(f"contradicts {shortened(str(self.values[offset][0]), 40)}")
@@ -101,8 +103,8 @@ def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
 
 
 def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
-    """Return the table of a key's log with its title, or None if the key has no suspicious offset.
-    `proving` are the indexes of events that prove anomalies."""
+    """Return the table of the log of a key (partition) with its title, or None if the key has no
+    suspicious offset. `proving` are the indexes of events that prove anomalies."""
     log = KeyOrder(key, operations, proving)
     odd = log.odd_offsets()
     if not odd and not log.lost:

@@ -108,19 +108,19 @@ def _cell(name: str, part: object) -> Markup:
 
 
 def tag(words: str, valid: Validity | None = None) -> Markup:
-    """Return a small label with the text `words`. If a verdict is given, the label has the colours
-    of the verdict."""
+    """Return a small HTML label with the text `words`. If a verdict is given, the label has the
+    colours of the verdict."""
     colour = "" if valid is None else f" {VALIDITY_WORDS[valid]}"
     return element("span", words, class_=f"tag{colour}")
 
 
 def verdict_tag(valid: Validity) -> Markup:
-    """Return a verdict as a small label in the verdict's colours."""
+    """Return a verdict as a small HTML label in the verdict's colours."""
     return tag(f"{SIGNS[valid]} {VALIDITY_WORDS[valid]}", valid)
 
 
 def verdict_box(valid: Validity, sentence: str, *more: object) -> Markup:
-    """Return the box at the top of a page, with the verdict in its colours and a sentence that
+    """Return the HTML box at the top of a page, with the verdict in its colours and a sentence that
     explains it."""
     sign = element("b", SIGNS[valid], aria_hidden="true")
     words = element("div", element("p", sentence), *more)
@@ -128,11 +128,11 @@ def verdict_box(valid: Validity, sentence: str, *more: object) -> Markup:
 
 
 def figures_list(rows: Iterable[tuple[str, str]]) -> Markup:
-    """Return a list of named values, shown side by side."""
+    """Return an HTML list of named values, shown side by side."""
     boxes = (element("div", element("dt", name), element("dd", value)) for name, value in rows)
     return element("dl", *boxes, class_="figures")
 
 
 def breadcrumbs(*parts: object) -> Markup:
-    """Return the navigation path at the top of a page."""
+    """Return the navigation path at the top of a page as HTML."""
     return element("p", *parts, class_="muted small")

@@ -12,7 +12,7 @@ from ottla.jepsen.history import Json
 
 SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
 SIGNS: Mapping[Validity, str] = {True: "✓", False: "✗", "unknown": "?"}
-"""Sign of each verdict, readable without colour."""
+"""Sign (character) that stands for each verdict, readable without colour."""
 VALIDITY_WORDS: Mapping[Validity, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
 """The name of each verdict, as text and as a CSS class of the page."""
 
@@ -22,18 +22,18 @@ class RunFiles:
     """The contents of one run's test.json and results.json."""
 
     test: Mapping[str, Json] = field(default_factory=dict)
-    """test.json: the plan of the run."""
+    """Content of the run's test.json: the plan of the run."""
     results: Mapping[str, Json] = field(default_factory=dict)
-    """results.json: the verdict on the run."""
+    """Content of the run's results.json: the verdict on the run."""
 
     @property
     def workload(self) -> str:
-        """The workload's name."""
+        """Name of the run's workload."""
         return _names(self.test.get("workload")) or "a workload"
 
     @property
     def nemesis(self) -> str:
-        """Names of the planned faults, or "none"."""
+        """Names of the planned faults of the run, or "none"."""
         return _names(self.test.get("nemesis") or self.test.get("nemeses")) or "none"
 
     @property
@@ -49,7 +49,7 @@ class RunFiles:
 
     @property
     def planted(self) -> str | None:
-        """Name of the deliberate bug in the servers, or None."""
+        """Name of the deliberate bug in the run's servers, or None if they had none."""
         planted = self.test.get("planted")
         return str(planted) if planted else None
 
@@ -60,7 +60,7 @@ class RunFiles:
 
     @property
     def title(self) -> str:
-        """The run's name in headings."""
+        """Name of the run in headings."""
         under = "without faults" if self.nemesis == "none" else f"under {self.nemesis}"
         planted = f" (planted: {self.planted})" if self.planted else ""
         secure = ", secure" if self.is_secure else ""
@@ -73,24 +73,25 @@ class RunFiles:
 
     @property
     def valid(self) -> Validity:
-        """Combined verdict of all checkers."""
+        """Combined verdict of all checkers on the run."""
         valid = self.results.get("valid")
         return valid if isinstance(valid, bool) else "unknown"
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
-        """The verdict of each checker, the worst first."""
+        """Verdict of each checker on the run, the worst first."""
         rows = self.results.get("verdicts") or []
         return sorted(map(_verdict, rows), key=lambda verdict: SEVERITY[verdict.valid])
 
     @property
     def findings(self) -> Sequence[tuple[Verdict, Finding]]:
-        """Every anomaly in results.json, with the verdict that contains it."""
+        """Every anomaly in the run's results.json, with the verdict that contains it."""
         return [(verdict, finding) for verdict in self.verdicts for finding in verdict.findings]
 
     @property
     def searches(self) -> Mapping[str, Mapping[str, Json]]:
-        """For each register whose calls fit no order: the longest order found."""
+        """For each register (such as a committed offset) whose calls fit no order: the longest
+        order found."""
         found: dict[str, Mapping[str, Json]] = {}
         for verdict in self.verdicts:
             if verdict.valid is False and isinstance(verdict.figures.get("linear"), dict):
@@ -99,7 +100,7 @@ class RunFiles:
 
     @property
     def reason(self) -> str:
-        """The failed checkers with their anomalies, as text; "" for a valid run."""
+        """Text that names the failed checkers with their anomalies; "" for a valid run."""
         return str(self.results.get("reason") or "")
 
     def figure(self, name: str) -> float | None:

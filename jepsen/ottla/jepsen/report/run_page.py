@@ -38,8 +38,8 @@ from ottla.jepsen.report.words import (
 )
 
 PROOFS_MAX = 12
-"""Maximum number of operations listed with one anomaly. A longer cycle is easier to read in the
-timeline."""
+"""Maximum number of operations that a run's page lists with one anomaly. A longer cycle is easier
+to read in the timeline."""
 FAULTS_MAX, FILES_MAX, ERRORS_MAX, PARTS_MAX = 400, 300, 15, 12
 FIGURE_CHARACTERS_MAX = 240
 """Length limit in characters of one statistic or fact on the page. The run's files have longer
@@ -54,11 +54,12 @@ class RunParts:
     history: History
     faults: Sequence[Fault]
     plots: Sequence[Plot] | None = ()
-    """Plots of the run. None if they cannot be drawn, because matplotlib is missing."""
+    """Plots of the run. None if they cannot be drawn because matplotlib is missing."""
     key_tables: Sequence[Markup] = ()
-    """For each key with an anomaly, a table of its log or of its longest order."""
+    """For each key (partition) with an anomaly, a table of its log or of its longest order of
+    calls."""
     other_files: Sequence[str] = ()
-    """Paths of further files, below the run's directory."""
+    """Paths of further files of the run, relative to the run's directory."""
 
 
 def run_page(parts: RunParts) -> str:

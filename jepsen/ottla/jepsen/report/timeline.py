@@ -26,10 +26,11 @@ from ottla.jepsen.report.words import (
 OPERATIONS_MAX = 6_000
 BYTES_MAX = 1_900_000
 AROUND_FINDING, AROUND_FAULT = 25, 40
-"""Number of operations kept before and after each operation that proves an anomaly, and number kept
-around the start or end of each fault."""
+"""Number of operations that the timeline keeps before and after each operation that proves an
+anomaly, and number kept around the start or end of each fault."""
 FAULTS_SHARE = 0.6
-"""Largest share of the page's operations that may be kept because they are close to a fault."""
+"""Largest fraction of the timeline's operations that may be kept because they are close to a
+fault."""
 HEADS = ("at", "process", "outcome", "client", "operation")
 STYLE = """
 table{font-size:13px}td{padding:2px 14px 2px 0}.fault{color:var(--c4);font-weight:600}
@@ -46,8 +47,8 @@ def timeline(
     proving: Iterable[int] = (),
     operations_max: int = OPERATIONS_MAX,
 ) -> str:
-    """Return the HTML page as text. `proving` are the indexes of the events that prove anomalies.
-    At most `operations_max` operations are shown."""
+    """Return the HTML page with a run's operations and faults, as text. `proving` are the indexes
+    of the events that prove anomalies. At most `operations_max` operations are shown."""
     operations, proving = history.operations(), set(proving)
     while True:
         kept = chosen(operations, proving, faults, operations_max)
@@ -63,7 +64,8 @@ def chosen(
     faults: Sequence[Fault],
     operations_max: int,
 ) -> Sequence[Operation]:
-    """Return the operations that the page shows, in the order of their start times."""
+    """Return the operations that the timeline shows, in the order of their start times. There are
+    at most `operations_max`."""
     if len(operations) <= operations_max:
         return operations
     times = [operation.invoke.time_ns for operation in operations]

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from ottla.jepsen.history import Event, EventKind, Json, Operation
 
 WORDS_MAX = 160
-"""Maximum length of an operation's text in characters. Longer text would break the tables."""
+"""Maximum length in characters of an operation's text in a report. Longer text would break the
+tables."""
 RUN_RECORDS_MAX = 3
-"""Maximum number of records of one poll that are listed in full. For a longer poll, only the first
-and the last record are listed."""
+"""Maximum number of records of one poll that an operation's text lists in full. For a longer poll,
+only the first and the last record are listed."""
 KIND_WORDS = {EventKind.OK: "ok", EventKind.FAIL: "failed", EventKind.INFO: "unknown"}
 
 
 def duration_words(ns: float) -> str:
-    """Return a duration with three digits and its unit: "4.25 ms"."""
+    """Return a duration in ns as text with three digits and its unit: "4.25 ms"."""
     if ns == 0:
         return "0 s"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
@@ -26,7 +27,7 @@ def duration_words(ns: float) -> str:
 
 
 def seconds_words(seconds: float) -> str:
-    """Return a duration in words: "45 s", "3 min", "2 min 5 s", "1 h 20 min"."""
+    """Return a duration in seconds as text: "45 s", "3 min", "2 min 5 s", "1 h 20 min"."""
     if seconds < 60:
         return f"{_three(seconds)} s"
     whole = round(seconds)
@@ -37,14 +38,14 @@ def seconds_words(seconds: float) -> str:
 
 
 def clock_words(seconds: float) -> str:
-    """Return a time since the start of a run as m:ss or h:mm:ss."""
+    """Return a time in seconds since the start of a run as m:ss or h:mm:ss."""
     whole = round(seconds)
     hours, minutes = whole // 3600, whole // 60 % 60
     return (f"{hours}:{minutes:02}" if hours else f"{minutes}") + f":{whole % 60:02}"
 
 
 def count_words(value: float) -> str:
-    """Return a count with thousands separators, or abbreviated as 1.2 M if large."""
+    """Return a count as text with thousands separators, or abbreviated as 1.2 M if large."""
     if abs(value) >= 10_000_000:
         return f"{_three(value / 1e6)} M"
     if value == int(value):
@@ -54,7 +55,8 @@ def count_words(value: float) -> str:
 
 
 def share_words(part: int, whole: int) -> str:
-    """Return a share in percent. The result is 100 % only if `part` equals `whole`."""
+    """Return the fraction `part` / `whole` as text in percent. The result is 100 % only if `part`
+    equals `whole`."""
     if not whole:
         return "–"
     share = 100 * part / whole
@@ -62,19 +64,19 @@ def share_words(part: int, whole: int) -> str:
 
 
 def many(count: float, noun: str) -> str:
-    """Return a count with its noun in the singular or plural: "1 fault", "3 faults"."""
+    """Return a count as text with its noun in the singular or plural: "1 fault", "3 faults"."""
     return f"{count_words(count)} {noun if count == 1 else _plural(noun)}"
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """Return text truncated to a number of characters, with an ellipsis."""
+    """Return text truncated to at most `characters_max` characters, with an ellipsis."""
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
 def operation_words(operation: Operation, key: str | None = None) -> str:
     """Return an operation with its result as text, such as "send q0-1 17 → 334".
 
-    With `key`, only the records of this key are shown; those of other keys are counted.
+    With `key`, only the records of this key (partition) are shown; those of other keys are counted.
     """
     words = value_words(_about(key, operation.value))
     f = operation.invoke.f
@@ -82,7 +84,7 @@ def operation_words(operation: Operation, key: str | None = None) -> str:
 
 
 def outcome_words(operation: Operation) -> str:
-    """Return the outcome and the duration of an operation: "ok after 4.25 ms"."""
+    """Return the outcome and the duration of an operation as text: "ok after 4.25 ms"."""
     completion = operation.completion
     if completion is None:
         return "unknown, never answered"
@@ -91,12 +93,13 @@ def outcome_words(operation: Operation) -> str:
 
 
 def where_words(extra: Mapping[str, Json]) -> str:
-    """Return the client and node of an operation as text, as far as the history has them."""
+    """Return the client and node of an operation as text, as far as the operation's extra facts
+    name them."""
     return ", ".join(str(extra[name]) for name in ("client", "node") if extra.get(name))
 
 
 def event_words(event: Event) -> str:
-    """Return a fault event as text: "kill start b1, b2"."""
+    """Return the event of a fault as text: "kill start b1, b2"."""
     value = event.value if isinstance(event.value, dict) else {}
     nodes = value.get("nodes")
     parts = [event.f, value.get("phase"), value_words(nodes) if nodes else None]
@@ -148,8 +151,8 @@ def _micro_words(part: Sequence[Json]) -> str:
 
 
 def _run_words(records: Sequence[Json]) -> str:
-    """Return the records of one key as text of the form offset:value. If there are many records,
-    returns only the first, the last and their number."""
+    """Return the records that a poll returned for one key as text of the form offset:value. If
+    there are many records, returns only the first, the last and their number."""
     if len(records) > RUN_RECORDS_MAX:
         first, last = records[0], records[-1]
         return f"{first[0]}:{first[1]} … {last[0]}:{last[1]} ({len(records)})"

@@ -23,7 +23,7 @@ from ottla.jepsen.report.timeline import timeline
 from ottla.model.garbage import collection_paused
 
 KEYS_MAX = 16
-"""Maximum number of keys (partitions) with anomalies for which the page has a table."""
+"""Maximum number of keys (partitions) with anomalies for which a run's page has a table."""
 OWN_FILES = re.compile(r"(index|timeline)\.html|.*\.svg|(orders|linear)/.*")
 RUN_FILES = ("results.json", "test.json")
 
