@@ -45,7 +45,7 @@ KINDS = {kind.value: kind for kind in EventKind}
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a history."""
+    """One event in the history of a run, which is one line of its file."""
 
     index: int
     time_ns: int
@@ -60,7 +60,7 @@ class Event:
     the rebalanced keys."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return the event as a JSON object, in the form of a history file."""
+        """Return the event as a JSON object, in the form of a line of a history file."""
         data: dict[str, Json] = {
             "index": self.index,
             "time": self.time_ns,
@@ -77,8 +77,8 @@ class Event:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Event":
-        """Parse an object of a history file, and return the event. Raises KeyError if the object is
-        malformed."""
+        """Parse a JSON object from a history file, and return the event. Raises KeyError if the
+        object is malformed."""
         return Event(
             data["index"],
             data["time"],
@@ -97,8 +97,8 @@ class Operation:
 
     invoke: Event
     completion: Event | None = None
-    """Completion of the operation. None if the run ended before the operation did, which proves as
-    little as INFO."""
+    """Event with the outcome of the operation. None if the run ended before the operation did,
+    which proves as little as INFO."""
 
     @property
     def kind(self) -> EventKind:
@@ -107,15 +107,16 @@ class Operation:
 
     @property
     def value(self) -> Json:
-        """Value of the completion, or value of the invocation if there is no completion."""
+        """Value of the operation's completion event, or of its invocation event if there is no
+        completion."""
         if self.completion is None or self.completion.value is None:
             return self.invoke.value
         return self.completion.value
 
     @property
     def extra(self) -> Mapping[str, Json]:
-        """The extra facts of the invocation and the completion. The completion's facts take
-        precedence."""
+        """The extra facts of the operation's invocation and completion events. The completion's
+        facts take precedence."""
         if self.completion is None or not self.completion.extra:
             return self.invoke.extra
         if not self.invoke.extra:
@@ -129,7 +130,7 @@ class Operation:
 
 
 class History:
-    """The events of a run, immutable."""
+    """The events of a run, in order. Immutable."""
 
     def __init__(self, events: Iterable[Event]) -> None:
         self.events: tuple[Event, ...] = tuple(events)
@@ -148,16 +149,17 @@ class History:
         return [operation for operation in self._operations if operation.invoke.f in f]
 
     def nemesis(self) -> Sequence[Event]:
-        """Return the events of injected and healed faults."""
+        """Return the events of faults that were injected or healed."""
         return [event for event in self.events if event.process == NEMESIS]
 
     @property
     def end_ns(self) -> int:
-        """The time of the last event, or 0 if there is none."""
+        """The time of the history's last event in ns since the start of the run, or 0 if there is
+        none."""
         return self.events[-1].time_ns if self.events else 0
 
     def to_lines(self) -> Iterator[str]:
-        """Yield the lines of a history file, each with its line end."""
+        """Yield the lines of the history's file, each with its line end."""
         return (event_line(event) for event in self.events)
 
     @staticmethod
@@ -176,8 +178,8 @@ def event_line(event: Event) -> str:
 class Recorder:
     """Recorder of a history during a run.
 
-    `clock_ns` returns the time since the start of the run. `sink` receives each event at once, so
-    that it is on disk even if the harness dies.
+    `clock_ns` returns the time in ns since the start of the run. `sink` receives each event at
+    once, so that it is on disk even if the harness dies.
     """
 
     def __init__(
@@ -195,13 +197,13 @@ class Recorder:
         self._open: dict[int, Event] = {}
 
     def process(self, thread: int) -> int:
-        """Return the current process number of a thread."""
+        """Return the current process number of a workload's thread."""
         return self._processes[thread]
 
     def invoke(
         self, process: int, f: str, value: Json = None, extra: Mapping[str, Json] = NO_EXTRA
     ) -> Event:
-        """Record that a process begins an operation. Returns the event."""
+        """Record that a process begins an operation. Returns the invocation event."""
         assert process == self._processes[process % self._concurrency], "this process is gone"
         assert process not in self._open, "a process does one thing at a time"
         event = self._add(process, EventKind.INVOKE, f, value, None, extra)
@@ -216,8 +218,8 @@ class Recorder:
         error: str | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
-        """Record the outcome of an operation, and return the event. If `value` is None, the event
-        has the value of the invocation."""
+        """Record the outcome of an operation, and return the completion event. If `value` is None,
+        the event has the value of the invocation."""
         assert kind is not EventKind.INVOKE
         process = invoke.process
         assert self._open.pop(process, None) is invoke, "this operation is not under way"
@@ -245,7 +247,7 @@ class Recorder:
         return self._add(process, EventKind.OK, f, value, None, extra)
 
     def history(self) -> History:
-        """Return all recorded events."""
+        """Return the history with all events recorded so far."""
         return History(self.events)
 
     def _add(
@@ -267,7 +269,8 @@ class Recorder:
 
 
 def _paired(events: Iterable[Event]) -> list[Operation]:
-    """Return the operations: each invocation is paired with the next event of the same process."""
+    """Return the client operations in `events`: each invocation is paired with the next event of
+    the same process."""
     found: list[Operation | None] = []
     open_: dict[int, tuple[int, Event]] = {}
     for event in events:

@@ -56,15 +56,15 @@ class CountingRng:
         return self.drawn % bound
 
     def uuid(self) -> UUID:
-        """Return an id never returned before."""
+        """Return a UUID that was never returned before."""
         self.drawn += 1
         return UUID(int=FIRST_UUID + self.drawn)
 
 
 @dataclass(slots=True)
 class InMemoryController:
-    """The metadata of one cluster, and methods that send requests on behalf of its brokers and
-    clients."""
+    """The metadata of one cluster without a quorum, and methods that send requests on behalf of its
+    brokers and clients."""
 
     config: ControllerConfig = field(default_factory=ControllerConfig)
     min_insync_replicas: int = 1
@@ -75,7 +75,7 @@ class InMemoryController:
     sessions: BrokerSessions = field(init=False)
     mutations: MutationQuotas = field(default_factory=lambda: MutationQuotas(WindowShape()))
     last_charge: MutationCharge = NO_CHARGE
-    """Mutation quota charged for the last client request."""
+    """Charge of the last client request against the controller mutation quota."""
 
     authorizer: StandardAuthorizer | None = field(init=False, default=None)
     """Authorizer of client requests, or None if authorization is off."""
@@ -142,8 +142,8 @@ class InMemoryController:
         offline_log_dirs: tuple[UUID, ...] = (),
         cordoned_log_dirs: tuple[UUID, ...] | None = None,
     ) -> pb.HeartbeatResponse:
-        """Send a broker's heartbeat. Unless `metadata_offset` is given, the heartbeat reports that
-        the broker has applied all metadata. Returns the response."""
+        """Send a broker's heartbeat, and return the response. Unless `metadata_offset` is given,
+        the heartbeat reports that the broker has applied all metadata."""
         applied = self.next_offset - 1 if metadata_offset is None else metadata_offset
         request = pb.HeartbeatRequest(
             broker_id=broker,
@@ -168,7 +168,7 @@ class InMemoryController:
         )
 
     def start(self, *ids: int) -> None:
-        """Register brokers and unfence them."""
+        """Register the brokers with the given node ids and unfence them."""
         for broker in ids:
             self.register(broker)
             self.heartbeat(broker)
@@ -178,7 +178,7 @@ class InMemoryController:
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def kill(self, *ids: int) -> None:
-        """Expire the sessions of the given brokers. The sessions of all other brokers are
+        """Let the sessions of the given brokers expire. The sessions of all other brokers are
         renewed."""
         self.now_ms += self.config.session_timeout_ms
         for broker in self.image.brokers.values():
@@ -239,8 +239,8 @@ class InMemoryController:
         return self.take(client_requests.decide(self.image, request.API_KEY, request, context))
 
     def alter_isr(self, topic: str, partition: int, *isr: int) -> pb.AlterPartitionResult:
-        """Send an AlterPartition request on behalf of the partition's leader, which proposes an ISR
-        with the current epochs. Returns the partition's result."""
+        """Send an AlterPartition request on behalf of the partition's leader, which proposes the
+        ISR `isr` with the current epochs. Returns the partition's result."""
         found = self.image.topic(topic)
         assert found is not None
         state = found.partitions[partition]
@@ -307,5 +307,5 @@ def registration(
 
 
 def directory_id(broker: int, index: int = 0) -> UUID:
-    """Return the id of a broker's log directory."""
+    """Return the id of the log directory number `index` of a broker."""
     return UUID(int=(broker << 32) + 100 + index)
