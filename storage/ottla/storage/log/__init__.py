@@ -3,7 +3,7 @@
 log.py               the log for its callers, composed of the components below: start here
 log_state.py         its segments, watermarks, epochs and producers, shared by its components
 log_health.py        its state after an error of its files, and refusals
-log_hooks.py         callbacks to its owner: the manager, the cleaner, a move
+log_hooks.py         callbacks to the log's owner: the log manager, the cleaner, or a move
 appender.py          appends, as leader and as follower
 validate.py          the leader's checks of batches, and the header fields that it sets
 log_reader.py        reads: slices, aborted transactions, look-ups by time

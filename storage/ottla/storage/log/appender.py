@@ -30,7 +30,8 @@ from ottla.wire.batch import (
 from ottla.wire.legacy import batches_of_any_format, is_crc_right
 
 PlacedBatch = tuple[BatchHeader, Offset, Epoch, memoryview]
-"""A batch about to be written: its header, its offset and epoch in the log, and its bytes."""
+"""A batch that is about to be written to a log: its header, its base offset and leader epoch in the
+log, and its bytes."""
 
 
 class Appender:
@@ -58,10 +59,10 @@ class Appender:
         For a duplicate, returns the offsets of the first copy.
 
         A client appends one batch; raft and coordinators may append several, in one write. `first`
-        is the first batch if it was checked before, or None. `guard` is the verification of a
-        transactional batch. `transaction_version` is the `transaction.version` of a marker. Offsets
-        and epoch are set in `records` itself if that memory is writable. Raises RefusedError with
-        Kafka's code.
+        is the first batch if the caller has checked it already, or None. `guard` is the result of
+        the verification that precedes a transaction's first batch (KIP-890). `transaction_version`
+        is the `transaction.version` of a marker. Offsets and leader epoch are set in `records`
+        itself if that memory is writable. Raises RefusedError with Kafka's code.
         """
         state = self._state
         if self._health.failure is not None:
@@ -105,8 +106,8 @@ class Appender:
         )
 
     def append_as_follower(self, records: memoryview, now_ms: int) -> AppendInfo:
-        """Write a leader's batches unchanged. An incomplete batch at the end is dropped. Returns
-        the offsets of the written records.
+        """Write batches that were fetched from the leader, unchanged. An incomplete batch at the
+        end is dropped. Returns the offsets of the written records.
 
         An empty log accepts a first batch that contains the log start offset, because records may
         be deleted up to any offset; the log start offset does not change. Raises
@@ -147,7 +148,8 @@ class Appender:
         )
 
     def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
-        """Start an empty log at a batch that contains the log start offset (KAFKA-6975)."""
+        """Begin the empty log of a follower at a batch that contains the log start offset and may
+        begin before it (KAFKA-6975)."""
         state = self._state
         old = state.active
         if base_offset == old.base_offset:
@@ -170,7 +172,7 @@ class Appender:
     ) -> AppendInfo | None:
         """Return the result of the first append of a duplicate batch, or None if the batch is new.
 
-        Raises RefusedError if the sequence of the producer is out of order.
+        Raises RefusedError if the batch's sequence number does not follow the producer's last one.
         """
         state = self._state
         is_control = header.attributes & CONTROL_FLAG
@@ -191,8 +193,8 @@ class Appender:
     def _write_run(
         self, records: memoryview, found: list[tuple[int, BatchHeader]], now_ms: int
     ) -> None:
-        """Write batches whose offsets are assigned, in as few writes as the limits of segments
-        permit."""
+        """Write batches whose offsets are assigned, in as few write calls as the size limits of
+        segments permit."""
         state = self._state
         run: list[PlacedBatch] = []
         run_bytes = 0
@@ -225,7 +227,8 @@ class Appender:
         max_timestamp: int,
         now_ms: int,
     ) -> None:
-        """Write batches with one call and update the state. A failed write is undone completely."""
+        """Write batches to the active segment with one call, and update the log's state. A failed
+        write is undone completely."""
         state = self._state
         if not placed:
             return
@@ -276,7 +279,8 @@ class Appender:
         batch: memoryview,
         now_ms: int,
     ) -> None:
-        """Update the producer's state and the transaction index after a write."""
+        """Update the state of a batch's producer and the transaction index after the batch was
+        written."""
         state = self._state
         is_control = header.attributes & CONTROL_FLAG
         marker = end_marker_of(batch, 0, header) if is_control else None
@@ -289,7 +293,8 @@ class Appender:
                 self._health.fail_by(error, segment.transaction_index.path)
 
     def _take_back(self, segment: Segment, error: OSError) -> NoReturn:
-        """Undo a failed append, so that the file ends with its last complete batch."""
+        """Undo a failed append, so that the log file ends with its last complete batch. Raises the
+        refusal that follows from `error`."""
         try:
             segment.file.set_size(segment.size_bytes)
         except OSError as second:

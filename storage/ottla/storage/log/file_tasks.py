@@ -11,14 +11,14 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 class FileTasks:
-    """The running tasks of one log that use its files."""
+    """Count of the running tasks that use the files of one log."""
 
     __slots__ = ("count", "on_idle")
 
     def __init__(self) -> None:
         self.count = 0
         self.on_idle: Callable[[], None] = lambda: None
-        """Function that is called when the last task has ended."""
+        """Function that is called when the last task that uses the log's files has ended."""
 
 
 class HasFileTasks(Protocol):

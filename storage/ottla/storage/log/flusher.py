@@ -27,8 +27,8 @@ class LogFlusher:
         self._epoch_file = epoch_file
 
     async def flush(self, up_to: Offset | None) -> Offset:
-        """Make everything below `up_to` durable; None means the whole log. Returns the recovery
-        point."""
+        """Make all records below the offset `up_to` durable; None means the whole log. Returns the
+        recovery point, below which everything is then durable."""
         state, health = self._state, self._health
         health.check_online()
         end = state.end_offset if up_to is None else min(up_to, state.end_offset)
@@ -56,7 +56,8 @@ class LogFlusher:
         return any(segment.base_offset < end for segment in self._state.unsealed)
 
     async def _flush_segments(self, end: Offset, generation: int) -> None:
-        """Flush the records in `[recovery point, end)`, and the data that their recovery needs.
+        """Flush the log's records in `[recovery point, end)`, and the data that a recovery of these
+        records needs.
 
         Returns early if a truncation or a removal of segments interferes; the caller then starts
         again.
@@ -84,7 +85,7 @@ class LogFlusher:
             state.unsealed = [segment for segment in state.unsealed if segment not in closed]
 
     async def _flush_derived(self) -> None:
-        """Make the leader epochs, new producer snapshots and new file names durable."""
+        """Make a log's leader epochs, new producer snapshots and new file names durable."""
         producer_files = self._files.producer_files
         await producer_files.sync()
         await producer_files.keep_digests(self._state.segments)
@@ -103,8 +104,8 @@ class LogFlusher:
         self._health.check_online()  # its directory may have failed
 
     async def write_back(self) -> None:
-        """Start write-back of the active segment, after the write-back of the previous call has
-        ended.
+        """Ask the kernel to start writing the active segment's dirty pages to the disk. Waits first
+        until the write-back of the previous call has ended.
 
         This makes nothing durable, but shortens the next flush.
         """
@@ -117,8 +118,8 @@ class LogFlusher:
             self._health.refuse(error)
 
     async def flush_for_close(self) -> None:
-        """Flush the log, trim its indexes and write the producer snapshot, as a clean shutdown
-        marker requires."""
+        """Flush the log, trim its indexes and write its producer snapshot. A clean shutdown marker
+        may be written only after that."""
         await self.flush(None)
         await self.keep()  # an empty log has nothing to flush
         state, files, names = self._state, self._files, self._names

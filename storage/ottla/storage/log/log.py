@@ -1,6 +1,6 @@
 """One partition's log on disk.
 
-There is one writer, on the event loop. Plain methods never await. Operations that may take long
+Only the event loop writes to the log. Plain methods never await. Operations that may take long
 (fsync, truncation, removal) are awaited, and the caller must not append during a truncation. A log
 consists of its state and of components that act on it; each component documents its invariants. A
 failure of the disk is reported through `hooks.on_disk_failed`, whichever file it concerns.
@@ -48,8 +48,8 @@ from ottla.storage.segments.timestamp_lookup import TimestampedOffset
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
 """Largest time in ms by which a record's timestamp may be ahead of the broker's clock without being
-reported. With a smaller value, clocks that are slightly wrong are reported. With a larger one, a
-disk may fill up unexplained for longer."""
+reported. With a smaller value, the broker reports producers whose clocks are only slightly wrong.
+With a larger one, a disk may fill up unexplained for longer."""
 
 
 async def open_log(
@@ -66,13 +66,13 @@ async def open_log(
     progress: Progress | None = None,
     view: DirectoryView | None = None,
 ) -> "Log":
-    """Open a partition's directory, create it if it does not exist, and recover its log. Returns
-    the log.
+    """Open the directory of a partition and recover its log. The directory is created if it does
+    not exist. Returns the log.
 
-    `is_clean` means that the log was closed by `close`; otherwise everything from `recovery_point`
-    on is checked. `view` contains the surveyed contents of an existing directory, whose topic id is
-    `topic_id`. Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory belongs to another
-    topic.
+    `is_clean` means that the log was closed by `close`; otherwise everything from the offset
+    `recovery_point` on is checked. `view` contains the surveyed contents of an existing directory,
+    whose topic id is `topic_id`. Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory
+    belongs to another topic.
     """
     if view is None:
         await disk.makedirs(directory)
@@ -159,17 +159,17 @@ class Log:
 
     @property
     def failure(self) -> str | None:
-        """Reason why the log is offline, or None if it is online."""
+        """Reason why the log is offline, for example a failed disk. None if the log is online."""
         return self.health.failure
 
     @property
     def log_start_offset(self) -> Offset:
-        """Offset of the first record that clients may read."""
+        """Offset of the first record of the log that clients may read."""
         return self.state.log_start_offset
 
     @property
     def end_offset(self) -> Offset:
-        """Offset of the next record that is appended."""
+        """Offset that the next appended record gets."""
         return self.state.end_offset
 
     @property
@@ -179,66 +179,70 @@ class Log:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Offset below which READ_COMMITTED consumers may read."""
+        """Offset below which READ_COMMITTED consumers may read: all transactions below it have
+        ended."""
         return self.state.last_stable_offset
 
     @property
     def recovery_point(self) -> Offset:
-        """Offset below which everything is durable."""
+        """Offset below which all records of the log are durable."""
         return self.state.recovery_point
 
     @property
     def recovery_checkpoint(self) -> Offset:
-        """Offset from which the next start checks the log."""
+        """Offset from which the next start of the broker checks the log after a crash."""
         return self.state.recovery_checkpoint
 
     @property
     def hole_offset(self) -> Offset | None:
-        """Start of the first hole left by lost segments, or None if none is known."""
+        """Start of the first range of offsets that is missing because segments were lost. None if
+        no such hole is known."""
         return self.state.hole_offset
 
     @property
     def last_epoch(self) -> Epoch:
-        """The newest leader epoch, or -1 if there is none."""
+        """The newest leader epoch of the log, or -1 if there is none."""
         return self.state.epochs.latest
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments, oldest first; the last one is active."""
+        """The segments of the log, oldest first. The last one is active, that is, receives
+        appends."""
         return tuple(self.state.segments)
 
     @property
     def segment_count(self) -> int:
-        """Number of segments, at least one."""
+        """Number of segments of the log, at least one."""
         return len(self.state.segments)
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments in bytes, without indexes."""
+        """Size of the log's segments in bytes, without their indexes."""
         return sum(segment.size_bytes for segment in self.state.segments)
 
     @property
     def newest_path(self) -> str:
-        """Path of the newest segment's file."""
+        """Path of the newest segment's `.log` file."""
         return self.state.active.file.path
 
     @property
     def active_producers(self) -> Mapping[int, ProducerEntry]:
-        """The producers whose state the log keeps, by producer id."""
+        """State of each producer that the log knows, by producer id."""
         return self.state.producers.producers
 
     def note_hole(self, offset: Offset | None) -> None:
-        """Set the start of the first hole that lost segments left; None means no hole. A hole at or
-        above the end of the log is ignored."""
+        """Set the start of the first range of offsets that is missing because segments were lost.
+        None means that no such hole is known. A hole at or above the end of the log is ignored."""
         self.state.note_hole(offset)
 
     def update_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark, but not above the end offset. Returns True if it changed."""
+        """Raise the high watermark to `offset`, but not above the end offset. Returns True if it
+        changed."""
         return self.state.update_high_watermark(offset)
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
-        """Record that a leader epoch begins at an offset. A new leader does this before it
-        writes."""
+        """Record that a leader epoch begins at an offset of the log. A new leader does this before
+        it appends."""
         self.state.epochs.assign(epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
@@ -247,14 +251,14 @@ class Log:
         return self.state.epochs.end_offset_for(epoch, self.state.end_offset)
 
     def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the leader epoch in which the record at an offset was written, or -1 if it is
-        unknown."""
+        """Return the leader epoch in which the record at an offset was written, or -1 if the log
+        does not know it."""
         state = self.state
         return state.epochs.epoch_of(offset) if offset < state.end_offset else NO_EPOCH
 
     def refuse_slice(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError for an error that occurred while a file slice was read. A failed
-        disk takes the log offline."""
+        """Raise the RefusedError for an OSError that occurred while a slice of the log was read. A
+        failed disk takes the log offline."""
         self.health.refuse(error)
 
     # --- appends ---
@@ -270,24 +274,25 @@ class Log:
         guard: VerificationGuard | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Check batches, assign their offsets and write them. Returns the offsets of the records.
-        See `Appender` for the details."""
+        """Check batches, assign their offsets and append them to the log. Returns the offsets of
+        the records. See `Appender` for the details."""
         return self.appender.append_as_leader(
             records, leader_epoch, now_ms, origin, first, guard, transaction_version
         )
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo:
-        """Write a leader's batches unchanged. Returns the offsets of the records. See `Appender`
-        for the details."""
+        """Append batches that were fetched from the leader, unchanged. Returns the offsets of the
+        records. See `Appender` for the details."""
         return self.appender.append_as_follower(records, now_ms)
 
     def begin_verification(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard that permits appending the first batch of a transaction.
+        """Return the guard (a token of KIP-890's verification) that permits appending the first
+        batch of a transaction.
 
         Returns None if the transaction is already open in this log. Raises RefusedError if the
-        epoch is old.
+        producer epoch is old.
         """
         self.health.check_online()
         return self.state.producers.begin_verification(
@@ -305,7 +310,7 @@ class Log:
         at_least_one: bool,
         whole_batches: bool = False,
     ) -> LogRead:
-        """Return the batches from the batch that contains `offset` on, as a slice; see
+        """Return the log's batches from the one that contains `offset` on, as a file slice; see
         `LogReader`."""
         return self._reader.read(offset, bytes_max, end_offset, at_least_one, whole_batches)
 
@@ -317,14 +322,14 @@ class Log:
         now_ms: int,
         whole_batches: bool = False,
     ) -> bytes | bytearray | FileSlice | None:
-        """Return the result of a read of the newest segment, as bytes if it is small; see
-        `LogReader`."""
+        """Return the batches of the newest segment from `offset` on: as bytes if they are few,
+        otherwise as a file slice. See `LogReader`."""
         return self._reader.read_single(offset, bytes_max, end_offset, now_ms, whole_batches)
 
     async def read_cold(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
     ) -> LogRead:
-        """Return the same as `read`, after loading ranges that are not in memory."""
+        """Return the same as `read`, after loading file ranges that are not in the page cache."""
         return await self._reader.read_cold(offset, bytes_max, end_offset, at_least_one)
 
     async def read_bytes(
@@ -335,65 +340,67 @@ class Log:
 
     @property
     def has_aborted_lately(self) -> bool:
-        """True if an aborted transaction ended in the newest segment."""
+        """True if an aborted transaction ended in the newest segment of the log."""
         return self.state.active.transaction_index.count > 0
 
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
-        """Return (producer id, first offset) of each aborted transaction that overlaps `[offset,
-        end_offset)`."""
+        """Return the producer id and first offset of each aborted transaction that overlaps
+        `[offset, end_offset)`."""
         return self._reader.aborted_transactions(offset, end_offset)
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`, or
-        None if there is none."""
+        """Return offset, timestamp and leader epoch of the first record below `end_offset` whose
+        timestamp is at least `timestamp_ms`. Returns None if there is no such record."""
         return await self._reader.offset_for_timestamp(timestamp_ms, end_offset)
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
-        """Return the record with the largest timestamp (ListOffsets -3), or None if no record has a
-        timestamp."""
+        """Return offset, timestamp and leader epoch of the record below `end_offset` with the
+        largest timestamp (ListOffsets -3). Returns None if no record has a timestamp."""
         return await self._reader.max_timestamp_offset(end_offset)
 
     # --- flushes ---
 
     @property
     def unflushed_since_ms(self) -> int | None:
-        """Monotonic time in ms of the oldest unflushed append, from which `flush.ms` is measured.
-        None if every append is flushed."""
+        """Time of the oldest append that is not flushed, in ms of the monotonic clock; `flush.ms`
+        is measured from it. None if every append is flushed."""
         return self.state.unflushed_since_ms
 
     @property
     def is_flush_due(self) -> bool:
-        """True if at least `flush.messages` records are not flushed."""
+        """True if at least `flush.messages` records of the log are not flushed."""
         state = self.state
         return state.end_offset - state.recovery_point >= state.config.flush_messages
 
     @property
     def unflushed_roll_offset(self) -> Offset | None:
-        """End of the closed segments that wait for their flush, or None if there are none."""
+        """End offset of the closed segments that are not flushed yet. None if all closed segments
+        are flushed."""
         return self.state.active.base_offset if self.state.unsealed else None
 
     @file_task
     async def flush(self, up_to: Offset | None = None) -> Offset:
-        """Make everything below `up_to` durable; None means the whole log. Returns the recovery
-        point."""
+        """Make all records below the offset `up_to` durable; None means the whole log. Returns the
+        recovery point, below which everything is then durable."""
         return await self._flusher.flush(up_to)
 
     async def write_back(self) -> None:
-        """Start write-back of the active segment; this makes nothing durable."""
+        """Ask the kernel to start writing the active segment's dirty pages to the disk. This makes
+        nothing durable."""
         await self._flusher.write_back()
 
     @file_task
     async def keep(self) -> None:
-        """Make the directory of a new log durable. Raises RefusedError if the log or its disk has
-        failed."""
+        """Make the directory of a new log durable. Raises RefusedError if the log is offline or its
+        disk fails."""
         await self._flusher.keep()
 
     @file_task
     async def roll(self, *, now_ms: int) -> None:
-        """Begin a new active segment, unless the current one is empty, and flush the closed
-        segment."""
+        """Begin a new active segment and flush the closed one. Does not roll if the active segment
+        is empty."""
         await self._flusher.keep()
         if self.state.active.size_bytes:
             await self._flusher.flush(self._files.roll(self.state.end_offset, now_ms).base_offset)
@@ -402,7 +409,7 @@ class Log:
 
     @file_task
     async def truncate_to(self, offset: Offset) -> bool:
-        """Remove all records from `offset` on. Returns True if any were removed.
+        """Remove all records of the log from `offset` on. Returns True if any were removed.
 
         A batch that contains `offset` is removed completely; see `Truncator`.
         """
@@ -410,12 +417,12 @@ class Log:
 
     @file_task
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Remove all records. The log is then empty, and begins and ends at `offset`."""
+        """Remove all records of the log. It is then empty, and begins and ends at `offset`."""
         await self._truncator.truncate_fully_and_start_at(offset)
 
     @file_task
     async def delete_records_before(self, offset: Offset) -> None:
-        """Raise the log start offset durably, and remove the segments below it.
+        """Raise the log start offset to `offset` durably, and remove the segments below it.
 
         Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark.
         """
@@ -427,13 +434,13 @@ class Log:
 
     @file_task
     async def delete_old_segments(self, now_ms: int) -> int:
-        """Remove segments that exceed retention or are below the log start offset. Returns the
-        number of removed segments."""
+        """Remove the log's segments that exceed retention or are below the log start offset.
+        Returns the number of removed segments."""
         return await self._remover.delete_old_segments(now_ms)
 
     def report_future_timestamps(self, now_ms: int) -> int | None:
-        """Return a record timestamp in ms that is ahead of the broker's clock and prevents the
-        removal of the oldest segment. Each segment is reported only once.
+        """Return the timestamp (in ms since 1970) of a record if it is ahead of the broker's clock
+        and prevents the removal of the oldest segment. Each segment is reported only once.
 
         Returns None if the segment was reported before, if retention by time is off, or if the
         timestamp is ahead by at most `CLOCK_DIFFERENCE_MS_MAX`.
@@ -451,13 +458,14 @@ class Log:
 
     @property
     def is_being_changed(self) -> bool:
-        """True if a truncation or a removal of segments is running."""
+        """True while a truncation of the log or a removal of its segments is running."""
         state = self.state
         return state.is_truncating or state.is_removing or bool(state.passed)
 
     @property
     def is_being_cleaned(self) -> bool:
-        """True if segments are being compacted. No segment is removed until that ends."""
+        """True while segments of the log are being compacted. No segment is removed until that
+        ends."""
         return self.state.is_being_cleaned
 
     @is_being_cleaned.setter
@@ -466,7 +474,7 @@ class Log:
 
     @property
     def first_dirty_offset(self) -> Offset:
-        """First offset that has not been compacted."""
+        """First offset of the log that has not been compacted."""
         return self.state.first_dirty_offset
 
     @first_dirty_offset.setter
@@ -474,15 +482,15 @@ class Log:
         self.state.first_dirty_offset = offset
 
     def note_clean_to(self, offset: Offset) -> None:
-        """Set the first dirty offset. The whole log counts as dirty if `offset` is outside the
-        log."""
+        """Set the first dirty offset, below which the log is compacted. The whole log counts as
+        dirty if `offset` is outside the log."""
         state = self.state
         is_here = state.log_start_offset <= offset <= state.end_offset
         state.first_dirty_offset = offset if is_here else state.log_start_offset
 
     @file_task
     async def replace_segments(self, cleaned: CleanedFiles) -> None:
-        """Durably replace segments by a compacted segment; see `SegmentReplacer`."""
+        """Durably replace segments of the log by a compacted segment; see `SegmentReplacer`."""
         await self._replacer.replace(cleaned)
 
     # --- producers ---
@@ -493,19 +501,21 @@ class Log:
         self.state.producers.share_budget(budget)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Remove producers idle for longer than producer.id.expiration.ms. Returns their count."""
+        """Remove the state of producers that were idle for longer than producer.id.expiration.ms.
+        Returns the number of removed producers."""
         return self.state.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def has_late_transaction(self, seen_before_ms: int) -> bool:
-        """Return whether the oldest open transaction has had no batch since `seen_before_ms` (wall
-        time)."""
+        """Return whether the oldest open transaction has appended no batch since `seen_before_ms`
+        (ms since 1970)."""
         seen_ms = self.state.producers.oldest_open_seen_ms
         return seen_ms is not None and seen_ms < seen_before_ms
 
     # --- two logs of one partition ---
 
     def take_over(self, other: "Log") -> None:
-        """Adopt the state of another log of the same partition, whose batches are all in this log.
+        """Adopt the state of `other`, another log of the same partition, whose batches are all in
+        this log.
 
         The other log supplies state that batches lack: leader epochs without a record, producers
         whose records are deleted, watermarks.
@@ -522,16 +532,16 @@ class Log:
         self._files.replace_producers(producers)
 
     def holds_all_of(self, other: "Log") -> bool:
-        """Return whether this log contains all batches of another log of the same partition. The
-        other log's last leader epoch must not end earlier in this log."""
+        """Return whether this log contains all batches of `other`, another log of the same
+        partition. The other log's last leader epoch must not end earlier in this log."""
         if other.end_offset == other.log_start_offset:
             return True
         place = self.end_offset_for_epoch(other.last_epoch)
         return place.epoch == other.last_epoch and place.offset >= other.end_offset
 
     def adopt_bounds(self, other: "Log") -> None:
-        """Raise the log start offset and the high watermark to the values of another log of the
-        partition."""
+        """Raise the log start offset and the high watermark to the values of `other`, another log
+        of the same partition."""
         state = self.state
         state.raise_log_start(min(other.log_start_offset, state.end_offset))
         known = max(state.high_watermark, other.high_watermark, state.log_start_offset)
@@ -541,13 +551,14 @@ class Log:
 
     @file_task
     async def close(self) -> None:
-        """Flush the log, trim its indexes and write the producer snapshot, as a clean shutdown
-        marker requires."""
+        """Flush the log, trim its indexes, write its producer snapshot and close its files. A clean
+        shutdown marker may be written only after that."""
         await self._flusher.flush_for_close()
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the files without flushing, before the directory is removed or after a failure."""
+        """Close the log's files without flushing them, before its directory is removed or after a
+        failure."""
         self.health.fail("the log is closed")
         state = self.state
         state.generation += 1

@@ -19,12 +19,12 @@ NO_ROOM = (
 
 
 class NoSpaceError(RefusedError):
-    """Refusal because the disk is full, which was already reported to the operator for the log
-    directory."""
+    """Refusal of a request because the disk is full. The log directory has already reported this to
+    the operator."""
 
 
 class LogHealth:
-    """The health of one log: the reason why it is offline, or None."""
+    """The health of one log: online, or offline with a reason."""
 
     __slots__ = ("_directory", "_hooks", "failure")
 
@@ -40,8 +40,8 @@ class LogHealth:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
 
     def refuse(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError for an error of the disk. If the disk has failed, the log is taken
-        offline."""
+        """Raise the RefusedError for an OSError of the log's disk. The log is taken offline unless
+        the disk is only full."""
         directory = self._directory
         if is_disk_full(error):
             self._hooks.on_disk_full()
@@ -50,28 +50,29 @@ class LogHealth:
         raise refusal_of(error, directory.rpartition("/")[0], directory) from error
 
     def fail_by(self, error: OSError, where: str) -> None:
-        """Take the log offline after an error that interrupted a change of its files. This happens
-        even if the disk is only full."""
+        """Take the log offline after an error that interrupted a change of its files, even if the
+        disk is only full."""
         if is_disk_failure(error):
             self.fail_disk(f"{where}: {error}")
         self.fail(f"{where}: {in_words(error)}")
 
     def fail_disk(self, reason: str) -> None:
-        """Take the log offline and report the failure of its disk. If this happens more than once,
-        the first reason is kept."""
+        """Take the log offline and report the failure of its disk. After several failures, the log
+        keeps the first reason."""
         if self.failure is None:
             self.failure = reason
             self._hooks.on_disk_failed(reason)
 
     def fail(self, reason: str) -> None:
-        """Take the log offline. If this happens more than once, the first reason is kept."""
+        """Take the log offline for a reason. After several failures, the log keeps the first
+        reason."""
         if self.failure is None:
             self.failure = reason
 
 
 def refusal_of(error: OSError, log_directory: str, path: str = "") -> RefusedError:
-    """Return the refusal for an error of the disk, with advice to the operator. `path` is the file
-    concerned, if known."""
+    """Return the RefusedError for an OSError of a log directory's disk, with advice to the
+    operator. `path` is the file concerned, if known."""
     if is_disk_full(error):
         return NoSpaceError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
     return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}" if path else str(error))

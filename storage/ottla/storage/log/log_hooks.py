@@ -7,11 +7,11 @@ from ottla.model.ids import Offset
 
 
 async def _ignore() -> None:
-    """Default hook of a log whose owner writes no checkpoints. Does nothing."""
+    """Default callback of a log whose owner writes no checkpoints. Does nothing."""
 
 
 async def _ignore_offset(offset: Offset) -> None:
-    """Default hook of a log without a cleaner. Does nothing."""
+    """Default callback of a log without a cleaner. Does nothing."""
 
 
 class LogHooks:
@@ -35,7 +35,8 @@ class LogHooks:
         manager then takes the whole log directory offline, because a disk that failed once is not
         trusted."""
         self.on_disk_full: Callable[[], None] = lambda: None
-        """Function that is called each time that a write fails because the disk is full."""
+        """Function that is called each time that a write to the log fails because the disk is
+        full."""
         self.on_roll: Callable[[], None] = lambda: None
         """Function that is called after each roll of the log. The log manager then flushes the log
         up to `unflushed_roll_offset`."""
@@ -44,18 +45,18 @@ class LogHooks:
         watermark, before the next append. The log manager then writes the checkpoints, which the
         next start reads."""
         self.on_log_start_raised: Callable[[], Awaitable[None]] = _ignore
-        """Async function that is called when records were deleted, before the response is sent. The
-        log manager writes the log start checkpoint; otherwise the records would reappear after a
-        kill."""
+        """Async function that is called when records of the log were deleted, before the client
+        gets its response. The log manager writes the log start checkpoint; otherwise the records
+        would reappear after a kill."""
         self.remove_later: Callable[[list[str], int], None] | None = None
         """Function that is called with the paths of files that were renamed to `.deleted`, and the
-        delay of their removal in ms. If it is None, the files are removed immediately."""
+        delay of their removal in ms. If it is None, the log removes the files immediately."""
         self.on_truncated: Callable[[Offset], None] = lambda offset: None
-        """Function that is called as soon as all records from an offset on are removed, so that a
-        copy of the log can remove them too."""
+        """Function that is called as soon as a truncation has removed all records from an offset
+        on, so that a copy of the log can remove them too."""
         self.before_truncation: Callable[[Offset], Awaitable[None]] = _ignore_offset
-        """Async function that is called before all records from an offset on are removed. The
-        cleaner then stops a compaction of the log."""
+        """Async function that is called before a truncation removes all records from an offset on.
+        The cleaner then stops a compaction of the log."""
         self.after_truncation: Callable[[], None] = lambda: None
-        """Function that is called after a truncation. The cleaner may then compact the log again.
-        """
+        """Function that is called after a truncation of the log. The cleaner may then compact the
+        log again."""

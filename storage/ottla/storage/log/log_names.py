@@ -1,4 +1,4 @@
-"""Durability of the names in a log's directory, and of the directory's own name.
+"""Durability of the file names in a log's directory, and of the directory's own name.
 
 A new log is online before its directory is durable, as in Kafka: if a power failure removes an
 empty log, it is created again. No flush of the log completes before its directory is durable,
@@ -15,8 +15,8 @@ from ottla.storage.segments.partition_metadata import encode_partition_metadata
 
 
 class LogNames:
-    """Record of which names in one log's directory are durable, and whether the directory itself
-    is."""
+    """Durability of names: whether the file names in one log's directory are durable, and whether
+    the directory itself is."""
 
     __slots__ = (
         "_disk",
@@ -30,27 +30,28 @@ class LogNames:
 
     def __init__(self, disk: Disk, path: str, topic_id: UUID | None) -> None:
         self.change_count = 1
-        """Number of changes of names in the directory. A flush compares the numbers before and
-        after it, to determine which changes are durable."""
+        """Number of changes of file names in the log's directory. A flush compares the numbers
+        before and after it, to determine which changes are durable."""
         self.is_kept = True
-        """True if the directory itself is durable. It is False for a new log. It is also False
-        after a process was killed before its first flush, until the next start has flushed the
-        directory."""
+        """True if the log's directory itself is durable. It is False for a new log. It is also
+        False after a process was killed before its first flush, until the next start has flushed
+        the directory."""
         self.is_new = False
-        """True if not even the names in the directory are durable."""
+        """True if not even the names of the files in the log's directory are durable."""
         self._disk = disk
         self._path = path
         self._topic_id = topic_id
         self._synced_count = 0
 
     async def keep(self) -> None:
-        """Make the directory itself durable, if it is not. Raises OSError if the disk fails."""
+        """Make the log's directory itself durable, unless it already is. Raises OSError if the disk
+        fails."""
         if not self.is_kept:
             await self.sync()
 
     async def sync(self) -> None:
-        """Make all current names durable by an fsync of the directory. Raises OSError if the disk
-        fails.
+        """Make all current file names of the log durable by an fsync of its directory. Raises
+        OSError if the disk fails.
 
         If another call's fsync has begun but not ended, the names that it covers are not durable
         yet. Each call therefore flushes all names that are not known to be durable.

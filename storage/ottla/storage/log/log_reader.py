@@ -1,8 +1,8 @@
 """Reads of a log: batches as file slices, aborted transactions, offsets by time.
 
-A plain read never waits for the disk: it raises `NotCachedError` for a range that is not in memory,
-and changes nothing. An awaited read loads that range and repeats the look-up from the start,
-because the log may have changed in the meantime.
+A plain read never waits for the disk: it raises `NotCachedError` for a range that is not in the
+page cache, and changes nothing. An awaited read loads that range and repeats the look-up from the
+start, because the log may have changed in the meantime.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,25 +27,26 @@ _FIRST_OFFSET = attrgetter("first_offset")
 
 
 class LogRead(NamedTuple):
-    """Result of a read: a slice from the start of the batch that contains the offset, or no slice
-    if there are no records."""
+    """Result of a read of a log: a file slice from the start of the batch that contains the offset,
+    or no slice if there are no records."""
 
     slice: FileSlice | None
     base_offset: Offset
-    """Base offset of the first batch of the slice. Without a slice, the requested offset."""
+    """Base offset of the first batch in the slice that a read returned. Without a slice, the
+    requested offset."""
     end_offset: Offset
-    """An offset above all records of the slice."""
+    """An offset above all records of the slice that a read returned."""
     first_batch_bytes: int = 0
-    """Size of the first batch of the slice in bytes."""
+    """Size in bytes of the first batch in the slice that a read returned."""
 
 
 SMALL_READ_BYTES_MAX = 4096
-"""Size in bytes of the largest range that `read_single` copies. With a larger size, slow clients
-use more memory, and bytes are copied that could be sent from a file."""
+"""Size in bytes of the largest range that `LogReader.read_single` copies into memory. With a larger
+size, slow clients use more memory, and bytes are copied that could be sent from a file."""
 
 KEPT_READ_BYTES_MAX = 2048
-"""Maximum size in bytes of a range that a log keeps for the next reader of the same offset. A
-larger size uses more memory in every partition that is read."""
+"""Maximum size in bytes of a range that a log keeps in memory for the next reader of the same
+offset. A larger size uses more memory in every partition that is read."""
 
 
 class KeptRead:
@@ -89,12 +90,13 @@ class LogReader:
         at_least_one: bool,
         whole_batches: bool,
     ) -> LogRead:
-        """Return the batches from the one that contains `offset`, below `end_offset`, as a slice.
+        """Return the log's batches from the one that contains `offset` up to `end_offset`, as a
+        file slice.
 
         The slice may end within a batch, except with `whole_batches`: then it ends at the start of
         an indexed batch. With `at_least_one` the first batch is complete even if it is larger than
-        `bytes_max`. Raises RefusedError(OFFSET_OUT_OF_RANGE) outside the log, and NotCachedError if
-        the position or the start of the slice is not in memory.
+        `bytes_max`. Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is outside the log, and
+        NotCachedError if the position or the start of the slice is not in the page cache.
         """
         state = self._state
         if self._health.failure is not None:
@@ -132,8 +134,8 @@ class LogReader:
         now_ms: int,
         whole_batches: bool,
     ) -> bytes | bytearray | FileSlice | None:
-        """Return the same records as `read` with `at_least_one`: as bytes if they are few,
-        otherwise as a slice.
+        """Return the same batches as `read` with `at_least_one`: as bytes if they are few,
+        otherwise as a file slice.
 
         Returns None if the offset is outside the newest segment, or if there are no records: `read`
         then returns the empty result or raises the error. The slice stores which of its bytes were
@@ -190,7 +192,7 @@ class LogReader:
     async def read_cold(
         self, offset: Offset, bytes_max: int, end_offset: Offset, at_least_one: bool
     ) -> LogRead:
-        """Return the same as `read`, after loading ranges that are not in memory."""
+        """Return the same as `read`, after loading file ranges that are not in the page cache."""
 
         def look() -> LogRead:
             return self.read(offset, bytes_max, end_offset, at_least_one, False)
@@ -214,9 +216,9 @@ class LogReader:
             self._health.refuse(error)
 
     def _check_cached(self, part: FileSlice) -> int:
-        """Return the position up to which a slice is in memory.
+        """Return the file position up to which a slice is in the page cache.
 
-        Raises NotCachedError if the first block of the slice is not in memory.
+        Raises NotCachedError if the first block of the slice is not.
         """
         size = min(part.length, COLD_BLOCK_BYTES)
         if not self._state.disk.is_cached(part.file, part.position, size):
@@ -250,11 +252,11 @@ class LogReader:
         return LogRead(part, Offset(base_offset), min(end_offset, segment_end), first_bytes)
 
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
-        """Return (producer id, first offset) of each aborted transaction that overlaps `[offset,
-        end_offset)`.
+        """Return the producer id and first offset of each aborted transaction that overlaps
+        `[offset, end_offset)`.
 
-        They are sorted by first offset, as readers need them.  Raises NotCachedError if a
-        transaction index is not in memory.
+        They are sorted by first offset, as readers need them. Raises NotCachedError if a
+        transaction index is not in the page cache.
         """
         state = self._state
         found: list[AbortedTransaction] = []
@@ -270,8 +272,8 @@ class LogReader:
     async def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first record below `end_offset` whose timestamp is at least `timestamp_ms`, or
-        None if there is none."""
+        """Return offset, timestamp and leader epoch of the first record below `end_offset` whose
+        timestamp is at least `timestamp_ms`. Returns None if there is no such record."""
         return await self._look_up(
             lambda segments, start: first_at_or_after(
                 self._state.disk, segments, timestamp_ms, start_offset=start, end_offset=end_offset
@@ -279,8 +281,8 @@ class LogReader:
         )
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
-        """Return the record with the largest timestamp (ListOffsets -3), or None if no record has a
-        timestamp."""
+        """Return offset, timestamp and leader epoch of the record below `end_offset` with the
+        largest timestamp (ListOffsets -3). Returns None if no record has a timestamp."""
         return await self._look_up(
             lambda segments, start: with_largest_timestamp(
                 self._state.disk, segments, start_offset=start, end_offset=end_offset
@@ -291,8 +293,8 @@ class LogReader:
         self,
         search: Callable[[Sequence[Segment], Offset], Awaitable[TimestampedOffset | None]],
     ) -> TimestampedOffset | None:
-        """Return the result of a search in the segments. The search is repeated if segments were
-        removed or truncated in the meantime.
+        """Run `search`, a look-up by time, over the log's segments and return its result. The
+        search is repeated if segments were removed or truncated in the meantime.
 
         Raises RefusedError: KAFKA_STORAGE_ERROR if the disk fails, CORRUPT_MESSAGE if data is
         corrupt.
@@ -314,7 +316,8 @@ class LogReader:
 
 
 def _without_cut_batch(segment: Segment, read: LogRead, part: FileSlice, bytes_max: int) -> LogRead:
-    """Return a read without its last batch if `bytes_max` may have cut that batch off."""
+    """Return `read` (the result of a read) without its last batch if the limit `bytes_max` may have
+    cut that batch off."""
     length = _whole_length(segment, part.position, part.length, read.first_batch_bytes, bytes_max)
     if length == part.length:
         return read
@@ -324,8 +327,8 @@ def _without_cut_batch(segment: Segment, read: LogRead, part: FileSlice, bytes_m
 def _whole_length(
     segment: Segment, position: int, length: int, first_bytes: int, bytes_max: int
 ) -> int:
-    """Return the length of a range, without its last batch if `bytes_max` may have cut that batch
-    off."""
+    """Return the length in bytes of a file range, without its last batch if the limit `bytes_max`
+    may have cut that batch off."""
     if length < bytes_max or length <= first_bytes:
         return length
     start = segment.offset_index.batch_start_before(position + length)

@@ -1,4 +1,5 @@
-"""The segments, watermarks, epochs and producers of one log, which its components share.
+"""The segments, watermarks, epochs and producers of one log, which the log's components (appender,
+reader, flusher and others) share.
 
 Invariants: OffsetsInOrder (log start <= last stable <= high watermark <= end), ActiveIsLast (the
 last segment receives the appends), WatermarkNeverRecedes (except by truncation).
@@ -15,7 +16,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class LogState:
-    """The state of one log, which all its components read and change."""
+    """The state of one log, which all components of the log read and change."""
 
     __slots__ = (
         "config",
@@ -44,52 +45,57 @@ class LogState:
         self.directory = directory
         self.config = config
         self.segments: list[Segment] = loaded.segments
-        """The segments, oldest first; the last one is active."""
+        """The segments of the log, oldest first. The last one is active, that is, receives
+        appends."""
         self.unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
-        """Closed segments whose files, indexes included, are not known to be durable."""
+        """Closed segments of the log whose files, indexes included, are not known to be durable."""
         self.passed: list[Segment] = []
-        """Oldest segments that were removed from the log in memory, but whose files are still in
+        """The oldest segments, already removed from the log in memory, but whose files are still in
         its directory."""
         self.generation = 0
-        """Number of truncations and removals so far. Overlapping tasks compare this number to
-        detect a truncation or removal."""
+        """Number of truncations of the log and removals of its segments so far. A task compares it
+        before and after a wait to detect one of them."""
         self.is_truncating = False
-        """True while a truncation is running. After a crash, records that the truncation has
-        removed may reappear."""
+        """True while a truncation of the log is running. After a crash in that time, records that
+        the truncation has removed may reappear."""
         self.is_removing = False
-        """True while files of segments in `passed` are being removed."""
+        """True while the files of the segments in `passed` (removed from the log in memory) are
+        being removed."""
         self.is_being_cleaned = False
-        """True while segments are being compacted. No segment is removed until that ends."""
+        """True while segments of the log are being compacted. No segment is removed until that
+        ends."""
         self.epochs = loaded.epochs
         self.producers: ProducerStates = loaded.producers
         self.log_start_offset: Offset = loaded.log_start_offset
         self.end_offset: Offset = loaded.end_offset
         self.high_watermark: Offset = loaded.log_start_offset
         self.recovery_point: Offset = loaded.recovery_point
-        """Offset below which everything is durable, together with all data that its recovery
-        needs."""
+        """Offset below which all records of the log are durable, together with all data that a
+        recovery of them needs."""
         self.first_dirty_offset: Offset = loaded.log_start_offset
-        """Offset below which all records have been compacted."""
+        """Offset below which all records of the log have been compacted."""
         self.hole_offset: Offset | None = None
-        """Start of the first hole left by lost segments, or None if none is known."""
+        """Start of the first range of offsets that is missing because segments were lost. None if
+        no such hole is known."""
         self.unflushed_since_ms: int | None = None
-        """Monotonic time in ms of the oldest unflushed append, from which `flush.ms` is measured.
-        None if every append is flushed."""
+        """Time of the oldest append that is not flushed, in ms of the monotonic clock; `flush.ms`
+        is measured from it. None if every append is flushed."""
         self.note_hole(loaded.hole_offset)
 
     @property
     def active(self) -> Segment:
-        """The segment that receives the appends."""
+        """The active segment of the log, which receives the appends."""
         return self.segments[-1]
 
     @property
     def is_empty(self) -> bool:
-        """True if the log has a single segment without records."""
+        """True if the log has a single segment, and that segment has no records."""
         return len(self.segments) == 1 and not self.segments[-1].size_bytes
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Offset below which READ_COMMITTED consumers may read."""
+        """Offset below which READ_COMMITTED consumers may read: all transactions below it have
+        ended."""
         first_unstable = self.producers.first_unstable_offset
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
@@ -97,8 +103,8 @@ class LogState:
 
     @property
     def recovery_checkpoint(self) -> Offset:
-        """Offset from which the next start checks the log. All segments below it are sealed (all
-        their files are durable).
+        """Offset from which the next start of the broker checks the log after a crash. All segments
+        below it are sealed (all their files are durable).
 
         The recovery point may be higher, because it does not cover indexes, which are flushed when
         a segment is sealed. Startup checks whole segments, so the difference within a segment has
@@ -110,7 +116,7 @@ class LogState:
         return min(self.recovery_point, first.base_offset)
 
     def index_of(self, offset: Offset) -> int:
-        """Return the position, in `segments`, of the segment whose range contains an offset."""
+        """Return the position in `segments` of the segment that contains an offset."""
         segments = self.segments
         if offset >= segments[-1].base_offset:
             return len(segments) - 1
@@ -118,8 +124,8 @@ class LogState:
         return max(0, found - 1)
 
     def note_hole(self, offset: Offset | None) -> None:
-        """Set the start of the first hole that lost segments left. A hole at or above the end of
-        the log is ignored."""
+        """Set the start of the first range of offsets that is missing because segments were lost.
+        None means that no such hole is known. A hole at or above the end of the log is ignored."""
         self.hole_offset = None if offset is None or offset >= self.end_offset else offset
 
     def raise_log_start(self, offset: Offset) -> None:
@@ -128,7 +134,8 @@ class LogState:
         self.producers.on_log_start(self.log_start_offset)
 
     def update_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark, but not above the end offset. Returns True if it changed."""
+        """Raise the high watermark to `offset`, but not above the end offset. Returns True if it
+        changed."""
         if offset > self.end_offset:
             offset = self.end_offset
         if offset <= self.high_watermark:

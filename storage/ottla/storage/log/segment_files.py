@@ -1,4 +1,4 @@
-"""Files of a log's segments: creates, flushes and removes them, and renames them to `.deleted`.
+"""Creation, flushes and removal of the files of a log's segments, and their renaming to `.deleted`.
 
 Invariant: if a write fails and cannot be undone, the log goes offline, with the reason.
 """
@@ -17,7 +17,7 @@ from ottla.storage.segments.segment import SEGMENT_OFFSETS_MAX, Segment
 
 
 class SegmentFiles:
-    """The files of one log's segments."""
+    """Creator and remover of the files of one log's segments."""
 
     __slots__ = ("_health", "_hooks", "_rng", "_state", "names", "producer_files")
 
@@ -39,8 +39,8 @@ class SegmentFiles:
         state.active.jitter_ms = self._next_jitter_ms()
 
     def base_of_next(self, first_offset: Offset, last_offset: int) -> Offset:
-        """Return the base offset of a new segment whose first batch has these offsets. It is the
-        end of the log, even if the batch starts at a higher offset.
+        """Return the base offset for a new segment whose first batch spans `first_offset` to
+        `last_offset`. It is the end offset of the log, even if the batch starts at a higher offset.
 
         If the tail of a segment is lost later, a gap remains between segments, by which the next
         start recognises the loss. If a compacted leader left a gap that is wider than a segment,
@@ -50,8 +50,8 @@ class SegmentFiles:
         return end_offset if last_offset - end_offset < SEGMENT_OFFSETS_MAX else first_offset
 
     def roll(self, base_offset: Offset, now_ms: int) -> Segment:
-        """Return a new active segment. An empty active segment with the same base offset is reused
-        (KAFKA-6388)."""
+        """Create and return a new active segment. An empty active segment with the same base offset
+        is reused (KAFKA-6388)."""
         state = self._state
         old = state.active
         try:
@@ -72,7 +72,7 @@ class SegmentFiles:
         return new
 
     def create(self, base_offset: Offset, now_ms: int) -> Segment:
-        """Create a segment with all its files, or none of them. Returns the segment. The next start
+        """Create a segment and return it. Either all its files are created or none. The next start
         would mistake an incomplete set of files for the end of the log."""
         self.names.change_count += 1
         state = self._state
@@ -101,14 +101,14 @@ class SegmentFiles:
             self._health.refuse(error)
 
     def replace_producers(self, states: ProducerStates) -> None:
-        """Replace the present producer states of the log by the given ones."""
+        """Replace the log's present producer states by `states`."""
         self.producer_files.forget()
         states.share_budget(self._state.producers.leave_budget())
         self._state.producers = states
 
     async def fsync(self, segment: Segment) -> None:
-        """Flush a segment's log file. A failure is final, because the kernel forgets which pages it
-        could not write."""
+        """Flush a segment's log file. A failure takes the log offline, because the kernel forgets
+        which pages it could not write."""
         try:
             await self._state.disk.fsync(segment.file)
         except OSError as error:
@@ -116,8 +116,8 @@ class SegmentFiles:
             raise
 
     async def remove(self, segment: Segment) -> None:
-        """Remove a segment's files durably. Otherwise a crash could bring back an older segment
-        without the newer one after it."""
+        """Remove a segment's files, and make the removal durable. Otherwise a crash could bring
+        back an older segment without the newer one after it."""
         await segment.remove()
         await self._state.disk.fsync_directory(self._state.directory)
 

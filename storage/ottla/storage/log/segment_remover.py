@@ -17,7 +17,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class SegmentRemover:
-    """Removal of the oldest segments of one log."""
+    """Remover of the oldest segments of one log."""
 
     __slots__ = ("_files", "_health", "_hooks", "_state")
 
@@ -30,11 +30,11 @@ class SegmentRemover:
         self._files = files
 
     async def delete_records_before(self, offset: Offset) -> None:
-        """Raise the log start offset durably, and remove the segments below it.
+        """Raise the log start offset to `offset` durably, and remove the segments below it.
 
         Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark. A full
-        disk also causes a refusal, because the records could reappear if the process is killed.
-        Their segments are removed nevertheless.
+        disk also causes a refusal, because the records could reappear if the process is killed. The
+        segments are removed nevertheless.
         """
         self.raise_log_start(offset)
         is_full = False
@@ -90,7 +90,7 @@ class SegmentRemover:
         return count
 
     async def _remove_passed(self) -> None:
-        """Remove the segments that are completely below the log start offset.
+        """Remove the log's segments that are completely below the log start offset.
 
         Unflushed segments are flushed first. Otherwise a power failure may bring back a torn
         segment, and the next start would drop everything after it.
@@ -114,8 +114,8 @@ class SegmentRemover:
                 await self._files.fsync(segment)
 
     def _pass(self, doomed: list[Segment]) -> None:
-        """Move the segments `doomed` from the log to `passed`, as long as they are still the oldest
-        of the log."""
+        """Move the segments `doomed` from the log's segments to `passed` (segments whose files are
+        still to be removed), as long as they are the log's oldest segments."""
         state = self._state
         below = state.segments[: state.index_of(state.log_start_offset)]
         found = [segment for segment in below if segment in doomed]

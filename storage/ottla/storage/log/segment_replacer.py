@@ -21,7 +21,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class SegmentReplacer:
-    """Replacement of segments of one log by compacted segments."""
+    """Replacer of segments of one log by compacted segments."""
 
     __slots__ = ("_files", "_health", "_state")
 
@@ -31,10 +31,11 @@ class SegmentReplacer:
         self._files = files
 
     async def replace(self, cleaned: CleanedFiles) -> None:
-        """Durably replace segments by a compacted segment.
+        """Durably replace segments of the log by a compacted segment, `cleaned`.
 
-        Raises CorruptDataError if the new files do not match `cleaned`. Raises RefusedError if the
-        old segments are missing or the disk fails; the old segments are then kept.
+        Raises CorruptDataError if the files of the compacted segment do not match its description.
+        Raises RefusedError if the old segments are missing or the disk fails; the old segments are
+        then kept.
         """
         state, health, files = self._state, self._health, self._files
         health.check_online()
@@ -68,7 +69,7 @@ class SegmentReplacer:
             health.refuse(error)
 
     def _sources_of(self, cleaned: CleanedFiles) -> list[Segment]:
-        """Return the segments that `cleaned` replaces, which are adjacent.
+        """Return the adjacent segments that `cleaned`, a compacted segment, replaces.
 
         Raises RefusedError if one of them is missing, active or not flushed.
         """
@@ -87,7 +88,7 @@ class SegmentReplacer:
         return found
 
     def _read_from(self, new: Segment, olds: list[Segment]) -> None:
-        """Make readers use the new segment instead of the old ones."""
+        """Put the compacted segment in the place of the old ones, so that later reads use it."""
         self._health.check_online()
         segments = self._state.segments
         at = segments.index(olds[0])

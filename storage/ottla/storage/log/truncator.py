@@ -17,7 +17,7 @@ from ottla.storage.segments.segment import Segment
 
 
 class Truncator:
-    """Truncation of one log: removes records from its end."""
+    """Truncator of one log: removes records from the end of the log."""
 
     __slots__ = ("_epoch_file", "_files", "_health", "_hooks", "_state")
 
@@ -36,7 +36,8 @@ class Truncator:
         self._epoch_file = epoch_file
 
     async def truncate_to(self, offset: Offset) -> bool:
-        """Remove all records from `offset` on. Returns True if any were removed.
+        """Remove all records of the log from `offset` on, durably. Returns True if any were
+        removed.
 
         A batch that contains `offset` is removed completely. The log then ends at the start of that
         batch, because after a crash a gap would be mistaken for lost records. If that start is
@@ -61,7 +62,8 @@ class Truncator:
             self._hooks.after_truncation()
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
-        """Remove all records. The log is then empty, and begins and ends at `offset`."""
+        """Remove all records of the log durably. It is then empty, and begins and ends at
+        `offset`."""
         self._health.check_online()
         try:
             await self._end_cleaning(min(offset, self._state.log_start_offset))
@@ -119,7 +121,8 @@ class Truncator:
         return True
 
     async def _remove_files(self, active: Segment, position: int, removed: list[Segment]) -> None:
-        """Durably remove segments and truncate the active one."""
+        """Durably remove the files of `removed` segments, and truncate the active segment's file to
+        `position` in bytes."""
         state = self._state
         for segment in reversed(removed):
             await self._files.remove(segment)
@@ -131,7 +134,7 @@ class Truncator:
         await active.load_timestamps()
 
     async def _reload_producers(self) -> None:
-        """Restore the producer states as of the end offset."""
+        """Restore the producer states to those at the log's end offset, after a truncation."""
         state = self._state
         await self._files.producer_files.remove_above(state.end_offset)
         reloaded = await load_producers(
@@ -180,8 +183,8 @@ class Truncator:
             state.is_truncating = False
 
     async def _report_decrease(self, checkpoint: Offset, high_watermark: Offset) -> None:
-        """Report that the recovery checkpoint or the high watermark is lower than the given values,
-        if either is."""
+        """Call the log's owner if a truncation lowered the recovery checkpoint or the high
+        watermark below the given earlier values."""
         state = self._state
         if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
             await self._hooks.on_offsets_decreased()

@@ -47,39 +47,39 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import read_varint, record_body, scan_body_as
 
 INSPECTED_RECORDS_MAX = 100_000
-"""Maximum number of records in a batch whose records are inspected. A smaller number splits
-legitimate batches (Java's producer splits at MESSAGE_TOO_LARGE). With a larger one, a megabyte may
-cost seconds of processor time."""
+"""Maximum number of records in a batch whose records the leader inspects; larger batches are
+refused. A smaller number makes producers split legitimate batches (Java's producer splits at
+MESSAGE_TOO_LARGE). With a larger one, a megabyte may cost seconds of processor time."""
 
 UNPACKED_RATIO_MAX = 16
-"""Maximum decompressed size of an inspected batch, as a multiple of `max.message.bytes`. Producers
-limit a batch by approximately its decompressed size."""
+"""Maximum decompressed size of a batch whose records the leader inspects, as a multiple of
+`max.message.bytes`. Producers limit a batch by approximately its decompressed size."""
 
 UNPACKED_BYTES_MIN = 4 * MIB
-"""Decompressed size in bytes of a batch that is always allowed, even if `max.message.bytes` is
-small."""
+"""Decompressed size in bytes up to which the leader inspects any batch, even if `max.message.bytes`
+is small."""
 
 NEEDS_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1_000
-"""Maximum number of invalid records of a batch that a refusal names. A producer assumes that all
-other records are valid, so a smaller number would mislead it. With a larger number, a small
-compressed batch could cause a large response."""
+"""Maximum number of invalid records of one batch that the response to the producer lists. A
+producer assumes that all other records are valid, so a smaller number would mislead it. With a
+larger number, a small compressed batch could cause a large response."""
 RECORD_ERRORS_SHOWN = 3
-"""Number of invalid records that the text of a refusal names, as in Kafka."""
+"""Number of invalid records that the message text of a refusal names, as in Kafka."""
 
 RECORDS_INLINE, BYTES_INLINE = 500, 64 * KIB
 PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
-"""Number of records, and of bytes, up to which a batch is inspected on the event loop. This takes
-some milliseconds at most."""
+"""Number of records, and size in bytes, up to which a batch's records are inspected on the event
+loop. This takes some milliseconds at most."""
 
 ATTRIBUTES_AT, RECORD_COUNT_AT = 21, 57
 
 _NOT_FOR_CLIENTS: Final = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
 _CLIENT: Final = AppendOrigin.CLIENT
 _LAST_CODEC: Final = int(Codec.ZSTD)
-"""Number of the last codec. It is a constant because accessing an enum member costs as much as the
-comparison."""
+"""Number of the last compression codec. It is a constant because accessing an enum member costs as
+much as the comparison."""
 
 _new: Final = tuple.__new__
 _unpack_header: Final = HEADER.unpack_from
@@ -97,14 +97,15 @@ the request. A plain tuple, because one is created for each append."""
 
 
 class RecordsToInspectError(Exception):
-    """Raised for a batch whose records must be inspected, which takes too long for the event
-    loop."""
+    """Raised for a batch whose records must be inspected in a thread, because that takes too long
+    for the event loop."""
 
 
 def checked_header(
     records: memoryview, origin: AppendOrigin, config: LogConfig, now_ms: int
 ) -> tuple[BatchHeader, bool]:
-    """Return the header of the first batch, and whether its timestamps are suspect.
+    """Check the header of the first batch. Returns the header, and whether its timestamps are
+    suspect.
 
     The returned header's size, CRC and counts are valid. The broker's own coordinators may write
     batches that clients may not. Timestamps of a client are suspect if they contradict each other,
@@ -164,7 +165,7 @@ def checked_header(
 
 
 def _refusal_of_start(records: memoryview) -> RefusedError:
-    """Return the refusal for records that do not begin with a complete batch."""
+    """Return the RefusedError for produced records that do not begin with a complete batch."""
     size = len(records)
     if size > MAGIC_AT and records[MAGIC_AT] != MAGIC:
         return RefusedError(
@@ -180,7 +181,7 @@ def _refusal_of_start(records: memoryview) -> RefusedError:
 
 
 def _refusal_of_size(batch_size: int, size: int, config: LogConfig) -> RefusedError:
-    """Return the refusal for a client's batch whose size is not permitted."""
+    """Return the RefusedError for a producer's batch whose size is not permitted."""
     if batch_size < size:
         return RefusedError(
             ErrorCode.INVALID_RECORD, "A partition accepts exactly one record batch per request"
@@ -193,7 +194,7 @@ def _refusal_of_size(batch_size: int, size: int, config: LogConfig) -> RefusedEr
 
 
 def _refusal_of_records(header: BatchHeader) -> RefusedError:
-    """Return the refusal for a header with a wrong count or codec."""
+    """Return the RefusedError for a batch header with a wrong record count or codec."""
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         return RefusedError(
             ErrorCode.INVALID_RECORD,
@@ -204,7 +205,7 @@ def _refusal_of_records(header: BatchHeader) -> RefusedError:
 
 
 def _refusal_of_client(header: BatchHeader) -> RefusedError:
-    """Return the refusal for a header that a producer must not send."""
+    """Return the RefusedError for a batch header that a producer must not send."""
     if header.base_offset != 0:
         return RefusedError(ErrorCode.INVALID_RECORD, "A produced batch's base offset is not 0")
     if header.is_control:
@@ -225,8 +226,8 @@ def accepted(
     now_ms: int,
     is_in_thread: bool = False,
 ) -> Accepted:
-    """Check the first batch. Returns its header, its bytes in the topic's codec, and its size in
-    the request.
+    """Check the first batch of an append. Returns its header, its bytes in the topic's codec, and
+    its size in the request.
 
     Uses no state of the log, so that records may be inspected outside the event loop
     (`is_in_thread`). Raises RefusedError with Kafka's code. On the event loop, raises
@@ -285,8 +286,8 @@ class InvalidRecordsError(RefusedError):
         self._error_count = error_count
 
     def located(self, partition: str) -> "InvalidRecordsError":
-        """Return a copy of the error with the partition's name inserted where Kafka's messages have
-        it."""
+        """Return a copy of the error whose message contains the partition's name, in the place
+        where Kafka's messages have it."""
         return InvalidRecordsError(
             self.code,
             [
@@ -315,8 +316,8 @@ def is_costly(records: Records) -> bool:
 def check_records(
     records: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int
 ) -> int:
-    """Check every record: consecutive offsets, timestamps, and keys if the topic is compacted.
-    Returns the largest timestamp of the records."""
+    """Check every record of a batch: consecutive offsets, timestamps, and keys if the topic is
+    compacted. Returns the largest timestamp of the records in ms."""
     if header.record_count > INSPECTED_RECORDS_MAX:
         raise RefusedError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -373,7 +374,8 @@ def check_records(
 
 def _check_sizes(body: bytes, record_count: int, bound: int) -> None:
     """Refuse a decompressed batch if one of its records is larger than `bound` bytes, before that
-    record is decoded. Raises CorruptDataError if the records do not fit into the body."""
+    record is decoded. Raises CorruptDataError if the records do not fit into `body`, the
+    decompressed bytes."""
     at = 0
     for _ in range(record_count):
         length, at = read_varint(body, at, len(body))
@@ -394,7 +396,8 @@ def _too_far(offset: Offset, timestamp_ms: int, earliest: int, latest: int) -> s
 
 
 def unpacked_bytes_max(config: LogConfig) -> int:
-    """Return the largest decompressed size of an inspected batch, in bytes."""
+    """Return the largest decompressed size, in bytes, of a batch whose records the leader
+    inspects."""
     bound = max(UNPACKED_BYTES_MIN, UNPACKED_RATIO_MAX * config.max_message_bytes)
     return min(bound, DECOMPRESSED_BATCH_BYTES_MAX)
 
@@ -402,15 +405,15 @@ def unpacked_bytes_max(config: LogConfig) -> int:
 def _checked_fields(
     offset: Offset, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: object
 ) -> tuple[Offset, int, bool]:
-    """Return the fields of a record that `check_records` needs."""
+    """Return those fields of a record that `check_records` needs."""
     return offset, timestamp_ms, key is not None
 
 
 def recoded(
     records: memoryview, header: BatchHeader, codec: Codec, level: int | None = None
 ) -> memoryview:
-    """Return the batch with its records compressed again by the given codec, at `level` or the
-    library's default level."""
+    """Return the batch with its records compressed again by `codec`, at `level` or, if that is
+    None, at the default level of the codec's library."""
     try:
         body = record_body(records, 0, header)
     except CorruptDataError as error:
@@ -443,8 +446,8 @@ def gathered(
     leader_epoch: Epoch,
     log_append_time_ms: int,
 ) -> tuple[Chunk, ...]:
-    """Return the chunks to write, with the header fields that the leader sets. Record bytes are not
-    copied.
+    """Return the chunks of bytes to write for a batch, with the header fields that the leader sets.
+    Record bytes are not copied.
 
     A batch in writable memory is changed in place, because it is not read again. Any other batch
     becomes two chunks: a changed header and the untouched rest.

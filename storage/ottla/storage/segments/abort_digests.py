@@ -22,7 +22,7 @@ VERSION = 0
 
 
 class AbortDigest(NamedTuple):
-    """Number and CRC of the entries of a segment's `.txnindex`."""
+    """Digest of a segment's `.txnindex` file: the number of its entries and their CRC."""
 
     entry_count: int
     crc: int
@@ -32,8 +32,8 @@ NO_ABORTS = AbortDigest(0, 0)
 
 
 def format_digests(digests: Mapping[int, AbortDigest]) -> bytes:
-    """Return the bytes of an `abort-digests` file. `digests` has the segments with aborted
-    transactions, by base offset."""
+    """Return the bytes of an `abort-digests` file. `digests` contains the digest of each segment
+    that has aborted transactions, by the segment's base offset."""
     lines = [str(VERSION), str(len(digests))]
     lines += [f"{base} {one.entry_count} {one.crc}" for base, one in sorted(digests.items())]
     text = ("\n".join(lines) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Origin and result of an append."""
+"""Origin and result of an append to a partition's log."""
 
 from enum import Enum
 from typing import final
@@ -7,25 +7,29 @@ from ottla.model.ids import Offset
 
 
 class AppendOrigin(Enum):
-    """Origin of an append, which decides which checks apply."""
+    """Origin of an append to a log: a client, a coordinator, raft or replication. It decides which
+    checks apply to the batches."""
 
     CLIENT = "client"
-    """Append by a producer: every rule applies, and idempotent batches must follow their sequence.
+    """Append by a producer: every check applies, and the sequence numbers of an idempotent
+    producer's batches must be consecutive.
+
     """
     COORDINATOR = "coordinator"
-    """Append by a group or transaction coordinator of this broker. It may write markers, and its
-    batches have no sequences."""
+    """Append by a group or transaction coordinator of this broker. It may write transaction
+    markers, and its batches have no sequence numbers."""
     RAFT = "raft"
-    """Append by the quorum's leader. It may write raft's control batches, and several batches at
-    once."""
+    """Append by the leader of the controller quorum to the metadata log. It may write raft's
+    control batches, and several batches at once."""
     REPLICATION = "replication"
-    """Append of records that a follower has fetched. The leader has checked the batches; offsets,
-    epochs and sequences are accepted unchanged."""
+    """Append of records that a follower has fetched. The leader has checked the batches; their
+    offsets, leader epochs and sequence numbers are accepted unchanged."""
 
 
 @final
 class AppendInfo:
-    """Offsets of the appended records. For a duplicate, the offsets of the first copy."""
+    """Result of an append to a log: the offsets of the appended records. For a duplicate batch,
+    these are the offsets of its first copy."""
 
     __slots__ = (
         "base_offset",
@@ -48,12 +52,13 @@ class AppendInfo:
         self.base_offset = base_offset
         self.end_offset = end_offset
         self.log_append_time_ms = log_append_time_ms
-        """The append time in ms, or -1 if the records keep their producer's time (CreateTime)."""
+        """Time of the append in ms since 1970, or -1 if the records keep the timestamps of their
+        producer (CreateTime)."""
         self.log_start_offset = log_start_offset
         self.is_duplicate = is_duplicate
         self.max_timestamp = max_timestamp
 
     @property
     def last_offset(self) -> Offset:
-        """Offset of the last record, or base offset - 1 if there are no records."""
+        """Offset of the last appended record, or base offset - 1 if no records were appended."""
         return Offset(self.end_offset - 1)

@@ -1,10 +1,11 @@
-"""Scan of the batches in a segment's file, in large blocks and with all checks, for recovery and
-compaction.
+"""Scan of the batches in a segment's `.log` file, in large blocks and with all checks, for recovery
+and compaction.
 
 Entries of the formats v0 and v1, which old brokers may have written, count as batches. A scan ends
-at the end of the range or at the first bytes that are not a complete, valid batch. `valid_end` is
-then the position, and `problem` the reason. A worker thread of the directory reads the blocks.
-Headers and CRCs are checked on the event loop, without any work per record.
+at the end of the range or at the first bytes that are not a complete, valid batch.
+`BatchScan.valid_end` is then that position, and `BatchScan.problem` the reason. A worker thread of
+the log directory reads the blocks. Headers and CRCs are checked on the event loop, without any work
+per record.
 """
 
 from typing import NamedTuple
@@ -17,25 +18,27 @@ from ottla.wire.crc import crc32c
 from ottla.wire.legacy import entry_header, is_crc_right, is_entry_at
 
 BLOCK_BYTES = 1 * MIB
-"""Number of bytes per read. With smaller reads, more calls are passed to the worker. Larger ones
-exceed the processor's cache and block the event loop for longer."""
+"""Number of bytes of a log file that a scan reads at once. With smaller reads, more calls are
+passed to the disk's worker thread. Larger ones exceed the processor's cache and block the event
+loop for longer."""
 
 
 class ScannedBlock(NamedTuple):
-    """A block of complete batches that one read has returned."""
+    """A block of complete batches, which one read of a log file has returned."""
 
     data: memoryview
     position: int
-    """Position of the block in the file."""
+    """Position of the block in the log file, in bytes."""
     batches: list[tuple[int, BatchHeader]]
-    """Position in `data`, and header, of each batch in the block."""
+    """Each batch in the block, as its position within `data` (the bytes of the block) and its
+    header."""
     size_bytes: int
-    """Total size of the batches in bytes."""
+    """Total size in bytes of the complete batches in the block."""
 
 
 class BatchScan:
-    """One scan of the range `[position, end)` of a file. Call `next_block` until it returns None,
-    then read `valid_end` and `problem`."""
+    """One scan of the batches in the range `[position, end)` of a log file. Call `next_block` until
+    it returns None, then read `valid_end` and `problem`."""
 
     def __init__(
         self,
@@ -49,8 +52,8 @@ class BatchScan:
         is_crc_checked: bool,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Create a scan. If `base_offset` is given, an offset too far from it is a problem
-        (`is_overflow`)."""
+        """Create a scan. If `base_offset` (of the segment) is given, a batch whose offset is too
+        far above it for an index entry is a problem (`is_overflow`)."""
         self._disk = disk
         self._file = file
         self._end = end
@@ -63,7 +66,8 @@ class BatchScan:
         self.is_overflow = False
 
     async def next_block(self) -> ScannedBlock | None:
-        """Return the next complete, valid batches, or None at the end of the scan."""
+        """Read the next block of the file and return its complete, valid batches. Returns None at
+        the end of the scan."""
         while self.valid_end < self._end and self.problem is None:
             position = self.valid_end
             size = min(self._block_bytes, self._end - position)

@@ -1,7 +1,8 @@
-"""Contents of a partition's directory, looked up in a survey without further calls to the disk.
+"""Contents of a partition's directory, looked up in a survey (names, sizes and small files, read in
+one call) without further calls to the disk.
 
-Startup surveys many directories in one call, because each worker call costs more than its work. A
-log that was closed cleanly is then opened from its survey alone.
+Startup surveys many directories in one call, because each call to the disk's worker thread costs
+more than its work. A log that was closed cleanly is then opened from its survey alone.
 """
 
 import errno
@@ -22,7 +23,8 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS
 
 
 def small_files(names: Sequence[str]) -> list[str]:
-    """Return the names of the files that a clean startup reads as a whole."""
+    """Return those of the `names` in a partition's directory whose files a clean startup reads as a
+    whole."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
     found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]
     snapshots = offsets_of(list(names), SNAPSHOT)
@@ -33,8 +35,8 @@ def small_files(names: Sequence[str]) -> list[str]:
 
 
 class DirectoryView:
-    """Contents of one directory at the time of a survey. `forget` must be called before anything in
-    the directory is changed."""
+    """Contents of a partition's directory at the time of a survey, which read names, sizes and
+    small files at once. `forget` must be called before anything in the directory is changed."""
 
     def __init__(self, disk: Disk, path: str, survey: DirectorySurvey | None = None) -> None:
         self.path = path
@@ -43,22 +45,24 @@ class DirectoryView:
 
     @property
     def survey(self) -> DirectorySurvey:
-        """Contents of the directory at the time of the survey."""
+        """Names, sizes and small files of the directory, as the disk returned them at the time of
+        the survey."""
         assert self._survey is not None
         return self._survey
 
     def forget(self) -> None:
-        """Drop the survey. Later calls query the disk."""
+        """Drop the surveyed contents of the directory. Later calls query the disk."""
         self._survey = None
 
     async def names(self) -> list[str]:
-        """Return the sorted names in the directory."""
+        """Return the sorted names of the files in the directory."""
         if self._survey is None:
             return await self._disk.listdir(self.path)
         return sorted(self._survey.sizes)
 
     async def read_file(self, name: str) -> bytes:
-        """Return the contents of a file. Raises FileNotFoundError if it does not exist."""
+        """Return the contents of a file in the directory. Raises FileNotFoundError if the file does
+        not exist."""
         survey = self._survey
         if survey is not None:
             if name in survey.contents:
@@ -68,11 +72,13 @@ class DirectoryView:
         return await self._disk.read_file(f"{self.path}/{name}")
 
     def size_of(self, path: str) -> int | None:
-        """Return the size of the file at a path in bytes, or None if it is not known."""
+        """Return the size in bytes of the file at a path, or None if the survey does not contain
+        it."""
         return None if self._survey is None else self._survey.sizes.get(posixpath.basename(path))
 
     def has(self, path: str) -> bool:
-        """Return whether a file exists at a path."""
+        """Return whether a file exists at a path, according to the survey or, without one, to the
+        disk."""
         if self._survey is None:
             return self._disk.exists(path)
         return posixpath.basename(path) in self._survey.sizes

@@ -15,17 +15,19 @@ from ottla.storage.disk.disk_errors import is_disk_failure
 from ottla.storage.disk.disk_seam import Disk, DiskFile, NotCachedError
 
 LOOK_UP_BLOCK_BYTES = 1 << 18
-"""Number of bytes of a sealed file that are loaded around an entry that is not cached. With fewer,
-a search waits for the disk more often. With more, bytes are read that are not needed."""
+"""Number of bytes of a sealed index file that are loaded around an entry that is not in the page
+cache. With fewer, a search waits for the disk more often. With more, bytes are read that are not
+needed."""
 
 WRITTEN_AT_ONCE = 32
-"""Number of pending entries of a rebuildable file at which an append writes them. With fewer, each
-append of a large batch costs a system call. With more, a single append has more work. No startup
-depends on these entries."""
+"""Number of pending index entries at which an append writes them to a file that startup can
+rebuild. With fewer, each append of a large batch costs a system call. With more, a single append
+has more work. No startup depends on these entries."""
 
 
 class EntryFile:
-    """One index file, either active (entries in `_memory`) or sealed."""
+    """One index file of a segment, either active (its entries are in `_memory`) or sealed (its
+    entries are read from the file)."""
 
     __slots__ = (
         "_capacity_bytes",
@@ -42,8 +44,8 @@ class EntryFile:
 
     entry_bytes: ClassVar[int] = 8
     is_rebuilt: ClassVar[bool] = True
-    """True if startup rebuilds the file of an unsealed segment. Nothing then depends on the file
-    before `trim` has written it completely."""
+    """True if startup rebuilds this index file for a segment that is not sealed. Nothing then
+    depends on the file before `trim` has written it completely."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -55,20 +57,22 @@ class EntryFile:
         self._written_bytes = 0
         self._capacity_bytes = 0
         self._is_extended = False
-        """True if the file already has its preallocated size."""
+        """True if the index file already has its preallocated size."""
         self._is_trimmed = False
-        """True if the file is durable and unchanged since it was trimmed."""
+        """True if the index file is durable and contains exactly the entries of the index,
+        unchanged since the last `trim`."""
 
     @property
     def is_sealed(self) -> bool:
-        """True if the file is trimmed, and entries are read from it instead of from memory."""
+        """True if the index is sealed: its file is trimmed, and entries are read from the file
+        instead of from memory."""
         return self._memory is None
 
     def begin(self, *, capacity_bytes: int = 0) -> None:
         """Make the index empty and active.
 
-        With its first entry the file is extended by a hole to `capacity_bytes`, as in Kafka's
-        preallocation.
+        When the first entry is added, the file is extended to `capacity_bytes` by a hole, as Kafka
+        preallocates indexes.
         """
         self._memory = bytearray()
         self.count = 0
@@ -81,7 +85,7 @@ class EntryFile:
         """Open an index file as sealed. Returns its size in bytes, which may not be a multiple of
         the entry size.
 
-        If the caller gives the size, the file need not be opened yet.
+        If the caller gives `size` (in bytes), the file is opened only when an entry is read.
         """
         self._memory = None
         if size is None:
@@ -91,10 +95,10 @@ class EntryFile:
         return size
 
     def activate(self, *, capacity_bytes: int = 0) -> None:
-        """Load a sealed file into memory, so that entries can be appended again.
+        """Load a sealed index file into memory, so that entries can be appended again.
 
         A missing file is created with its first entry, or by `trim`. Raises NotCachedError, before
-        anything is changed, if the file is not in memory.
+        anything is changed, if the file is not in the page cache.
         """
         if self._memory is not None:
             return
@@ -105,9 +109,10 @@ class EntryFile:
         self._is_extended = False
 
     def entry(self, index: int, size: int) -> bytes | bytearray:
-        """Return `size` bytes from the start of one entry.
+        """Return the first `size` bytes of the index entry at position `index`, counted in entries
+        from 0.
 
-        Raises NotCachedError if the file is sealed and the bytes are not in memory.
+        Raises NotCachedError if the index is sealed and the bytes are not in the page cache.
         """
         at = index * self.entry_bytes
         if self._memory is not None:
@@ -122,20 +127,21 @@ class EntryFile:
             raise NotCachedError(file, position, size) from None
 
     def check_cached(self) -> None:
-        """Read all entries, as `activate` does. Raises NotCachedError if one is not cached."""
+        """Read all entries of the index, as `activate` does. Raises NotCachedError if one of them
+        is not in the page cache."""
         if self.count and self._memory is None:
             self.entry(0, self.count * self.entry_bytes)
 
     def add(self, entry: bytes) -> None:
-        """Append one entry in memory; `write` adds it to the file."""
+        """Append one index entry in memory; `write` adds it to the file."""
         assert self._memory is not None
         assert len(entry) == self.entry_bytes
         self._memory += entry
         self.count += 1
 
     def write(self) -> None:
-        """Write the entries that the file does not contain yet. After an OSError, the next write
-        adds them."""
+        """Write the index entries that the file does not contain yet. After an OSError, the next
+        call writes them."""
         if self._memory is None or self._written_bytes == len(self._memory):
             return
         chunk = bytes(memoryview(self._memory)[self._written_bytes :])
@@ -148,8 +154,8 @@ class EntryFile:
         self._written_bytes += len(chunk)
 
     def write_if_possible(self) -> None:
-        """Write the entries that the file does not contain yet. If the disk is full, they are left
-        to the next attempt. Raises OSError if the disk failed."""
+        """Write the index entries that the file does not contain yet. If the disk is full, the next
+        call tries again. Raises OSError if the disk failed."""
         try:
             self.write()
         except OSError as error:
@@ -157,7 +163,8 @@ class EntryFile:
                 raise
 
     def write_if_due(self) -> None:
-        """Write like `write_if_possible`: the first entry at once, later entries in groups.
+        """Write pending index entries like `write_if_possible`: the first entry of the index at
+        once, later entries in groups.
 
         Only entries that startup can rebuild may be delayed; all other entries are written at once.
         """
@@ -168,7 +175,8 @@ class EntryFile:
             self.write_if_possible()
 
     def keep_first(self, count: int) -> None:
-        """Drop all entries except the first `count`, in memory. The file must be active."""
+        """Drop all index entries except the first `count`, in memory only. The index must be
+        active."""
         assert self._memory is not None
         assert 0 <= count <= self.count
         self.count = count
@@ -179,7 +187,8 @@ class EntryFile:
         self._written_bytes = min(self._written_bytes, size)
 
     def cut_file(self) -> None:
-        """Truncate the file of an active index to the entries that the index has in memory."""
+        """Truncate the file of an active index to those entries that are still in memory, for
+        example after `keep_first`."""
         if self._memory is None or self._is_trimmed:
             return
         file = self._open()
@@ -188,8 +197,8 @@ class EntryFile:
             file.set_size(max(len(self._memory), self._capacity_bytes))
 
     async def trim(self) -> None:
-        """Make the file durable with exactly the entries of the index. They remain in memory until
-        `seal`.
+        """Make the index file durable with exactly the entries of the index. The entries also
+        remain in memory until `seal`.
 
         All entries are written again, which repairs earlier failed writes. The file is truncated
         synchronously. A truncation in a worker thread could be delayed until the segment is active
@@ -208,25 +217,27 @@ class EntryFile:
         await self._disk.fsync(file)
 
     async def flush(self) -> None:
-        """Make the entries of an active index durable in its file."""
+        """Write the entries of an active index to its file and make them durable."""
         if self._memory and not self._is_closed:
             self.write()
             await self._disk.fsync(self._open())
 
     def seal(self) -> None:
-        """Release the memory of a trimmed index, whose entries are then read from the file."""
+        """Release the memory of a trimmed index. Its entries are from then on read from the
+        file."""
         self._memory = None
         self._is_trimmed = True
 
     def close(self) -> None:
-        """Close the file, if it is open."""
+        """Close the index file if it is open."""
         self._is_closed = True
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _handle(self) -> DiskFile:
-        """Return the file handle. The file exists, but need not be open yet."""
+        """Return the handle of the index file, creating the handle if there is none. The file must
+        exist on disk."""
         if self._file is None and not self._is_closed:
             self._file = self._disk.at(self.path)
             if self.is_rebuilt:

@@ -16,14 +16,14 @@ VERSION = 0
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch, and the offset at which it begins."""
+    """A leader epoch of a log, and the offset at which the epoch begins."""
 
     epoch: Epoch
     start_offset: Offset
 
 
 class EpochCache:
-    """The leader epochs of one log, oldest first."""
+    """The leader epochs of one partition's log with their start offsets, oldest first."""
 
     __slots__ = ("_epochs", "_starts", "change_count", "latest")
 
@@ -31,21 +31,22 @@ class EpochCache:
         self._epochs = [entry.epoch for entry in entries]
         self._starts = [entry.start_offset for entry in entries]
         self.change_count = 0
-        """Number of changes of the epochs. The writer of the file compares this number to find out
-        whether the file is out of date."""
+        """Number of changes of the leader epochs so far. `EpochFile` compares this number to find
+        out whether the file is out of date."""
         self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
-        """The newest leader epoch, or -1 if there is none. It is an attribute because every append
-        reads it."""
+        """The newest leader epoch of the log, or -1 if there is none. It is an attribute, not a
+        property, because every append reads it."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All leader epochs with their start offsets, oldest first."""
+        """All leader epochs of the log with their start offsets, oldest first."""
         return tuple(map(EpochEntry, self._epochs, self._starts))
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:
-        """Record that `epoch` begins at an offset. An epoch that is known or older is ignored.
+        """Record that the leader epoch `epoch` begins at `start_offset`. An epoch that is known or
+        older than the newest is ignored.
 
-        Entries that begin at or after the offset have no records in the log, and are removed.
+        Other epochs that begin at or after this offset have no records in the log, and are removed.
         """
         if epoch <= self.latest:
             return
@@ -56,8 +57,8 @@ class EpochCache:
         self.change_count += 1
 
     def end_offset_for(self, epoch: Epoch, log_end_offset: Offset) -> OffsetAndEpoch:
-        """Return the largest known epoch not above `epoch`, and the end offset of that epoch.
-        Returns (-1, -1) if there is no such epoch."""
+        """Return the largest leader epoch of the log that is not above `epoch`, and the end offset
+        of that epoch. Returns (-1, -1) if there is no such epoch."""
         unknown = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
         if epoch == NO_EPOCH or epoch > self.latest:
             return unknown
@@ -69,19 +70,21 @@ class EpochCache:
         return OffsetAndEpoch(self._starts[following], self._epochs[following - 1])
 
     def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the leader epoch of an offset, or -1 if the offset is before the oldest epoch."""
+        """Return the leader epoch that contains an offset, or -1 if the offset is before the oldest
+        known epoch."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else NO_EPOCH
 
     def truncate_from_end(self, end_offset: Offset) -> None:
-        """Remove epochs that begin at or after the log's new end."""
+        """Remove the leader epochs that begin at or after `end_offset`, to which the log was
+        truncated."""
         if self._starts and self._starts[-1] >= end_offset:
             self._drop_from(end_offset)
             self.change_count += 1
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """Remove epochs that end before the log's new start. The epoch that contains the new start
-        offset now begins at that offset."""
+        """Remove the leader epochs that end at or before `start_offset`, the log's new start. The
+        epoch that contains this offset now begins at it."""
         kept = bisect_right(self._starts, start_offset) - 1
         if kept < 0 or self._starts[kept] == start_offset == self._starts[0]:
             return
@@ -90,7 +93,7 @@ class EpochCache:
         self.change_count += 1
 
     def clear(self) -> None:
-        """Remove all leader epochs."""
+        """Remove all leader epochs of the log."""
         self._epochs.clear()
         self._starts.clear()
         self.latest = NO_EPOCH
@@ -103,7 +106,7 @@ class EpochCache:
         self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def encode(self) -> bytes:
-        """Return the bytes of a `leader-epoch-checkpoint` file with these epochs."""
+        """Return the bytes of a `leader-epoch-checkpoint` file with the epochs in this cache."""
         lines = [str(VERSION), str(len(self._epochs))]
         lines += (
             f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True)
@@ -112,8 +115,8 @@ class EpochCache:
 
 
 def decode_epochs(data: bytes) -> EpochCache:
-    """Return the leader epochs in a checkpoint file. An empty file, as Kafka first creates it, has
-    no epochs."""
+    """Return the leader epochs in the bytes of a `leader-epoch-checkpoint` file. An empty file, as
+    Kafka first creates it, has no epochs."""
     lines = data.decode("utf-8", "replace").splitlines()
     if not lines:
         return EpochCache()

@@ -1,4 +1,5 @@
-"""The `leader-epoch-checkpoint` file, which is written durably whenever its contents change."""
+"""Writer of the `leader-epoch-checkpoint` file of a log. The file is written durably whenever the
+log's leader epochs have changed."""
 
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.segments.epoch_cache import EpochCache
@@ -8,22 +9,23 @@ NO_EPOCHS = EpochCache().encode()
 
 
 class EpochFile:
-    """The `leader-epoch-checkpoint` file of one log."""
+    """Writer of the `leader-epoch-checkpoint` file of one log."""
 
     def __init__(self, disk: Disk, directory: str, durable: bytes | None) -> None:
-        """Create the file object. `durable` is the durable contents of the file (NO_EPOCHS if it
-        does not exist), or None if they are unknown."""
+        """Create the file object. `durable` is the content of the file that is known to be durable
+        (NO_EPOCHS if it does not exist), or None if that is unknown."""
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._durable = durable
         self._written_change: int | None = None
 
     def forget(self) -> None:
-        """Treat the contents of the file as unknown, because the epochs in memory were replaced."""
+        """Treat the durable contents of the epoch file as unknown, because the epochs in memory
+        were replaced. The next `write` then writes the file."""
         self._written_change = None
 
     async def write(self, epochs: EpochCache) -> None:
-        """Write the epochs to the file durably, unless it already contains them.
+        """Write the leader epochs to the file durably, unless the file already contains them.
 
         Raises OSError if the disk fails.
         """

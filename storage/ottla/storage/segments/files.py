@@ -15,20 +15,22 @@ SEGMENT_SUFFIXES = (LOG, *INDEX_SUFFIXES)
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_BATCHES = "producer-batches"
-"""Ottla's own side file of the newest producer snapshot."""
+"""Name of a file of Ottla's own that accompanies the newest producer snapshot: it contains the
+recent batches of each producer."""
 
 OFFSET_DIGITS = 20
-"""Number of digits of an offset in a file name. Offsets are zero-padded, so that names and offsets
-have the same order."""
+"""Number of digits of an offset in a file name. Offsets are zero-padded, so that the order of names
+is the order of offsets."""
 
 
 def file_name(base_offset: int, suffix: str) -> str:
-    """Return the name of a segment's or a snapshot's file."""
+    """Return the name of a segment file or snapshot file: the zero-padded base offset, then the
+    suffix."""
     return f"{base_offset:0{OFFSET_DIGITS}d}{suffix}"
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """Return the offset in the name of a file with this suffix, or None for any other name."""
+    """Return the offset in a file name that ends with `suffix`, or None for any other name."""
     digits = name.removesuffix(suffix)
     if len(digits) != OFFSET_DIGITS or digits == name:
         return None
@@ -36,6 +38,6 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 
 def offsets_of(names: list[str], suffix: str) -> list[int]:
-    """Return the sorted offsets of all files with this suffix."""
+    """Return the sorted offsets in those file names that end with `suffix`."""
     found = (offset_of(name, suffix) for name in names)
     return sorted(offset for offset in found if offset is not None)

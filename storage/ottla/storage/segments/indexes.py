@@ -1,4 +1,4 @@
-"""The two sparse indexes of a segment.
+"""The two sparse indexes of a log segment: by offset and by time.
 
 The offset index (`.index`) maps the last offset of a batch to the position of the batch in the
 file. An entry has 8 bytes: offset relative to the segment's base offset (int32), position (int32);
@@ -23,13 +23,14 @@ from ottla.wire.batch import NO_TIMESTAMP
 _OFFSET_ENTRY = Struct(">ii")
 
 NEAR_ENTRY_COUNT = 16
-"""Number of entries that a look-up searches first, starting at the entry that the last look-up
-found. With more entries, larger reads can continue without a search of the whole index. With fewer,
-the first search is shorter."""
+"""Number of offset index entries that a look-up searches first, starting at the entry that the last
+look-up found. With more entries, a reader that reads more bytes at once is still found without a
+search of the whole index. With fewer, the first search is shorter."""
 
 
 class OffsetIndex(EntryFile):
-    """The offset index of one segment."""
+    """The offset index (`.index`) of one segment, which maps offsets to positions in the `.log`
+    file."""
 
     __slots__ = ("_found_last", "base_offset", "count_max")
 
@@ -40,33 +41,38 @@ class OffsetIndex(EntryFile):
         self.base_offset = base_offset
         self._found_last = 0
         self.count_max = bytes_max // self.entry_bytes
-        """Number of entries at which the segment must roll because the index is full."""
+        """Number of offset index entries at which the index is full, so that the segment must
+        roll."""
 
     @property
     def is_full(self) -> bool:
-        """True if the segment must roll because the index is full."""
+        """True if the offset index has no space for another entry, so that the segment must
+        roll."""
         return self.count >= self.count_max
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(offset, position) of the last entry, or (base offset, 0) if there is none."""
+        """Offset and file position of the last index entry, or (base offset, 0) if there are no
+        entries."""
         return self.entry_at(self.count - 1) if self.count else (self.base_offset, 0)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry for a batch. Offsets must increase."""
+        """Add an offset index entry for a batch: its last offset and its position in the file.
+        Offsets must increase."""
         relative = offset - self.base_offset
         assert 0 <= relative <= INT32_MAX
         assert self.count == 0 or relative > self._relative_at(self.count - 1)
         self.add(_OFFSET_ENTRY.pack(relative, position))
 
     def entry_at(self, index: int) -> tuple[int, int]:
-        """Return (offset, position) of one entry."""
+        """Return the offset and the file position in the entry at position `index`, counted in
+        entries from 0."""
         relative, position = _OFFSET_ENTRY.unpack(self.entry(index, self.entry_bytes))
         return self.base_offset + relative, position
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """Return the last entry whose offset is at or below `offset`, or (base offset, 0) if there
-        is none."""
+        """Return the last index entry whose offset is at or below `offset`, as (offset, file
+        position). Returns (base offset, 0) if there is no such entry."""
         relative = offset - self.base_offset
         count = self.count
         if count and relative >= self._relative_at(count - 1):
@@ -79,16 +85,19 @@ class OffsetIndex(EntryFile):
         return self.entry_at(index - 1)
 
     def batch_start_before(self, position: int) -> int:
-        """Return the start of the last batch with an entry that starts at or before `position`.
+        """Return the file position of the last batch that has an index entry and starts at or
+        before `position`.
 
-        Returns 0 if there is no such batch. Raises NotCachedError if the entries are not in memory.
+        Returns 0 if there is no such batch. Raises NotCachedError if the entries are not in the
+        page cache.
         """
         at = bisect_right(range(self.count), position, key=lambda at: self.entry_at(at)[1])
         return self.entry_at(at - 1)[1] if at else 0
 
     def _narrowed(self, relative: int) -> tuple[int, int]:
-        """Return the range of index entries to search: the entries just after the last look-up if
-        they contain the offset, otherwise all entries."""
+        """Return the range of index entries to search for an offset relative to the base offset:
+        the entries just after the last look-up if they contain the offset, otherwise all entries.
+        """
         first, count = self._found_last, self.count
         if first >= count or self._relative_at(first) > relative:
             return 0, count
@@ -98,7 +107,7 @@ class OffsetIndex(EntryFile):
         return first, end
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of batches that end at or after `offset`."""
+        """Drop the index entries of batches whose last offset is at or after `offset`."""
         relative = offset - self.base_offset
         self.keep_first(bisect_left(range(self.count), relative, key=self._relative_at))
 
@@ -110,7 +119,7 @@ _TIME_ENTRY = Struct(">qi")
 
 
 class TimeIndex(EntryFile):
-    """The time index of one segment."""
+    """The time index (`.timeindex`) of one segment, which maps timestamps to offsets."""
 
     __slots__ = ("base_offset", "count_max")
 
@@ -120,38 +129,42 @@ class TimeIndex(EntryFile):
         super().__init__(disk, path)
         self.base_offset = base_offset
         self.count_max = bytes_max // self.entry_bytes - 1
-        """Number of entries at which only the slot reserved for the closing entry is left."""
+        """Number of time index entries at which only the slot for the closing entry is left. The
+        closing entry is added when the segment is closed."""
 
     @property
     def is_full(self) -> bool:
-        """True if only the slot reserved for the closing entry is left."""
+        """True if the time index has only the slot for the closing entry left, which is added when
+        the segment is closed."""
         return self.count >= self.count_max
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry, or (-1, base offset) if there is none."""
+        """Timestamp in ms and offset of the last time index entry, or (-1, base offset) if there
+        are no entries."""
         return self.entry_at(self.count - 1) if self.count else (NO_TIMESTAMP, self.base_offset)
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry if its timestamp is above the timestamp of the last entry."""
+        """Add a time index entry if `timestamp_ms` is above the timestamp of the last entry."""
         if timestamp_ms > self.last_entry[0]:
             relative = offset - self.base_offset
             assert 0 <= relative <= INT32_MAX
             self.add(_TIME_ENTRY.pack(timestamp_ms, relative))
 
     def entry_at(self, index: int) -> tuple[int, int]:
-        """Return (timestamp, offset) of one entry."""
+        """Return the timestamp in ms and the offset in the entry at position `index`, counted in
+        entries from 0."""
         timestamp_ms, relative = _TIME_ENTRY.unpack(self.entry(index, self.entry_bytes))
         return timestamp_ms, self.base_offset + relative
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
-        """Return the last entry with a timestamp at or below the given one, or (-1, base offset) if
-        there is none."""
+        """Return the last time index entry with a timestamp at or below `timestamp_ms`, as
+        (timestamp, offset). Returns (-1, base offset) if there is no such entry."""
         index = bisect_right(range(self.count), timestamp_ms, key=self._timestamp_at)
         return (NO_TIMESTAMP, self.base_offset) if index == 0 else self.entry_at(index - 1)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose offsets are at or after `offset`."""
+        """Drop the time index entries whose offsets are at or after `offset`."""
         count = self.count
         while count and self.entry_at(count - 1)[1] >= offset:
             count -= 1

@@ -1,5 +1,5 @@
-"""Settings of one log, derived from its topic's settings. The metadata log has separate
-settings."""
+"""Settings of one partition's log, derived from its topic's settings. The settings of the metadata
+log come from elsewhere."""
 
 from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.storage.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig
@@ -17,7 +17,8 @@ CODECS = {
 
 @frozen(kw_only=True)
 class LogConfig:
-    """Settings of rolls, checks, retention and flushes. The defaults are Kafka's."""
+    """Settings of one log: rolls, checks of batches, retention and flushes. The defaults are
+    Kafka's."""
 
     segment_bytes: int = GIB
     segment_ms: int = 7 * DAY_MS
@@ -27,14 +28,16 @@ class LogConfig:
     preallocate: bool = False
     max_message_bytes: int = MIB + 12
     max_decompressed_record_bytes: int | None = None
-    """Size in bytes of the largest accepted record of a compressed batch; None for any size."""
+    """Size in bytes of the largest record that is accepted in a compressed batch, measured after
+    decompression. None means any size."""
     is_log_append_time: bool = False
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
     codec: Codec | None = None
-    """The codec in which batches are stored, or None to keep the producer's codec."""
+    """Compression codec in which batches are stored, or None to keep the codec that the producer
+    used."""
     compression_level: int | None = None
-    """The compression level of `codec`, or None for the library's default."""
+    """Compression level for `codec`, or None for the default level of the codec's library."""
     is_compacted: bool = False
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
@@ -50,14 +53,14 @@ class LogConfig:
     file_delete_delay_ms: int = MINUTE_MS
 
     def __post_init__(self) -> None:
-        """Assert the relations between settings on which the file formats depend."""
+        """Assert the relations between log settings on which the file formats depend."""
         assert 0 < self.segment_bytes <= INT32_MAX, "an index entry's position is an int32"
 
     @classmethod
     def of_topic(
         cls, topic: TopicConfig, *, producer_id_expiration_ms: int = DAY_MS
     ) -> "LogConfig":
-        """Return the settings of a topic's logs."""
+        """Return the log settings that follow from the settings of a topic."""
         return cls(
             segment_bytes=topic.segment_bytes,
             segment_ms=_segment_ms_of(topic),
@@ -89,22 +92,23 @@ class LogConfig:
 
 
 def _record_bound_of(topic: TopicConfig) -> int | None:
-    """Return the bound in bytes on the size of decompressed records, or None if the setting has its
-    default. Batches are checked against the bound only if there is one."""
+    """Return the topic's bound, in bytes, on the size of decompressed records. Returns None if the
+    setting has its default: batches are then not checked against a bound."""
     bound = topic.max_decompressed_message_bytes
     return None if bound == DECOMPRESSED_RECORD_BYTES_MAX else bound
 
 
 def _segment_ms_of(topic: TopicConfig) -> int:
-    """Return the age in ms at which a segment rolls. It is at most max.compaction.lag.ms, because
-    only closed segments are compacted."""
+    """Return the age in ms at which a topic's segments roll. It is at most max.compaction.lag.ms,
+    because only closed segments are compacted."""
     if not topic.is_compacted:
         return topic.segment_ms
     return min(topic.segment_ms, topic.max_compaction_lag_ms)
 
 
 def _compression_level_of(topic: TopicConfig) -> int | None:
-    """Return the compression level of the topic's own codec, or None if the codec has no levels."""
+    """Return the level for the compression codec in a topic's settings, or None if the codec has no
+    levels."""
     return {
         "gzip": topic.compression_gzip_level,
         "lz4": topic.compression_lz4_level,

@@ -1,4 +1,5 @@
-"""The `partition.metadata` file, with the id of the topic to which a directory belongs.
+"""The `partition.metadata` file of a partition's directory, which contains the id of the topic to
+which the directory belongs.
 
 The file is written before the first record, so that the directory of a deleted topic is never
 mistaken for that of a new topic of the same name. It is durable before the first flush of the log
@@ -15,12 +16,12 @@ from ottla.model.ids import ZERO_UUID
 
 VERSION = 0
 ID_AT = len("version: 0\ntopic_id: ")
-"""Position of the topic id in a `partition.metadata` file."""
+"""Position in bytes of the topic id in a `partition.metadata` file."""
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:
-    """Return the bytes of a `partition.metadata` file: version, and the topic id as Kafka writes it
-    (base64url, no padding)."""
+    """Return the bytes of a `partition.metadata` file: the format version and the topic id. The
+    topic id is written as Kafka writes it (base64url, no padding)."""
     text = urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
     return f"version: {VERSION}\ntopic_id: {text}".encode()
 

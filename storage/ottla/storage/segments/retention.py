@@ -1,4 +1,4 @@
-"""The oldest segments of a log that retention may delete. Pure."""
+"""Decision which of a log's oldest segments retention may delete. Pure."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,8 @@ def deletable_count(
     end_offset: Offset,
     now_ms: int,
 ) -> int:
-    """Return the number of segments, counted from the oldest, that may be deleted. Uncommitted and
-    empty segments are never deleted.
+    """Return the number of segments, counted from the oldest, that retention may delete. A segment
+    that is empty or not completely committed is never deleted.
 
     A segment may be deleted in three cases: it is below the log start offset; its newest record is
     older than `retention.ms` (without timestamps, the file's last write counts); or the remaining

@@ -1,4 +1,4 @@
-"""One segment: a series of batches in a `.log` file, with its three indexes.
+"""One segment of a log: a series of batches in a `.log` file, with its three indexes.
 
 The newest segment of a log is active: it receives appends, and its indexes are in memory. `seal`
 seals a closed segment: its last time index entry is written, and its indexes are trimmed.
@@ -55,27 +55,29 @@ _TIMESTAMP: Final = Struct(">q")
 _NOTHING_FOUND: Final = (-1, 0)
 LAST_OFFSET_DELTA_AT: Final = 23
 WALK_HEADER_BYTES: Final = MAX_TIMESTAMP_AT + _TIMESTAMP.size
-"""Number of bytes of a batch header that are read when a scan moves from batch to batch."""
+"""Number of bytes of a batch header that are read when a scan of a segment moves from one batch to
+the next."""
 
 WALK_BLOCK_BYTES = 8192
-"""Number of bytes per read during a scan for an offset. With twice the index interval, nearly every
-batch is found in one read. With more, more bytes are copied than needed."""
+"""Number of bytes per read when a segment is scanned for an offset. With twice the index interval,
+nearly every batch is found in one read. With more, more bytes are copied than needed."""
 
 COLD_BLOCK_BYTES = 1 << 20
-"""Number of bytes that are loaded at once when a scan or read reaches an uncached range. With
-fewer, reads wait for the disk more often. With more, the first response is delayed and bytes may be
-read in vain."""
+"""Number of bytes of a log file that are loaded at once when a scan or read reaches a range that is
+not in the page cache. With fewer, reads wait for the disk more often. With more, the first response
+is delayed and bytes may be read in vain."""
 
 assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it had brought in"
 
 HOT_BLOCK_COUNT_MAX = 64
-"""Number of blocks that a scan over a segment's headers reads before other tasks run. With fewer,
-more calls are passed to the worker thread. With more, the event loop is blocked for longer."""
+"""Number of cached blocks that a scan over a segment's batch headers reads on the event loop before
+other tasks run. With fewer, more calls are passed to the worker thread. With more, the event loop
+is blocked for longer."""
 
 RECENT_BATCH_COUNT_MAX = 128
-"""Number of recent batches whose positions are kept in memory, so that fetches near the log's end
-and the high watermark need no look-up. With fewer, slow followers cause searches. With more, every
-partition uses more memory."""
+"""Number of recent batches of a segment whose file positions are kept in memory, so that fetches
+near the log's end and the high watermark need no look-up. With fewer, fetches of slow followers
+search the index. With more, every partition uses more memory."""
 
 SEGMENT_OFFSETS_MAX: Final = INT32_MAX + 1
 """Maximum number of offsets that a segment may span. An index entry stores an offset relative to
@@ -83,12 +85,13 @@ the segment's base offset as an int32."""
 
 
 SIZE_MIN = {MAGIC: BATCH_HEADER_BYTES, **ENTRY_BYTES_MIN}
-"""Size in bytes of the smallest batch, by magic value. Magic values below 2 belong to the formats
-of old brokers (`wire.legacy`)."""
+"""Size in bytes of the smallest possible batch, by its magic value (format version). Magic values
+below 2 belong to the formats of old brokers (`wire.legacy`)."""
 
 
 def max_timestamp_of(header: bytes | bytearray) -> int:
-    """Return the largest timestamp in the first bytes of a batch header."""
+    """Return the largest timestamp of a batch in ms, as its header states it. `header` contains at
+    least the first bytes of the header."""
     if header[MAGIC_AT] != MAGIC:
         return timestamp_at(header, 0) if is_entry_at(header, 0) else NO_TIMESTAMP
     if len(header) < WALK_HEADER_BYTES:
@@ -97,7 +100,8 @@ def max_timestamp_of(header: bytes | bytearray) -> int:
 
 
 class Segment:
-    """One segment: the batches from `base_offset` up to the base offset of the next segment."""
+    """One segment of a log: the batches from `base_offset` up to the base offset of the next
+    segment."""
 
     __slots__ = (
         "_behind_found",
@@ -138,8 +142,8 @@ class Segment:
         """Create the segment object. `suffix` is appended to the file names while the files do not
         have their final names yet.
 
-        If `known_bytes` is given, the log file exists with that size in bytes, and need not be
-        opened yet.
+        If `known_bytes` is given, the log file exists with that size in bytes, and is opened only
+        when it is needed.
         """
         self._disk = disk
         self.base_offset = base_offset
@@ -156,33 +160,36 @@ class Segment:
         self.time_index = TimeIndex(disk, prefix + TIME_INDEX + suffix, base_offset, size)
         self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX + suffix)
         self.has_index_names = True
-        """True if the directory contains the index files. The names of the index files are durable
-        once the name of the log file is. Index files of a log's first segment are created with
+        """True if the directory contains this segment's index files. Their names are durable as
+        soon as the name of the log file is. Index files of a log's first segment are created with
         their first entries."""
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
         self.is_future_reported = False
-        """True if the broker has reported a timestamp in the future that prevents the removal of
-        this segment."""
+        """True if the broker has already reported that a timestamp in the future prevents the
+        removal of this segment."""
         self._is_removed = False
         self._is_preallocated = False
         self.first_timestamp_ms = NO_TIMESTAMP
-        """Timestamp in ms of the first batch, from which segment.ms counts, or -1 if there is no
-        batch yet."""
+        """Timestamp in ms of the segment's first batch, from which segment.ms is measured. -1 if
+        there is no batch yet."""
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset: int = base_offset
         self._bytes_since_entry = 0
         self._behind_found = _NOTHING_FOUND
-        """End of the batch that the last look-up found, as offset and position."""
+        """End of the batch that the last look-up in this segment found: the offset and the file
+        position just after it."""
         self._recent: dict[int, tuple[int, int]] = {}
-        """Position and size of each of the most recently appended batches, by base offset."""
+        """File position and size in bytes of each of the most recently appended batches, by base
+        offset."""
         self._recent_before: dict[int, tuple[int, int]] = {}
-        """Position and size of the batches appended before those in `_recent`, by base offset. It
-        is replaced as a whole once `_recent` is full."""
+        """File position and size in bytes of the batches appended before those in `_recent`, by
+        base offset. It is replaced as a whole once `_recent` is full."""
 
     def begin(self, config: LogConfig) -> None:
-        """Make the segment empty and active. Existing contents of its files are removed."""
+        """Make the segment empty and active, to receive appends. Existing contents of its files are
+        removed."""
         self.file.set_size(0)
         self._is_preallocated = config.preallocate
         if config.preallocate:
@@ -190,10 +197,10 @@ class Segment:
         self.restart(config)
 
     def end_preallocation(self) -> bool:
-        """Release the preallocated space after the last batch. Recovery would mistake this space
-        for a torn tail.
+        """Release the preallocated space after the last batch of the log file. Recovery would
+        mistake this space for an incomplete batch.
 
-        Returns True if there was any: the file must then be flushed.
+        Returns True if there was such space: the caller must then flush the file.
         """
         if not self._is_preallocated:
             return False
@@ -203,7 +210,8 @@ class Segment:
         return has_room
 
     def restart(self, config: LogConfig) -> None:
-        """Reset all state derived from the log file, before it is derived again."""
+        """Reset all state of the segment that is derived from its log file, before recovery derives
+        it again."""
         self.size_bytes = 0
         self._behind_found = _NOTHING_FOUND
         self._recent.clear()
@@ -220,7 +228,8 @@ class Segment:
     def should_roll(
         self, config: LogConfig, size: int, max_timestamp: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Return whether a batch must be written to a new segment instead of this one.
+        """Return whether the log must roll before it appends a batch, so that the batch is written
+        to a new segment.
 
         This method is called for each append, hence without keyword arguments.
         """
@@ -257,8 +266,8 @@ class Segment:
         size: int,
         interval_bytes: int,
     ) -> bool:
-        """Record a batch that was written at position `size_bytes`. Returns True if the batch got
-        an index entry.
+        """Update the segment's state for a batch that was written at the end of its file,
+        `size_bytes`. Returns True if the batch got an index entry.
 
         This method is called for each append, hence without keyword arguments.
         """
@@ -288,27 +297,29 @@ class Segment:
         return is_indexed
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """Add an aborted transaction to the transaction index. The first one creates the index
-        file. Raises OSError if the creation fails."""
+        """Add an aborted transaction to the segment's transaction index. The first one creates the
+        index file. Raises OSError if that fails."""
         if self.transaction_index.is_sealed:
             self.transaction_index.activate()
         self.transaction_index.append(aborted)
         self.transaction_index.write_if_possible()
 
     def write_indexes(self) -> None:
-        """Write pending index entries to the files, in groups. A full disk only delays them."""
+        """Write pending entries of the segment's indexes to their files, in groups. A full disk
+        only delays them."""
         self.offset_index.write_if_due()
         self.time_index.write_if_due()
 
     def is_recent(self, offset: int) -> bool:
-        """Return whether one of the most recently appended batches begins at `offset`."""
+        """Return whether one of the batches most recently appended to this segment begins at
+        `offset`."""
         return offset in self._recent or offset in self._recent_before
 
     def find(self, offset: int) -> tuple[int, int, int] | None:
-        """Return (position, base offset, size) of the first batch that ends after `offset`, or None
-        if there is none.
+        """Return the file position, base offset and size in bytes of the segment's first batch that
+        ends after `offset`. Returns None if there is no such batch.
 
-        Raises NotCachedError if that requires bytes that are not in memory.
+        Raises NotCachedError if that requires bytes that are not in the page cache.
         """
         recent = self._recent.get(offset) or self._recent_before.get(offset)
         if recent is not None:
@@ -322,11 +333,12 @@ class Segment:
         return self.find_from(offset, position, known_offset if position else None)
 
     def place_to_cut(self, offset: int) -> tuple[int, int, int] | None:
-        """Return the position, base offset and size of the batch at which a truncation to `offset`
-        cuts the file, or None if there is no such batch.
+        """Return the file position, base offset and size in bytes of the batch at which a
+        truncation to `offset` cuts the file, or None if there is no such batch.
 
-        The result is that of `find`, except that a wrapper of an old format has the base offset of
-        its first message. Also raises NotCachedError if `activate` would have to wait.
+        The result is that of `find`, except that the base offset of an old format's wrapper message
+        is that of the first message inside. Also raises NotCachedError if `activate` would have to
+        wait.
         """
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.check_cached()
@@ -342,12 +354,13 @@ class Segment:
     def find_from(
         self, offset: int, position: int, known_offset: int | None = None
     ) -> tuple[int, int, int] | None:
-        """Return the result of `find`, scanning from a batch that starts at `position`.
+        """Return the result of `find` for `offset`. Scans the batches from the one that starts at
+        `position`.
 
-        If the index entry is correct, that batch ends at `known_offset` or before. An index entry
-        that points beyond the offset would hide the batches in between. Raises CorruptDataError in
-        that case, and if a batch is invalid: the scan does not check CRCs, so a wrong length must
-        lead neither backwards nor outside the file.
+        If the index entry is correct, the batch at `position` ends at `known_offset` or before. An
+        index entry that points beyond the offset would hide the batches in between. Raises
+        CorruptDataError in that case, and if a batch is invalid: the scan does not check CRCs, so a
+        wrong length must lead neither backwards nor outside the file.
         """
         end = self.size_bytes
         block: bytes | bytearray = b""
@@ -392,10 +405,11 @@ class Segment:
         return CorruptDataError(f"{self.file.path}: no batch begins at {position}")
 
     def cut(self, *, position: int, end_offset: Offset) -> None:
-        """Remove all batches from `position` on, in memory only.
+        """Remove all batches at and after the file position `position` from the segment, in memory
+        only.
 
         `end_offset` is the new end of the log. The caller truncates the files afterwards, and then
-        loads the timestamps.
+        calls `load_timestamps`.
         """
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
@@ -411,14 +425,14 @@ class Segment:
             self.first_timestamp_ms = NO_TIMESTAMP
 
     def cut_index_files(self) -> None:
-        """Truncate the index files to the entries that remain after `cut`."""
+        """Truncate the segment's index files to the entries that remain after `cut`."""
         self.offset_index.cut_file()
         self.time_index.cut_file()
         self.transaction_index.cut_file()
 
     async def load_timestamps(self) -> None:
-        """Determine the segment's first and largest timestamp, which a truncation may have
-        changed."""
+        """Determine the segment's first and largest timestamp again, because a truncation may have
+        changed them."""
         if self.size_bytes and self.first_timestamp_ms == NO_TIMESTAMP:
             await self.load_first_timestamp()
         await self.load_max_timestamp()
@@ -459,14 +473,14 @@ class Segment:
             position += length + LENGTH_END
 
     def _last_indexed_time(self) -> tuple[int, int, int]:
-        """Return the last entry of the time index, and the position after which batches may have a
-        larger timestamp."""
+        """Return the timestamp and offset of the last time index entry, and the file position after
+        which batches may have a larger timestamp."""
         timestamp_ms, offset = self.time_index.last_entry
         return timestamp_ms, offset, self.offset_index.lookup(offset)[1]
 
     async def _header_block(self, position: int, may_be_cached: bool) -> bytes | bytearray:
-        """Return a block of the file, read by a worker thread if it is not cached or if other tasks
-        should run."""
+        """Return a block of the log file from `position` on. A worker thread reads it if it is not
+        in the page cache or if other tasks should run first."""
         left = self.size_bytes - position
         if may_be_cached:
             with suppress(NotCachedError):
@@ -474,7 +488,8 @@ class Segment:
         return await self._disk.read(self.file, position, min(COLD_BLOCK_BYTES, left))
 
     async def load_first_timestamp(self) -> None:
-        """Determine the timestamp of the first batch, from which segment.ms counts."""
+        """Determine the timestamp of the segment's first batch, from which segment.ms is
+        measured."""
         if not self.size_bytes:
             return
         size = min(WALK_HEADER_BYTES, self.size_bytes)
@@ -492,18 +507,19 @@ class Segment:
         self.is_sealed = False
 
     def add_last_time_entry(self) -> None:
-        """Add the closing entry with the segment's largest timestamp to the time index."""
+        """Add the closing entry to the time index: the segment's largest timestamp."""
         if self.size_bytes and not self.time_index.is_sealed:
             self.time_index.append_if_later(self.max_timestamp_ms, self.max_timestamp_offset)
 
     async def trim(self) -> None:
-        """Make the indexes durable with exactly their entries. The caller flushes the log file."""
+        """Make the segment's index files durable with exactly their entries. The caller flushes the
+        log file itself."""
         await self.offset_index.trim()
         await self.time_index.trim()
         await self.transaction_index.trim()
 
     def seal(self) -> None:
-        """Release the memory of trimmed indexes. Only reads may follow."""
+        """Release the memory of the segment's trimmed indexes. Only reads may follow."""
         self.offset_index.seal()
         self.time_index.seal()
         self.transaction_index.seal()
@@ -512,14 +528,15 @@ class Segment:
         self.is_sealed = True
 
     def use_final_names(self) -> None:
-        """Set the paths of the open files to the segment's final names. The caller then renames the
-        files."""
+        """Set the paths of the segment's open files to their final names. The caller then renames
+        the files on disk."""
         self.offset_index.path = self.path_prefix + OFFSET_INDEX
         self.time_index.path = self.path_prefix + TIME_INDEX
         self.transaction_index.path = self.path_prefix + TRANSACTION_INDEX
 
     def close(self) -> None:
-        """Close the files. Slices that are still being sent keep their own descriptors."""
+        """Close the segment's files. File slices that are still being sent to a client keep
+        descriptors of their own."""
         self.file.close()
         self.offset_index.close()
         self.time_index.close()
@@ -533,7 +550,8 @@ class Segment:
             self._disk.unlink_empty(self.path_prefix + suffix)
 
     async def rename_to_deleted(self) -> list[str]:
-        """Close the files and rename them to `.deleted`, the log first. Returns their new paths.
+        """Close the segment's files and rename them to `.deleted`, the log file first. Returns
+        their new paths.
 
         See `remove` for the effect of a crash and of concurrent calls.
         """
@@ -549,12 +567,12 @@ class Segment:
         return paths
 
     async def remove(self) -> None:
-        """Close and unlink the files, the log first, so that a crash leaves a complete segment or
-        none.
+        """Close and unlink the segment's files, the log file first, so that a crash leaves a
+        complete segment or none.
 
-        The next start removes indexes without a log. The opposite order could leave a log without
-        its transaction index, which could not be rebuilt. Two tasks may call this for one segment
-        at the same time.
+        The next start removes index files that have no log file. The opposite order could leave a
+        log without its transaction index, which could not be rebuilt. Two tasks may call this for
+        one segment at the same time.
         """
         self.close()
         for suffix in SEGMENT_SUFFIXES:

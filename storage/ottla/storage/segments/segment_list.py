@@ -4,8 +4,8 @@ segment except the active one.
 The file is Ottla's own. If the segments' files have the listed sizes, a clean start opens none of
 them (KIP-263 has the same aim). The file also contains the largest timestamps, for which startup
 would otherwise scan the indexes and the log. A segment whose `.log` is shorter than listed, or
-missing, is damaged. The bytes alone may not show the damage: the file may have been cut off at the
-end of a batch.
+missing, is damaged. The bytes of the log file alone may not show the damage, because the file may
+have been cut off at the end of a batch.
 
 Format: text with version, count, then one line per segment; the last line is the CRC of the others.
 """
@@ -21,7 +21,7 @@ VERSION = 0
 
 
 class ClosedSegment(NamedTuple):
-    """Sizes and largest timestamp of one closed segment at a clean shutdown."""
+    """File sizes and largest timestamp of one closed segment, as recorded at a clean shutdown."""
 
     base_offset: int
     size_bytes: int
@@ -33,14 +33,14 @@ class ClosedSegment(NamedTuple):
 
 
 def format_segments(segments: Iterable[ClosedSegment]) -> bytes:
-    """Return the bytes of a `closed-segments` file."""
+    """Return the bytes of a `closed-segments` file that describes the given segments."""
     rows = [" ".join(map(str, segment)) for segment in segments]
     text = ("\n".join([str(VERSION), str(len(rows)), *rows]) + "\n").encode()
     return text + f"{crc32(text)}\n".encode()
 
 
 def parse_segments(data: bytes) -> dict[int, ClosedSegment]:
-    """Return the segments in a `closed-segments` file, by their base offsets.
+    """Return the segments that a `closed-segments` file describes, by base offset.
 
     Raises CorruptDataError if the file is malformed.
     """

@@ -1,7 +1,7 @@
 """Look-up of an offset by time: time index, then offset index, then the records of one batch.
 
-No other reads of a log decode records. Only the batch with the result is decoded, and a few more if
-headers claim larger timestamps than their records have.
+All other reads of a log return batches without decoding their records. Only the batch with the
+result is decoded, and a few more if headers claim larger timestamps than their records have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ With more, the event loop is blocked for longer."""
 
 
 class TimestampedOffset(NamedTuple):
-    """Result of a look-up by time: a record's offset, timestamp and leader epoch."""
+    """Result of a look-up by time in a log: a record's offset, timestamp and leader epoch."""
 
     offset: Offset
     timestamp_ms: int
@@ -39,8 +39,8 @@ async def first_at_or_after(
     start_offset: Offset,
     end_offset: Offset,
 ) -> TimestampedOffset | None:
-    """Return the first record in `[start_offset, end_offset)` whose timestamp is at least
-    `timestamp_ms`. Returns None if there is none."""
+    """Return offset, timestamp and leader epoch of the first record in `[start_offset, end_offset)`
+    whose timestamp is at least `timestamp_ms`. Returns None if there is no such record."""
     for segment in segments:
         if segment.base_offset >= end_offset:
             break
@@ -67,8 +67,9 @@ async def first_at_or_after(
 async def with_largest_timestamp(
     disk: Disk, segments: Sequence[Segment], *, start_offset: Offset, end_offset: Offset
 ) -> TimestampedOffset | None:
-    """Return the record below `end_offset` with the largest timestamp of all segments. If several
-    records have that timestamp, the first is returned. Returns None if no record has a timestamp.
+    """Return offset, timestamp and leader epoch of the record in `[start_offset, end_offset)` that
+    has the largest timestamp. If several records have that timestamp, the first is returned.
+    Returns None if no record has a timestamp.
 
     The timestamps in headers only decide where to search. A header that claims too large a
     timestamp does not hide other batches.
@@ -94,8 +95,8 @@ async def with_largest_timestamp(
 async def _largest_of(
     disk: Disk, segment: Segment, start_offset: Offset, end_offset: Offset
 ) -> TimestampedOffset | None:
-    """Return a segment's record with the largest timestamp. Only the batches whose headers claim
-    the largest timestamps are searched."""
+    """Return the record of a segment that has the largest timestamp, or None if no record has a
+    timestamp. Only the batches whose headers claim the largest timestamps are decoded."""
     claims: list[tuple[int, int, int]] = []  # (claimed timestamp, -position, size): a heap
     scanning = _scan_from(disk, segment, 0)
     while (block := await scanning.next_block()) is not None:
@@ -122,8 +123,8 @@ async def _largest_of(
 
 
 def _position_before(segment: Segment, timestamp_ms: int, start_offset: Offset) -> int:
-    """Return a position at or before the first batch that has the timestamp, as found by both
-    indexes."""
+    """Return a file position at or before the first batch that has a timestamp of at least
+    `timestamp_ms`. The time index and the offset index determine it."""
     start = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
     return segment.offset_index.lookup(start)[1]
 
@@ -143,7 +144,8 @@ def _scan_from(disk: Disk, segment: Segment, position: int) -> BatchScan:
 def _records(
     data: memoryview, at: int, header: BatchHeader
 ) -> Iterator[Record] | Iterator[LegacyMessage]:
-    """Yield the records of a batch, or of an entry of an old format."""
+    """Yield the decoded records of the batch at position `at` in `data`, or of the entry of an old
+    format there."""
     if header.magic == MAGIC:
         return scan(data, at, header)
     return messages(data[at : at + header.size_bytes])

@@ -1,4 +1,5 @@
-"""The index of aborted transactions (`.txnindex`), created by the first aborted transaction.
+"""The index of a segment's aborted transactions (`.txnindex`). The file is created for the first
+aborted transaction.
 
 An entry has 34 bytes: int16 version 0, then producer id, first offset, last offset (the marker's)
 and the last stable offset at that time, int64 each. Entries are ordered by last offset.
@@ -16,14 +17,14 @@ from ottla.storage.segments.entry_file import EntryFile
 VERSION = 0
 
 ENTRIES_PER_READ = 256
-"""Number of entries that a fetch request reads at once. With fewer, there are more reads. With
-more, entries are read that the fetch does not need."""
+"""Number of transaction index entries that a fetch request reads at once. With fewer, there are
+more reads. With more, entries are read that the fetch does not need."""
 
 _ENTRY = Struct(">hqqqq")
 
 
 class AbortedTransaction(NamedTuple):
-    """One aborted transaction, an entry of the index."""
+    """One aborted transaction: an entry of a segment's transaction index."""
 
     producer_id: int
     first_offset: Offset
@@ -32,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex(EntryFile):
-    """The aborted transactions of one segment."""
+    """The transaction index of one segment, which lists its aborted transactions."""
 
     __slots__ = ("_sealed_crc",)
 
@@ -45,27 +46,30 @@ class TransactionIndex(EntryFile):
 
     @property
     def digest(self) -> AbortDigest:
-        """Number and CRC of the index's entries, by which a changed file is detected."""
+        """Number of the transaction index's entries and their CRC, by which startup detects a
+        changed file."""
         crc = self._sealed_crc if self._memory is None else crc32(self._memory)
         return AbortDigest(self.count, crc) if self.count else NO_ABORTS
 
     def seal(self) -> None:
-        """Release the memory of a trimmed index, whose entries are then read from the file."""
+        """Release the memory of a trimmed transaction index. Its entries are from then on read from
+        the file."""
         self._sealed_crc = self.digest.crc
         super().seal()
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add the entry of an aborted transaction."""
+        """Add the entry of an aborted transaction to the transaction index."""
         self.add(_ENTRY.pack(VERSION, *aborted))
 
     def entry_at(self, index: int) -> AbortedTransaction:
-        """Return the entry at a position in the index."""
+        """Return the aborted transaction in the entry at position `index`, counted in entries from
+        0."""
         _, producer_id, first, last, stable = _ENTRY.unpack(self.entry(index, self.entry_bytes))
         return AbortedTransaction(producer_id, Offset(first), Offset(last), Offset(stable))
 
     def is_sound(self, base_offset: Offset) -> bool:
-        """Return whether all entries are plausible for aborted transactions of a segment that
-        begins at `base_offset`.
+        """Return whether all entries of the transaction index are plausible for aborted
+        transactions of a segment that begins at `base_offset`.
 
         Reads a sealed index completely, and stores the digest of its entries.
         """
@@ -79,8 +83,8 @@ class TransactionIndex(EntryFile):
         return True
 
     def collect(self, offset: Offset, end_offset: Offset, into: list[AbortedTransaction]) -> bool:
-        """Add the entries that overlap `[offset, end_offset)` to `into`. Returns True if the
-        indexes of later segments cannot have such entries."""
+        """Add the aborted transactions that overlap `[offset, end_offset)` to the list `into`.
+        Returns True if the indexes of later segments cannot have such transactions."""
         at = self._first_ending_at(offset)
         while at < self.count:
             count = min(ENTRIES_PER_READ, self.count - at)
@@ -96,7 +100,8 @@ class TransactionIndex(EntryFile):
         return False
 
     def _first_ending_at(self, offset: Offset) -> int:
-        """Return the index of the first entry whose marker is at or after an offset."""
+        """Return the position of the first index entry whose transaction's abort marker is at or
+        after an offset."""
         low, high = 0, self.count
         while low < high:
             middle = (low + high) // 2
@@ -107,7 +112,7 @@ class TransactionIndex(EntryFile):
         return low
 
     def truncate_to(self, offset: Offset) -> None:
-        """Drop the entries whose marker is at or after `offset`."""
+        """Drop the entries of transactions whose abort marker is at or after `offset`."""
         count = self.count
         while count and self.entry_at(count - 1).last_offset >= offset:
             count -= 1
