@@ -30,24 +30,25 @@ Hashes = NDArray[np.uint64]
 
 WORD_BYTES = 4
 LONG_BYTES = 256
-"""Key length in bytes above which keys are hashed one by one. The vectorised hash takes one step
-for each word of the longest key, and too few keys are that long."""
+"""Key length in bytes above which record keys are hashed one by one. The vectorised hash takes one
+step for each word of the longest key, and too few keys are that long."""
 ROW_COUNT = 4
-"""Number of hash sums per key. Each has 32 reliable bits, which makes 128 in total."""
+"""Number of 32-bit sums that form the hash of a key, 128 bits in total."""
 TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], dtype=np.uint32)
-"""Mask of the bits of a word that belong to the key, by the number of key bytes in the word."""
+"""Mask for the last 32-bit word of a key, by the number of key bytes in that word."""
 JUMP_COUNT = 48
-"""Number of probes at positions derived from the second half of the hash. Later probes are linear,
-so that a search always reaches an empty slot, even if the map is nearly full."""
+"""Number of probes of the offset map at slots that are derived from the second half of a key's
+hash. Later probes are linear, so that a search always reaches an empty slot, even if the map is
+nearly full."""
 HIGH_HALF = np.uint64(0xFFFFFFFF00000000)
 HALF_BITS = np.uint64(32)
 ROOMY_FACTOR = 2
-"""Number of slots per expected key, if the memory allows. Probe sequences are then short, and
-compacting a short dirty section uses little of the memory."""
+"""Number of slots of the offset map per expected key, if the memory permits. Probe sequences are
+then short, and compacting a short dirty section uses little of the memory."""
 
 
 class KeyHashes(NamedTuple):
-    """128-bit hashes of several keys, as two columns: the first and the second half of each
+    """128-bit hashes of several record keys, as two columns: the first and the second half of each
     hash."""
 
     first: Hashes
@@ -64,8 +65,8 @@ class KeyHasher:
         self._factors = np.frombuffer(drawn, dtype="<u8").reshape(-1, ROW_COUNT).astype(np.uint64)
 
     def of_keys(self, data: Buffer, at: Ints, sizes: Ints) -> KeyHashes:
-        """Return the hashes of keys, which start at the positions `at` of `data` and have the given
-        sizes in bytes. No key may be null."""
+        """Return the hashes of record keys, which start at the positions `at` of `data` and have
+        the given sizes in bytes. No key may be null."""
         view = memoryview(data)
         if len(view) < int((at + sizes).max(initial=0)) + WORD_BYTES:
             # The last word of the last key may extend beyond the data.
@@ -94,8 +95,8 @@ class KeyHasher:
     def _add_words(
         self, words: NDArray[np.uint32], at: Ints, lengths: Ints, sums: list[Hashes]
     ) -> None:
-        """Multiply each word of each key by the random factor of its position, and add the products
-        to the key's sums. A key is skipped once all its words are added."""
+        """Add the words of each key to the key's hash sums, each word multiplied by the random
+        factor of its position. A key is skipped once all its words are added."""
         longest = int(lengths.max(initial=0))
         shortest = int(lengths.min(initial=0))
         for number in range((longest + WORD_BYTES - 1) // WORD_BYTES):
@@ -117,7 +118,7 @@ class ArrayOffsetMap:
     """The offset map for one compaction of a log, as numpy arrays."""
 
     def __init__(self, memory_bytes: int, load_factor: float, hasher: KeyHasher, most: int) -> None:
-        """Create an empty map for at most `most` keys, in at most `memory_bytes`."""
+        """Create an empty offset map for at most `most` keys, in at most `memory_bytes`."""
         self.count = 0
         self.count_max = key_count_max(memory_bytes, load_factor)
         slot_count = min(slot_count_of(memory_bytes), max(64, ROOMY_FACTOR * most))
@@ -128,12 +129,13 @@ class ArrayOffsetMap:
         self._hasher = hasher
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key, unless the map already has a larger offset for it."""
+        """Set the offset of a record key, unless the map already has a larger offset for the
+        key."""
         if offset > self.offset_of(key):
             self.put_all(self._hashes_of(key), np.array([offset], dtype=np.int64))
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset stored for a key, or `NOT_FOUND` if the map lacks the key."""
+        """Return the offset stored for a record key, or `NOT_FOUND` if the map lacks the key."""
         return int(self.offsets_of(self._hashes_of(key))[0])
 
     def _hashes_of(self, key: bytes) -> KeyHashes:
@@ -141,10 +143,10 @@ class ArrayOffsetMap:
         return self._hasher.of_keys(key, np.zeros(1, dtype=np.int64), sizes)
 
     def put_all(self, hashes: KeyHashes, offsets: Ints) -> None:
-        """Set the offsets of several keys. The offsets must ascend, and must not be smaller than
-        any offset in the map.
+        """Set the offsets of several record keys, given as hashes. The offsets must ascend, and
+        must not be smaller than any offset in the map.
 
-        The map must have room for that many further keys.
+        The map must have room for as many keys as are given.
         """
         assert self.count + len(offsets) <= self.count_max
         first, second, offset_after = hashes.first, hashes.second, offsets + 1
@@ -171,7 +173,8 @@ class ArrayOffsetMap:
             slots = self._next_slots(slots[rows], first, second, attempt)
 
     def offsets_of(self, hashes: KeyHashes) -> Ints:
-        """Return the offsets of keys, with `NOT_FOUND` for each key that has none."""
+        """Return the offset of each key, given as a hash, or `NOT_FOUND` where the map lacks the
+        key."""
         first, second = hashes
         found = np.full(len(first), NOT_FOUND, dtype=np.int64)
         rows: Ints | None = None

@@ -1,9 +1,9 @@
 """Per-record implementation of both passes of a log compaction with numpy, without a Python object
 per record.
 
-Interface and results equal those of `PlainRecordWork`, on the same map. Whenever the fields of
-records cannot be verified here, the plain implementation processes the records instead. Header
-names are not checked: only the plain implementation rejects a name that is not UTF-8. Pure.
+Interface and results equal those of `PlainRecordWork`, on the same map. The plain implementation
+processes all records whose fields numpy cannot verify. Header names are not checked: only the plain
+implementation rejects a name that is not UTF-8. Pure.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class ArrayRecordWork:
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
         """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
-        Returns the number of records read, and the offset at which the map was full, or None if it
-        was not."""
+        Returns the number of records read, and the offset of the first record whose key did not fit
+        (None if all fit)."""
         bodies, fields = _fields_of(bodies)
         if fields is None:
             return self._plain.index(bodies, first_offset, end_offset)
@@ -58,8 +58,8 @@ class ArrayRecordWork:
         return IndexedRecords(count, full_at)
 
     def _put(self, bodies: Sequence[Body], key_at: Ints, sizes: Ints, offsets: Ints) -> int | None:
-        """Add keys to the offset map, in steps that are certain to fit. Returns the index of the
-        first key that does not fit, or None if all fit."""
+        """Add record keys to the offset map, in steps that are certain to fit. Returns the index of
+        the first key that does not fit, or None if all fit."""
         if not len(offsets):
             return None
         hashes = self._hasher.of_keys(bodies[0].data, key_at, sizes)
@@ -75,7 +75,8 @@ class ArrayRecordWork:
         return None
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return the kept records of each batch body. No body may be empty."""
+        """Return which records of each batch body (its decompressed records) the compaction keeps.
+        No body may be empty."""
         placed, fields = _fields_of(bodies)
         if fields is None:
             return self._plain.select_kept(bodies, rule)
@@ -128,7 +129,8 @@ class ArrayRecordWork:
 
 
 def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
-    """Return the parsed fields of all records, and the bodies that contain them in one buffer.
+    """Parse the fields of all records in the batch bodies. Returns the bodies, moved into one
+    buffer, and the fields.
 
     The fields are None if they cannot be verified or if offsets do not ascend.
     """
@@ -151,7 +153,8 @@ def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
 def _kept_records(
     fields: Fields, counts: Ints, is_kept: Flags, has_no_value: Flags
 ) -> list[KeptRecords]:
-    """Return the kept records of each batch body. No body may be empty."""
+    """Return which records of each batch body the compaction keeps. `counts` is the number of
+    records per body, none of them 0."""
     ends = np.cumsum(counts)
     starts = ends - counts
     kept_counts = np.add.reduceat(is_kept, starts, dtype=np.int64)

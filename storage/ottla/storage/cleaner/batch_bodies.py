@@ -1,4 +1,4 @@
-"""The decompressed records of scanned batches, in runs that are processed together.
+"""The decompressed records (bodies) of scanned batches, in runs that are processed together.
 
 A run is a series of batch bodies with few records and few bytes, or a single batch body. The
 decompressed size of one batch is bounded. At most one batch and one run are in memory at a time.
@@ -15,7 +15,8 @@ RUN_RECORDS_MAX = 16_384
 """Maximum number of records in one run of batch bodies. With more, the columns exceed the
 processor's cache. With fewer, the overhead per run becomes noticeable."""
 RUN_BYTES_MAX = 2 * MIB
-"""Maximum number of decompressed bytes in one run, unless it is a single batch."""
+"""Maximum number of decompressed bytes in one run of batch bodies. A single larger batch is a run
+of its own."""
 
 
 def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
@@ -31,8 +32,8 @@ def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
 
 
 class RunBounds:
-    """Counter of the records and bytes in the current run of batch bodies, which ends the run at a
-    maximum."""
+    """Counter of the records and bytes in the current run of batch bodies. The run ends when one of
+    them reaches its maximum."""
 
     __slots__ = ("byte_count", "record_count")
 
@@ -41,7 +42,8 @@ class RunBounds:
         self.byte_count = 0
 
     def is_full_after(self, body: Body) -> bool:
-        """Add a body to the current run. Returns True if the run ends with this body."""
+        """Count a batch body as part of the current run. Returns True if the run ends with this
+        body."""
         self.record_count += body.header.record_count
         self.byte_count += body.size_bytes
         if self.record_count < RUN_RECORDS_MAX and self.byte_count < RUN_BYTES_MAX:
@@ -51,8 +53,8 @@ class RunBounds:
 
 
 def runs_of(data: bytes, batches: Iterable[tuple[int, BatchHeader]]) -> Iterator[list[Body]]:
-    """Yield the record bodies of the given batches of `data`, grouped in runs that are processed
-    together. No body is empty."""
+    """Yield the decompressed bodies of the given batches of `data`, grouped in runs that are
+    processed together. No body is empty."""
     run: list[Body] = []
     bounds = RunBounds()
     for at, header in batches:

@@ -48,23 +48,24 @@ class KeptBatch(NamedTuple):
     max_timestamp_ms: int
     size_bytes: int
     at: int
-    """Position of the batch in the block."""
+    """Position in bytes of the batch in its scanned block."""
     changed: bytes | None
-    """New bytes of the batch, or None if it is unchanged."""
+    """New bytes of a batch that compaction changed, or None if the batch is kept unchanged."""
 
 
 class FilteredBlock(NamedTuple):
-    """The part of a block of scanned batches that pass 2 of a compaction keeps."""
+    """The batches of a scanned block that pass 2 of a compaction keeps."""
 
     data: bytes
     batches: list[KeptBatch]
     is_changed: bool
-    """True if a batch was changed or dropped."""
+    """True if the compaction changed or dropped a batch of this block."""
     aborted: list[AbortedTransaction]
-    """Aborted transactions whose markers are in the block and still needed."""
+    """Aborted transactions whose abort marker is in the block and still needed."""
 
     def chunks(self) -> list[Chunk]:
-        """Return the bytes of all kept batches. Adjacent unchanged batches form one chunk."""
+        """Return the bytes of all batches that are kept from this block. Adjacent unchanged batches
+        form one chunk."""
         view = memoryview(self.data)
         chunks: list[Chunk] = []
         run_start = run_end = -1
@@ -94,8 +95,8 @@ class FilterCounts:
 
 
 class BatchFilter:
-    """Filter in pass 2 of one log compaction. It must receive the blocks of all segments in
-    order."""
+    """Pass 2 of one log compaction, which decides the part of each batch that is kept. It must
+    receive the blocks of all segments in order."""
 
     def __init__(
         self,
@@ -117,18 +118,18 @@ class BatchFilter:
         self._needed_aborts: list[AbortedTransaction] = []
         self._is_changed = False
         self._waiting: list[KeptBatch | tuple[int, Body]] = []
-        """Kept batches in order. A batch that is still undecided is stored as its position and
-        body."""
+        """Kept batches of the current block, in order. A batch that is still undecided is stored as
+        its position in the block and its body (decompressed records)."""
         self.counts = FilterCounts()
 
     def filter(
         self, block: ScannedBlock, *, end_at: int | None, are_old_tombstones_kept: bool
     ) -> FilteredBlock:
-        """Return the part of a block that is kept.
+        """Return the part of a block of scanned batches that the compaction keeps.
 
-        `end_at` is the end position of the last source segment, if the block belongs to that
-        segment. Tombstones in the message formats v0 and v1 are kept only if
-        `are_old_tombstones_kept`. Raises CorruptDataError if the data is corrupt.
+        `end_at` is the position at which the last source segment of a new segment ends, or None if
+        the block belongs to an earlier source. Tombstones in the message formats v0 and v1 are kept
+        only if `are_old_tombstones_kept`. Raises CorruptDataError if the data is corrupt.
         """
         is_last_block = block.position + block.size_bytes == end_at
         self._group_end = block.batches[-1][1].end_offset if is_last_block else None
@@ -151,8 +152,8 @@ class BatchFilter:
         return FilteredBlock(self._data, self._kept, self._is_changed, self._needed_aborts)
 
     def _begin_data(self, at: int, header: BatchHeader) -> Body | None:
-        """Decide whether a data batch is kept. Returns None if that is decided, or the body of the
-        batch if the decision depends on its records."""
+        """Decide from its header whether a data batch is kept. Returns None if that is decided, or
+        the body of the batch if the decision depends on its records."""
         self._open_producers.on_data(header)
         is_clean = header.last_offset < self._clean_to
         if header.base_offset >= self._clean_to:
@@ -227,8 +228,8 @@ class BatchFilter:
                 self._keep(self._emptied(header))
 
     def _decide_waiting(self) -> None:
-        """Decide which records of the undecided batch bodies are kept, and append the kept batches
-        in log order."""
+        """Decide which records of the undecided batch bodies are kept, and append the batches that
+        remain to the result in log order."""
         waiting, self._waiting = self._waiting, []
         bodies = [each[1] for each in waiting if not isinstance(each, KeptBatch)]
         verdicts = iter(self._work.select_kept(bodies, self._rule) if bodies else ())
@@ -258,7 +259,8 @@ class BatchFilter:
         )
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Return whether a batch must be kept although all its records are dropped."""
+        """Return whether compaction must keep a batch although all its records are dropped, for
+        example for the state of its producer."""
         if header.end_offset in (
             self._group_end,
             self._task.end_offset,
@@ -273,7 +275,8 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _emptied(self, header: BatchHeader) -> KeptBatch | None:
-        """Return the empty batch to keep for a batch without records, or None if none is needed."""
+        """Return the empty batch that replaces a batch whose records are all dropped, or None if
+        none is needed."""
         self._is_changed = True
         if not self._must_stay(header):
             return None

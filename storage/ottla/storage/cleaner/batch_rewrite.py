@@ -32,21 +32,24 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import Body, read_varint
 
 HORIZON_MS_MAX = 1 << 62
-"""Latest delete horizon in ms. A later horizon has the same effect, and timestamps relative to it
-would not fit into 64 bits."""
+"""Latest delete horizon of a batch, in ms since 1970. A later horizon has the same effect, and
+timestamps relative to it would not fit into 64 bits."""
 TIMESTAMP_MS_MIN = -(1 << 61)
-"""Earliest timestamp in ms whose difference from every horizon fits into 64 bits."""
+"""Earliest record timestamp, in ms since 1970, whose difference from every delete horizon fits into
+64 bits."""
 
 
 def kept_bytes(body: Body, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """Return the given ranges of a body's bytes, joined."""
+    """Return the bytes of the given ranges of a batch body (start and end position each),
+    joined."""
     view = memoryview(body.data)
     return b"".join([view[start:end] for start, end in ranges])
 
 
 def rewritten_batch(body: Body, verdict: KeptRecords, *, horizon_ms: int | None = None) -> bytes:
     """Return a batch that contains only the kept records, of which there must be at least one. If
-    `horizon_ms` is given, it becomes the batch's delete horizon.
+    `horizon_ms` (ms since 1970) is given, it becomes the batch's delete horizon, after which
+    tombstones may be dropped.
 
     The horizon is not set if a timestamp relative to it would not fit into 64 bits. Tombstones of
     such a batch are kept.
@@ -75,7 +78,8 @@ def rewritten_batch(body: Body, verdict: KeptRecords, *, horizon_ms: int | None 
 
 
 def stamped_control_batch(body: Body, horizon_ms: int) -> bytes:
-    """Return a control batch with a delete horizon, otherwise unchanged."""
+    """Return a control batch with `horizon_ms` (ms since 1970) as its delete horizon. Everything
+    else in the batch except the CRC is unchanged."""
     header = body.header
     verdict = KeptRecords(
         header.record_count, [(body.start, body.end)], header.max_timestamp, False, 0
@@ -84,7 +88,7 @@ def stamped_control_batch(body: Body, horizon_ms: int) -> bytes:
 
 
 def emptied_batch(header: BatchHeader) -> bytes:
-    """Return an empty batch with the offsets and sequences of a batch whose records are all
+    """Return an empty batch with the offsets and sequence numbers of a batch whose records are all
     dropped.
 
     The empty batch has no timestamp, because no record has one and no index entry may refer to one.
@@ -115,8 +119,8 @@ def _batch(header: BatchHeader, records: bytes) -> bytes:
 
 
 def _rebased(records: bytes, base_timestamp: int, new_base: int) -> bytes | None:
-    """Return the records with timestamps relative to a new base, or None if a difference is too
-    large."""
+    """Return records whose timestamps are relative to `new_base` instead of `base_timestamp` (ms).
+    Returns None if a difference is too large."""
     shift_ms = base_timestamp - new_base
     rebased = bytearray()
     at, size = 0, len(records)

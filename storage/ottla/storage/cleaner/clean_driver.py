@@ -1,4 +1,5 @@
-"""Performs one log compaction over the `Disk` interface, in a worker process or in place.
+"""Driver that performs one log compaction over the `Disk` interface, in a worker process or in the
+broker's event loop.
 
 It reads the keys of the dirty section, then the log from its first segment, and writes one new
 segment for each group of old ones. It never writes to the old segments. The caller swaps in each
@@ -88,7 +89,7 @@ class _CleaningPass:
         return f"{self._task.directory}/{file_name(segment.base_offset, suffix)}"
 
     async def _indexed_aborts(self) -> list[AbortedTransaction]:
-        """Return the entries of the transaction indexes of all segments."""
+        """Return the aborted transactions in the transaction indexes of all segments of the log."""
         found: list[AbortedTransaction] = []
         for segment in self._task.segments:
             path = self._path(segment, TRANSACTION_INDEX)
@@ -103,8 +104,8 @@ class _CleaningPass:
         return found
 
     async def index(self) -> None:
-        """Run pass 1: add the keys of the dirty segments to the offset map, until the map is
-        full."""
+        """Run pass 1 of the compaction: add the keys of the dirty segments to the offset map, until
+        the map is full."""
         begun = self._now_s()
         aborted = (*self._task.aborted_beyond, *await self._indexed_aborts())
         self._aborted = AbortedTransactions(aborted)
@@ -119,7 +120,8 @@ class _CleaningPass:
         self._index_seconds = self._now_s() - begun
 
     async def _index_segment(self, segment: CleanableSegment) -> bool:
-        """Add the keys of a dirty segment to the offset map. Returns False once the map is full."""
+        """Add the record keys of a dirty segment to the offset map. Returns False once the map is
+        full."""
         path = self._path(segment, LOG)
         file = self._disk.open(path)
         try:
@@ -136,8 +138,8 @@ class _CleaningPass:
         return True
 
     async def groups(self) -> AsyncGenerator[CleanedGroup, None]:
-        """Run pass 2: write one new segment for each group of old ones, and yield each new
-        segment."""
+        """Run pass 2 of the compaction: write one new segment for each group of old ones, and yield
+        each new segment."""
         begun = self._now_s()
         clean_to = self._index.clean_to
         self._filter = BatchFilter(self._task, clean_to, self._work, self._aborted)
@@ -213,8 +215,8 @@ class _CleaningPass:
             file.close()
 
     def _old_horizon_ms(self) -> int:
-        """Return the modification time, in ms, up to which tombstones of the formats v0 and v1 in a
-        segment are dropped."""
+        """Return the time, in ms since 1970, that decides on tombstones of the formats v0 and v1.
+        Tombstones in segments last modified up to this time are dropped."""
         clean = [
             segment.modified_ms
             for segment in self._task.segments
@@ -248,7 +250,7 @@ class _CleaningPass:
             )
 
     def done(self) -> CleaningDone:
-        """Return the result of the compaction, after both passes."""
+        """Return the result of the compaction. Both passes must have ended."""
         assert self._filter is not None
         counts = self._filter.counts
         return CleaningDone(
@@ -270,7 +272,7 @@ class _CleaningPass:
 
 
 def _entries_of(index: TransactionIndex, segment: CleanableSegment) -> list[AbortedTransaction]:
-    """Return all entries of a transaction index.
+    """Return all aborted transactions in a segment's transaction index.
 
     Raises CorruptDataError if an entry does not belong to the segment. Raises NotCachedError if the
     index is not in the page cache.
@@ -281,7 +283,7 @@ def _entries_of(index: TransactionIndex, segment: CleanableSegment) -> list[Abor
 
 
 class _Place:
-    """Context manager that adds the file and position of a block to a CorruptDataError."""
+    """Context manager that adds the file and position of a scanned block to a CorruptDataError."""
 
     def __init__(self, path: str, block: ScannedBlock) -> None:
         self._path = path

@@ -15,7 +15,7 @@ from ottla.storage.segments.log_config import LogConfig
 
 
 class SegmentState(Protocol):
-    """Properties of a segment that decide whether it is compacted."""
+    """Properties of a segment that decide whether the log cleaner compacts it."""
 
     base_offset: Offset
     size_bytes: int
@@ -25,36 +25,37 @@ class SegmentState(Protocol):
 
 
 class CleanableLog(Protocol):
-    """Properties of a log that decide whether it is compacted."""
+    """Properties of a log that decide whether the log cleaner compacts it."""
 
     @property
     def config(self) -> LogConfig:
-        """Settings of the log."""
+        """Settings of the log, derived from its topic's settings."""
         ...
 
     @property
     def log_start_offset(self) -> Offset:
-        """Offset of the first record in the log."""
+        """Offset of the first record of the log that clients may read."""
         ...
 
     @property
     def end_offset(self) -> Offset:
-        """Offset of the next record that is appended."""
+        """Offset that the next appended record gets."""
         ...
 
     @property
     def first_dirty_offset(self) -> Offset:
-        """First offset that has not been compacted."""
+        """First offset of the log that has not been compacted."""
         ...
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Offset below which all transactions have ended."""
+        """Offset below which all transactions in the log have ended."""
         ...
 
     @property
     def segments(self) -> Sequence[SegmentState]:
-        """The segments, oldest first; the last one is active."""
+        """The segments of the log, oldest first. The last one is active, that is, receives
+        appends."""
         ...
 
 
@@ -63,18 +64,19 @@ class Cleanable(NamedTuple):
 
     first_dirty_offset: Offset
     end_offset: Offset
-    """First offset that cannot be compacted. Equals the first dirty offset if nothing can be
-    compacted."""
+    """First offset of the log that cannot be compacted now. Equals the first dirty offset if
+    nothing can be compacted."""
     clean_bytes: int
-    """Size in bytes of the segments that were compacted earlier."""
+    """Size in bytes of the log's segments that were compacted earlier."""
     cleanable_bytes: int
     delay_ms: int
-    """Time in ms by which the age of the oldest dirty record exceeds `max.compaction.lag.ms`, or
-    0."""
+    """Time in ms by which the age of the log's oldest dirty record exceeds `max.compaction.lag.ms`,
+    or 0."""
 
     @property
     def ratio(self) -> float:
-        """Dirty ratio: the dirty bytes divided by all bytes that a cleaning would read."""
+        """Dirty ratio of the log: the dirty bytes divided by all bytes that a compaction would
+        read."""
         return self.cleanable_bytes / max(1, self.clean_bytes + self.cleanable_bytes)
 
     def is_due(self, config: LogConfig) -> bool:
@@ -93,7 +95,8 @@ def first_dirty_offset_of(log: CleanableLog) -> Offset:
 
 
 def cleanable_of(log: CleanableLog, now_ms: int) -> Cleanable:
-    """Return the part of a log that could be compacted now."""
+    """Return the part of a log that could be compacted now. `now_ms` is the time in ms since
+    1970."""
     segments, config = log.segments, log.config
     first_dirty = first_dirty_offset_of(log)
     end_offset = min(log.last_stable_offset, segments[-1].base_offset)
@@ -123,8 +126,8 @@ def cleanable_of(log: CleanableLog, now_ms: int) -> Cleanable:
 
 
 def hindrance_of(log: CleanableLog, now_ms: int) -> str:
-    """Return the reason why compacting a log now would have no effect, or "" if it would have an
-    effect."""
+    """Return the reason why compacting a log now would have no effect, or an empty string if it
+    would have an effect."""
     found = cleanable_of(log, now_ms)
     if found.cleanable_bytes:
         return ""

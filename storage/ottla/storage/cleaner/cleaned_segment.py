@@ -29,10 +29,11 @@ from ottla.storage.segments.transaction_index import AbortedTransaction, Transac
 from ottla.wire.batch import NO_TIMESTAMP
 
 COPY_BYTES = MIB
-"""Bytes copied per step when the unchanged part before the first change is copied."""
+"""Number of bytes per step when the unchanged start of an old segment is copied to the new
+segment."""
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Number of bytes after which write-back of the new segment is started. With a larger number,
-appends to other logs wait longer for the device."""
+"""Number of bytes written to a new segment after which the kernel is asked to write them to the
+device. With a larger number, appends to other logs wait longer for the device."""
 
 
 class CleanedSegment:
@@ -59,12 +60,12 @@ class CleanedSegment:
 
     @property
     def is_begun(self) -> bool:
-        """True if the files of the cleaned segment have been created."""
+        """True if the `.cleaned` files of the new segment have been created."""
         return self._log is not None
 
     async def begin(self, source: DiskFile | None) -> int:
-        """Create the log file. Returns the number of bytes copied to it from the start of `source`,
-        the first old segment.
+        """Create the log file of the new segment. Returns the number of bytes copied to it from the
+        start of `source`, the first old segment.
 
         The copied bytes are the batches added so far, all of which are unchanged.
         """
@@ -82,7 +83,8 @@ class CleanedSegment:
         return copied
 
     def add(self, block: FilteredBlock) -> int:
-        """Append the batches of a block. Returns the number of bytes written."""
+        """Append the kept batches of a block to the new segment. Returns the number of bytes
+        written."""
         position = self.size_bytes
         for batch in block.batches:
             self._note(batch)
@@ -110,8 +112,8 @@ class CleanedSegment:
         self._bytes_since_entry += size
 
     async def write_back(self) -> None:
-        """Start writing the added bytes back to the device if at least `WRITE_BACK_EVERY_BYTES` of
-        them have not been written back yet."""
+        """Ask the kernel to write the added bytes to the device, once at least
+        `WRITE_BACK_EVERY_BYTES` have been added since the last time."""
         if self._log is None or self.size_bytes - self._written_back_bytes < WRITE_BACK_EVERY_BYTES:
             return
         self._written_back_bytes = self.size_bytes
@@ -164,8 +166,8 @@ class CleanedSegment:
             index.close()
 
     async def remove(self) -> None:
-        """Remove the files of the new segment, as far as the disk permits. Files that remain are
-        removed at the next start of the broker."""
+        """Remove the files of the new segment, as far as the disk permits. The next start of the
+        broker removes files that remain."""
         if self._log is None:
             return
         self._log.close()

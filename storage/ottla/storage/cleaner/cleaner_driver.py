@@ -41,31 +41,31 @@ from ottla.storage.recovery.segment_swap import remove_cleaned
 _LOGGER = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 100
-"""Number of logs inspected before other tasks run; each inspection takes about 10 us. A larger
-number delays other tasks."""
+"""Number of logs that the cleaner inspects before other tasks run; each inspection takes about 10
+µs. A larger number delays other tasks."""
 
 FATES = {True: "set aside", False: "tried again later"}
 
 
 class CleanedLogs(Protocol):
-    """Interface of the log manager for the log cleaner."""
+    """The broker's logs as the log cleaner sees them. The log manager implements this interface."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every online partition with its log."""
+        """Yield each partition whose log is online, with its log."""
         ...
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Return whether a partition is moving to another log directory."""
+        """Return whether a partition's log is moving to another log directory."""
         ...
 
     async def keep_recovery_point(self, partition: TopicPartition, log: Log, at: Offset) -> None:
-        """Return once the recovery point checkpoint contains the offset `at` or a larger one.
-        Raises OSError if the write fails."""
+        """Wait until the recovery point checkpoint contains the offset `at`, or a larger one, for
+        the partition. Raises OSError if the write fails."""
         ...
 
     async def keep_first_dirty(self, partition: TopicPartition) -> None:
-        """Write the first dirty offset of a log to the checkpoint file. Raises OSError if the write
-        fails."""
+        """Write the first dirty offset of a partition's log to the checkpoint file. Raises OSError
+        if the write fails."""
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
@@ -75,7 +75,7 @@ class CleanedLogs(Protocol):
 
 @frozen
 class LastCleaning:
-    """Result of the last compaction of a log."""
+    """Result of the last compaction of a partition's log by this broker."""
 
     ended_ms: int
     seconds: float
@@ -93,8 +93,8 @@ class CleanerFigures:
     written_bytes: int = 0
     keyless_record_count: int = 0
     seconds_max: float = 0.0
-    """Longest duration in seconds of a compaction in the last round, over all slots of the cleaner.
-    """
+    """Longest duration in seconds of a compaction in the last round, over all slots (concurrent
+    compactions) of the cleaner."""
     map_part_max: float = 0.0
     dirty_ratio_max: float = 0.0
     delay_ms_max: int = 0
@@ -102,7 +102,7 @@ class CleanerFigures:
 
 
 class _RunningTask:
-    """A compaction of one log that is in progress."""
+    """A compaction of one log that the cleaner is currently running."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -110,7 +110,8 @@ class _RunningTask:
 
 
 class LogCleaner:
-    """The log cleaner of one broker: its slots, its current compactions, and their results."""
+    """The log cleaner of one broker: its slots (each compacts one log at a time), its current
+    compactions, and their results."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class LogCleaner:
         self.runner = runner
         self.figures = CleanerFigures(last_round_ms=clock.wall_ms())
         self.last: dict[TopicPartition, LastCleaning] = {}
-        """Result of the last compaction of each partition by this broker."""
+        """Result of the last compaction of each partition's log by this broker, by partition."""
         self.manager = CleanerManager()
         self._disk = disk
         self._clock = clock
@@ -143,7 +144,7 @@ class LogCleaner:
     # ---- running
 
     async def run(self) -> None:
-        """Compact logs until cancelled."""
+        """Compact the logs of the broker until this call is cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._slots_changed = trio.Event()
@@ -154,7 +155,8 @@ class LogCleaner:
                 await self._slots_changed.wait()
 
     def reconfigure(self, **changes: Any) -> None:
-        """Apply new values of settings. Compactions in progress keep the old values."""
+        """Apply new values of the cleaner's settings. Compactions in progress keep the old
+        values."""
         self.config = replace(self.config, **changes)
         self._slots_changed.set()
         self._wake()
@@ -164,7 +166,8 @@ class LogCleaner:
         self._wanted = trio.Event()
 
     async def _run_slot(self, index: int) -> None:
-        """Compact one log after another while the slot's index is below `log.cleaner.threads`."""
+        """Compact one log after another, as slot `index` of the cleaner. Ends once the index is at
+        least `log.cleaner.threads`."""
         while index < self.config.thread_count and not self._is_stopped:
             wanted = self._wanted
             if not await self._clean_dirtiest():
@@ -174,7 +177,8 @@ class LogCleaner:
         self._slots.discard(index)
 
     async def _clean_dirtiest(self) -> bool:
-        """Compact the dirtiest log that is due. Returns False if no log is due."""
+        """Compact the dirtiest log of those whose compaction is due. Returns False if none is
+        due."""
         candidates = await self._candidates()
         choice = self.manager.choose(candidates, self._clock.wall_ms())
         if choice is None:
@@ -229,7 +233,8 @@ class LogCleaner:
     # ---- one cleaning
 
     async def _clean(self, choice: ChosenLog[Log]) -> None:
-        """Compact a log, and always mark its compaction as ended, even after an error."""
+        """Compact the chosen log. Its compaction is marked as ended in every case, even after an
+        error."""
         partition, log = choice.partition, choice.log
         running = self._running[partition] = _RunningTask()
         log.is_being_cleaned = True
@@ -246,7 +251,8 @@ class LogCleaner:
         await self._remove_old(log)
 
     async def _clean_guarded(self, choice: ChosenLog[Log]) -> None:
-        """Compact a log. An error is recorded and ends only this compaction."""
+        """Compact the chosen log. An error is recorded for the log and ends only this compaction,
+        not the cleaner."""
         partition, log = choice.partition, choice.log
         try:
             await self._clean_log(choice)
@@ -329,8 +335,8 @@ class LogCleaner:
             _LOGGER.warning("%s: files of an interrupted cleaning remain: %s", log.directory, error)
 
     async def _remove_old(self, log: Log) -> None:
-        """Remove the files of segments that retention or a new log start offset has deleted from
-        the log during its compaction."""
+        """Remove the files of segments that were deleted from the log during its compaction, by
+        retention or by a new log start offset."""
         try:
             await log.delete_old_segments(self._clock.wall_ms())
         except RefusedError as error:
@@ -349,12 +355,12 @@ class LogCleaner:
 
     @property
     def since_last_round_ms(self) -> int:
-        """Time in ms since the logs were last inspected."""
+        """Time in ms since the cleaner last inspected the logs."""
         return max(0, self._clock.wall_ms() - self.figures.last_round_ms)
 
     def uncleanable(self) -> list[tuple[TopicPartition, int]]:
-        """Return the partitions that are excluded from compaction, each with its number of
-        cleanable bytes."""
+        """Return the partitions that are excluded from compaction after failures, each with its
+        number of cleanable bytes."""
         uncleanable = self.manager.uncleanable
         if not uncleanable:
             return []
@@ -368,19 +374,19 @@ class LogCleaner:
     # ---- requests of other tasks
 
     def request(self, partition: TopicPartition) -> None:
-        """Schedule a compaction of a partition soon, whatever its dirty ratio."""
+        """Schedule a compaction of a partition's log soon, whatever its dirty ratio."""
         self.manager.request(partition)
         self._wake()
 
     def retry(self, partition: TopicPartition) -> bool:
-        """Schedule a new compaction of a partition whose compaction failed. Returns False if none
-        had failed."""
+        """Schedule a new compaction of a partition whose compaction failed. Returns False if no
+        compaction of it has failed."""
         found = self.manager.retry(partition)
         self._wake()
         return found
 
     async def pause(self, partition: TopicPartition) -> None:
-        """Prevent compactions of a partition until `resume`. Returns once a compaction in progress
+        """Prevent compactions of a partition until `resume`. Waits until a compaction in progress
         has ended.
 
         The pause remains in effect if this call is cancelled.
@@ -391,7 +397,7 @@ class LogCleaner:
             await running.ended.wait()
 
     def resume(self, partition: TopicPartition) -> None:
-        """End one pause of a partition. Compactions remain prevented until each pause has ended."""
+        """End one pause of a partition. Its log is not compacted before each pause has ended."""
         self.manager.resume(partition)
 
     @asynccontextmanager
@@ -404,7 +410,7 @@ class LogCleaner:
             self.resume(partition)
 
     async def wait_for_cleaning(self, partition: TopicPartition) -> None:
-        """Return once every compaction of a partition that began before this call has ended."""
+        """Wait until every compaction of a partition that began before this call has ended."""
         async with self.paused(partition):
             pass
 
@@ -420,7 +426,8 @@ class LogCleaner:
         self.last.pop(partition, None)
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Make each truncation of the log wait until a compaction of the log has stopped."""
+        """Make each truncation of the partition's log wait until a compaction of the log has
+        stopped."""
 
         async def before_truncation(offset: Offset) -> None:
             await self.pause(partition)
@@ -432,7 +439,7 @@ class LogCleaner:
         log.hooks.after_truncation = lambda: self.resume(partition)
 
     async def stop(self) -> None:
-        """Start no further compactions. Returns once the compactions in progress have ended."""
+        """Start no further compactions, and wait until the compactions in progress have ended."""
         self._is_stopped = True
         self._wake()
         for running in list(self._running.values()):

@@ -32,13 +32,13 @@ meantime. A larger number blocks the event loop for longer."""
 
 
 class CleaningState(Enum):
-    """State of a partition in the log cleaner."""
+    """State of one partition in the log cleaner, for example "being compacted" or "paused"."""
 
     NONE = "none"
     CLEANING = "cleaning"
     ABORTED = "aborted"
-    """State of a partition for which another task waits until the compaction in progress has ended.
-    """
+    """State of a partition whose compaction is still running but has been stopped by another task,
+    which waits for its end."""
     PAUSED = "paused"
 
 
@@ -48,7 +48,7 @@ LEGAL = {
     CleaningState.ABORTED: {CleaningState.PAUSED, CleaningState.CLEANING},
     CleaningState.PAUSED: {CleaningState.NONE},
 }
-"""Legal successors of each cleaning state. ABORTED returns to CLEANING once no task waits for the
+"""Permitted next states, by cleaning state. ABORTED returns to CLEANING once no task waits for the
 compaction to end."""
 
 
@@ -59,11 +59,12 @@ class CleaningFailure:
     reason: str
     count: int
     retry_at_ms: int | None
-    """Wall time of the next attempt in ms, or None if the log is excluded from compaction."""
+    """Time of the next attempt to compact the log, in ms since 1970. None if the log is excluded
+    from compaction."""
 
 
 class _Entry:
-    """Compaction state of one partition, with its pauses and failures."""
+    """Compaction state of one partition, with its pauses and its failures."""
 
     __slots__ = ("pause_count", "state")
 
@@ -88,7 +89,8 @@ class ChosenLog(NamedTuple, Generic[L]):
 
 
 class CleanerManager:
-    """Compaction states of all partitions of a broker."""
+    """Compaction states of all partitions of a broker, and the choice of the next log to
+    compact."""
 
     def __init__(self) -> None:
         self._entries: dict[TopicPartition, _Entry] = {}
@@ -100,22 +102,24 @@ class CleanerManager:
     # ---- queries
 
     def state_of(self, partition: TopicPartition) -> CleaningState:
-        """Return the state of a partition in the cleaner."""
+        """Return the compaction state of a partition."""
         entry = self._entries.get(partition)
         return CleaningState.NONE if entry is None else entry.state
 
     def failure_of(self, partition: TopicPartition) -> CleaningFailure | None:
-        """Return the failure that currently prevents compactions of a partition, or None."""
+        """Return the failure that currently prevents compactions of a partition. Returns None if
+        there is no such failure."""
         return self._failures.get(partition)
 
     @property
     def failed(self) -> list[TopicPartition]:
-        """The partitions whose last compaction failed, excluded or not."""
+        """The partitions whose last compaction failed, whether they are excluded or will be
+        retried."""
         return list(self._failures)
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The partitions that are excluded from compaction, with the reasons."""
+        """The partitions that are excluded from compaction, each with the reason."""
         return {
             partition: failure.reason
             for partition, failure in self._failures.items()
@@ -145,8 +149,8 @@ class CleanerManager:
         return wanted + [(partition, log) for _, partition, log in dirtiest]
 
     def choose(self, logs: Iterable[tuple[TopicPartition, L]], now_ms: int) -> ChosenLog[L] | None:
-        """Begin the compaction of the next log and return the log. Returns None if no log is
-        due."""
+        """Choose the next log to compact, mark its compaction as begun and return it. Returns None
+        if no compaction is due."""
         best: ChosenLog[L] | None = None
         best_rank = (False, 0.0)
         for partition, log in logs:
@@ -180,26 +184,30 @@ class CleanerManager:
         self._failures.pop(partition, None)
 
     def is_wanted(self, partition: TopicPartition) -> bool:
-        """Return whether a compaction of a partition was requested."""
+        """Return whether an operator requested a compaction of the partition that has not started
+        yet."""
         return partition in self._wanted
 
     def retry(self, partition: TopicPartition) -> bool:
-        """Schedule a new compaction of a partition whose compaction failed. Returns False if none
-        had failed."""
+        """Schedule a new compaction of a partition whose compaction failed. Returns False if no
+        compaction of it has failed."""
         return self._failures.pop(partition, None) is not None
 
     # ---- ending
 
     def on_done(self, partition: TopicPartition) -> None:
-        """Record that a compaction succeeded, which clears the partition's failures."""
+        """Record that a compaction of a partition succeeded, which clears the partition's
+        failures."""
         self._failures.pop(partition, None)
 
     def on_failed(
         self, partition: TopicPartition, reason: str, *, now_ms: int, is_final: bool
     ) -> CleaningFailure:
-        """Record that a compaction failed. Returns the failure with the time of the next attempt.
+        """Record that a compaction of a partition failed. Returns the failure with the time of the
+        next attempt.
 
-        With `is_final`, the log is excluded without further attempts."""
+        With `is_final`, the log is excluded without further attempts.
+        """
         before = self._failures.get(partition)
         count = 1 if before is None else before.count + 1
         retry_at_ms = None
@@ -217,7 +225,7 @@ class CleanerManager:
         self._drop_if_idle(partition)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Remove the failures and requests of a partition that is deleted."""
+        """Remove the recorded failures and requests of a partition, because it is deleted."""
         self._failures.pop(partition, None)
         self._wanted.discard(partition)
 
@@ -235,7 +243,8 @@ class CleanerManager:
         return entry.state is CleaningState.ABORTED
 
     def resume(self, partition: TopicPartition) -> None:
-        """End one pause of a partition, after which its log may be compacted again."""
+        """End one pause of a partition. After the last pause has ended, its log may be compacted
+        again."""
         entry = self._entries[partition]
         assert entry.pause_count > 0, partition
         entry.pause_count -= 1

@@ -18,7 +18,7 @@ from ottla.storage.cleaner.cleaning_task import (
 
 
 class WorkerDiedError(Exception):
-    """Error of a log compaction whose worker process ended too early."""
+    """Error of a log compaction: the worker process that performed it ended too early."""
 
 
 class CleaningRunner(Protocol):
@@ -40,11 +40,11 @@ class CleaningRunner(Protocol):
     def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AbstractAsyncContextManager[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Begin a compaction, which ends with the `async with` block. Yields an iterator over its
-        new segments and its result.
+        """Begin a compaction, which ends at the latest with the `async with` block. The block
+        receives an iterator over the new segments and the final result.
 
         The iterator raises CorruptDataError if the log is corrupt, OSError if the disk fails or is
-        full, and WorkerDiedError if the worker ends early.
+        full, and WorkerDiedError if the worker process ends early.
         """
         ...
 

@@ -21,19 +21,20 @@ from ottla.model.values import frozen
 from ottla.storage.segments.transaction_index import AbortedTransaction
 
 LINE_BYTES_MAX = 16 * MIB
-"""Maximum length in bytes of a line between the broker and a worker. A task with 10,000 producers
-and 100,000 segments has 6 MiB. A smaller limit refuses such tasks; a larger one only lets a broken
-peer use more memory."""
+"""Maximum length in bytes of a line between the broker and a worker process of the cleaner. A task
+with 10,000 producers and 100,000 segments has 6 MiB. A smaller limit refuses such tasks; a larger
+one only lets a broken peer use more memory."""
 
 GO = b"go\n"
-"""Answer to a worker's report: continue. As the answer to a `CleanedGroup`, it means that the new
-files have been swapped in."""
+"""Line with which the broker answers a worker's report: continue. After a `CleanedGroup`, it means
+that the new files have been swapped in."""
 STOP = b"stop\n"
-"""Answer to a worker's report: end the task, remove its files and report CleaningFailed(STOPPED).
-"""
+"""Line with which the broker answers a worker's report: end the task, remove its files and report
+CleaningFailed(STOPPED)."""
 
 Throttle = Callable[[int], Awaitable[None]]
-"""Async function that is awaited with each number of bytes that were read or written."""
+"""Async function that a compaction awaits after each read or write, with the number of bytes. It
+returns when the compaction may continue."""
 
 
 class CleanableSegment(NamedTuple):
@@ -41,21 +42,24 @@ class CleanableSegment(NamedTuple):
 
     base_offset: int
     end_offset: int
-    """Base offset of the next segment. Every batch ends at or before it."""
+    """Base offset of the segment that follows this one. Every batch of this segment ends at or
+    before it."""
     size_bytes: int
-    """Size in bytes of the complete batches; the bytes after them are not read."""
+    """Size in bytes of the segment's complete batches. Bytes after them are not read."""
     modified_ms: int
-    """Time of the file's last write in ms, from which the age of tombstones in the formats v0 and
-    v1 is counted."""
+    """Time of the last write to the segment's file, in ms since 1970. The age of tombstones in the
+    formats v0 and v1 is measured from it."""
 
 
 class LastRecord(NamedTuple):
-    """The last record of an active producer. Its batch is kept, even if it becomes empty."""
+    """The last record of an active producer. Compaction keeps its batch, even if the batch becomes
+    empty."""
 
     data_offset: int
     """Offset of the producer's last data record, or -1 if it is unknown."""
     epoch: int
-    """The producer's epoch. If no data batch with this epoch is left, a marker preserves it."""
+    """The producer's epoch. If no data batch with this epoch is left, compaction keeps a
+    transaction marker that has it."""
 
 
 @frozen(kw_only=True)
@@ -65,13 +69,14 @@ class CleaningTask:
     directory: str
     """Path of the partition's directory."""
     segments: tuple[CleanableSegment, ...]
-    """All segments to read, from the first one of the log to the one that contains `end_offset -
-    1`."""
+    """All segments that the compaction reads, from the first one of the log to the one that
+    contains `end_offset - 1`."""
     log_start_offset: int
     first_dirty_offset: int
-    """Offset below which an earlier compaction has processed all records."""
+    """Offset below which an earlier compaction has processed all records of the log."""
     end_offset: int
-    """First offset that must not be compacted. Batches that end above it are kept unchanged."""
+    """First offset that the compaction must not change. Batches that end above it are kept
+    unchanged."""
     high_watermark: int
     now_ms: int
     delete_retention_ms: int
@@ -80,13 +85,14 @@ class CleaningTask:
     index_interval_bytes: int
     max_message_bytes: int
     map_bytes: int
-    """Memory of the offset map in bytes, at 24 bytes a slot."""
+    """Memory in bytes for the offset map of the compaction, which uses 24 bytes per slot."""
     map_load_factor: float
-    """Largest fraction of the map's slots that may be used."""
+    """Largest fraction of the offset map's slots that may be used, from 0 to 1."""
     io_buffer_bytes: int
-    """Number of bytes per read. A larger batch is read as a whole, whatever its size."""
+    """Number of bytes of a log file that the compaction reads at once. A larger batch is read as a
+    whole, whatever its size."""
     producers: Mapping[int, LastRecord]
-    """The active producers by producer id."""
+    """Last record of each active producer of the log, by producer id."""
     aborted_beyond: tuple[AbortedTransaction, ...] = ()
     """Aborted transactions that began below `end_offset` and whose markers are in later segments.
     All other aborted transactions are read from the transaction indexes of the segments."""
@@ -103,15 +109,16 @@ class CleanedGroup(NamedTuple):
     """
 
     base_offset: int
-    """Base offset of the first replaced segment. The new files are named after it."""
+    """Base offset of the first replaced segment. It is also the offset in the names of the new
+    files."""
     sources: tuple[int, ...]
-    """Base offsets of the replaced segments, in ascending order."""
+    """Base offsets of the segments that the new segment replaces, in ascending order."""
     end_offset: int
-    """End offset of the last replaced segment."""
+    """End offset of the last segment that the new segment replaces."""
     size_bytes: int
     first_timestamp_ms: int
-    """Largest timestamp of the first batch in ms, or -1 if no record of the batch has a timestamp.
-    """
+    """Largest timestamp, in ms since 1970, in the first batch of the new segment. -1 if no record
+    of that batch has a timestamp."""
     max_timestamp_ms: int
     max_timestamp_offset: int
 
@@ -127,11 +134,11 @@ class CleaningStats:
     written_record_count: int = 0
     written_bytes: int = 0
     keyless_record_count: int = 0
-    """Number of records that were dropped because they have no key."""
+    """Number of records that the compaction dropped because they have no key."""
     key_count: int = 0
-    """Number of keys in the offset map."""
+    """Number of keys in the compaction's offset map."""
     key_count_max: int = 0
-    """Capacity of the offset map in keys."""
+    """Maximum number of keys in the compaction's offset map."""
     index_seconds: float = 0.0
     filter_seconds: float = 0.0
 
@@ -140,14 +147,14 @@ class CleaningDone(NamedTuple):
     """Result of a successful log compaction."""
 
     clean_to: int
-    """The new first dirty offset. It is below the task's `end_offset` if the offset map was full.
-    """
+    """First dirty offset after the compaction. It is below the task's `end_offset` if the offset
+    map was full."""
     stats: CleaningStats
 
 
 class BytesUsed(NamedTuple):
-    """A worker's request for permission to continue. It contains the number of bytes read and
-    written since its previous request."""
+    """Report of a cleaner's worker process that requests permission to continue. It contains the
+    number of bytes read and written since the previous request."""
 
     byte_count: int
 
@@ -156,13 +163,14 @@ class FailureKind(Enum):
     """Cause of a failed log compaction."""
 
     CORRUPT = "corrupt"
-    """Failure because the log is corrupt: the partition is excluded from compaction."""
+    """Failure of a compaction because the log is corrupt. The partition is then excluded from
+    compaction."""
     DISK = "disk"
-    """Failure because the disk failed or is full."""
+    """Failure of a compaction because the disk failed or is full."""
     STOPPED = "stopped"
-    """Failure because the broker ended the task."""
+    """Failure of a compaction because the broker ended it."""
     UNEXPECTED = "unexpected"
-    """Failure because of an unexpected exception: a bug in Ottla."""
+    """Failure of a compaction because of an unexpected exception: a bug in Ottla."""
 
 
 class CleaningFailed(NamedTuple):
@@ -171,14 +179,15 @@ class CleaningFailed(NamedTuple):
     kind: FailureKind
     where: str
     error_number: int = 0
-    """The errno of the OSError if the disk failed."""
+    """The errno of the OSError with which the compaction failed. 0 if the disk was not the
+    cause."""
 
 
 Report: TypeAlias = BytesUsed | CleanedGroup | CleaningDone | CleaningFailed
 
 
 def task_line(task: CleaningTask) -> bytes:
-    """Return a task encoded as one line of JSON."""
+    """Return a cleaning task encoded as one line of JSON, for the worker process."""
     content = asdict(task)
     content["segments"] = [list(one) for one in task.segments]
     content["producers"] = [[number, *last] for number, last in task.producers.items()]
@@ -187,7 +196,8 @@ def task_line(task: CleaningTask) -> bytes:
 
 
 def parse_task(line: bytes) -> CleaningTask:
-    """Decode a task from one line of JSON. Raises CorruptDataError if the line is not a task."""
+    """Decode a cleaning task from one line of JSON. Raises CorruptDataError if the line is not a
+    task."""
     content = _content(line)
     try:
         given = {field.name: content.pop(field.name) for field in fields(CleaningTask)}
@@ -210,7 +220,7 @@ def parse_task(line: bytes) -> CleaningTask:
 
 
 def report_line(report: Report) -> bytes:
-    """Return a report encoded as one line of JSON."""
+    """Return the report of a worker process encoded as one line of JSON."""
     if isinstance(report, CleaningDone):
         return _line({"done": report.clean_to, "stats": asdict(report.stats)})
     if isinstance(report, CleaningFailed):
@@ -219,8 +229,8 @@ def report_line(report: Report) -> bytes:
 
 
 def parse_report(line: bytes) -> Report:
-    """Decode a report from one line of JSON. Raises CorruptDataError if the line is not a
-    report."""
+    """Decode the report of a worker process from one line of JSON. Raises CorruptDataError if the
+    line is not a report."""
     content = _content(line)
     try:
         if "done" in content:

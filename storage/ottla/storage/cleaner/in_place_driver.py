@@ -27,10 +27,10 @@ class InPlaceRunner:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Begin a compaction, and yield an iterator over its results. The compaction ends with the
-        `async with` block."""
+        """Begin a compaction in the event loop. The `async with` block receives an iterator over
+        its results, and ends it."""
         async with aclosing(clean(self._disk, task, throttle)) as reports:
             yield reports
 
     async def end_idle(self) -> None:
-        """Do nothing, because this runner has no workers."""
+        """Do nothing, because this runner has no worker processes."""

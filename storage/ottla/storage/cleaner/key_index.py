@@ -28,11 +28,12 @@ class KeyIndex:
         self._work = work
         self._aborted = aborted
         self.clean_to = task.end_offset
-        """End offset of the section that is clean after this compaction."""
+        """End offset of the section of the log that is clean after this compaction."""
         self.record_count = 0
 
     def add(self, block: ScannedBlock) -> bool:
-        """Add the keys of a block to the offset map. Returns False once the map is full.
+        """Add the record keys of a block of batches to the offset map. Returns False once the map
+        is full.
 
         Raises CorruptDataError if the data is corrupt.
         """
@@ -64,8 +65,8 @@ class KeyIndex:
         )
 
     def _add_entry(self, entry: bytes) -> bool:
-        """Add the keys of an entry in message format v0 or v1 to the offset map. Returns False once
-        the map is full."""
+        """Add the record keys of an entry in message format v0 or v1 to the offset map. Returns
+        False once the map is full."""
         offset_map = self._work.map
         for message in messages(entry):
             if message.key is not None and self._first <= message.offset < self._end:
@@ -83,7 +84,7 @@ class KeyIndex:
 
 
 def bytes_of_block(block: ScannedBlock) -> bytes:
-    """Return the bytes object behind a block's memoryview. Reading single bytes from it is faster
-    than from the memoryview."""
+    """Return the bytes object behind the memoryview of a scanned block. Reading single bytes from
+    it is faster than from the memoryview."""
     data = block.data.obj
     return data if isinstance(data, bytes) else bytes(block.data)

@@ -31,17 +31,17 @@ LOG_APPEND_TIME_FLAG = 0x08
 
 
 class FilteredEntry(NamedTuple):
-    """The kept part of an entry in message format v0 or v1."""
+    """The part of an entry in message format v0 or v1 that compaction keeps."""
 
     entry: bytes | None
-    """The bytes to keep, or None if the entry is dropped."""
+    """Bytes of the entry that compaction keeps, or None if the whole entry is dropped."""
     keyless_count: int
 
 
 def filtered_entry(
     entry: bytes, offset_map: OffsetMap, rule: KeepRule, *, are_tombstones_kept: bool
 ) -> FilteredEntry:
-    """Return the kept part of an entry in message format v0 or v1.
+    """Return the part of an entry in message format v0 or v1 that compaction keeps.
 
     Raises CorruptDataError if the data is corrupt.
     """
@@ -70,7 +70,8 @@ def _is_kept(
 
 
 def _wrapped_again(entry: bytes, found: list[LegacyMessage], is_kept: list[bool]) -> bytes:
-    """Return a v0 or v1 wrapper that contains only the kept messages."""
+    """Return a v0 or v1 wrapper message that contains only the messages for which `is_kept` is
+    True."""
     (wrapper,) = shallow_messages(entry)
     assert wrapper.codec is not Codec.NONE
     assert wrapper.value is not None
@@ -91,7 +92,8 @@ def _wrapped_again(entry: bytes, found: list[LegacyMessage], is_kept: list[bool]
 
 
 def _parts(inner: bytes) -> Iterable[bytes]:
-    """Yield each entry of a message set. The message set must have been validated before."""
+    """Yield each message of a message set in format v0 or v1. The message set must have been
+    validated before."""
     at = 0
     while at < len(inner):
         size = _ENTRY.unpack_from(inner, at)[1]

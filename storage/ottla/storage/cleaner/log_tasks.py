@@ -1,4 +1,4 @@
-"""Creates the task that compacts one log, from the current state of the log. Pure except for
+"""Creation of the task that compacts one log, from the current state of the log. Pure except for
 `aborted_beyond`."""
 
 from functools import partial
@@ -72,7 +72,8 @@ def task_of(
 async def aborted_beyond(
     disk: Disk, log: Log, end_offset: Offset
 ) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions that began below `end_offset` and ended in later segments.
+    """Return the aborted transactions of the log that began below `end_offset` and ended in later
+    segments.
 
     The transaction indexes are loaded into the page cache one after another: loading all at once
     could exceed the number of files that a disk keeps open.

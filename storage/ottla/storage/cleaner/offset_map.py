@@ -19,11 +19,12 @@ from ottla.model.errors import CorruptDataError
 
 DIGEST_BYTES = 16
 SLOT_BYTES = 24
-"""Bytes of one slot: a 16-byte digest and an int64."""
+"""Size in bytes of one slot of the offset map: a 16-byte digest of the key and the offset as
+int64."""
 EMPTY = bytes(SLOT_BYTES)
 HASH_PROBE_COUNT = DIGEST_BYTES - 3
-"""Number of probes whose slot is derived from four bytes of the digest, starting at each of its
-bytes in turn. Later probes are linear."""
+"""Number of probes of the offset map whose slot is derived from four bytes of the key's digest,
+starting at each of its bytes in turn. Later probes are linear."""
 NOT_FOUND = -1
 
 _OFFSET = Struct(">q")
@@ -34,31 +35,31 @@ class OffsetMap(Protocol):
 
     @property
     def count(self) -> int:
-        """Number of keys in the map."""
+        """Number of record keys in the map."""
         ...
 
     @property
     def count_max(self) -> int:
-        """Capacity of the map in keys."""
+        """Maximum number of record keys in the map."""
         ...
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key, unless the map already has a larger offset for it. The map must
-        have room for one more key."""
+        """Set the offset of a record key, unless the map already has a larger offset for the key.
+        The map must have room for one more key."""
         ...
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, or `NOT_FOUND` if the map lacks the key."""
+        """Return the offset stored for a record key, or `NOT_FOUND` if the map lacks the key."""
         ...
 
 
 def slot_count_of(memory_bytes: int) -> int:
-    """Return the number of slots that fit into `memory_bytes`."""
+    """Return the number of slots of an offset map that fit into `memory_bytes`."""
     return memory_bytes // SLOT_BYTES
 
 
 def key_count_max(memory_bytes: int, load_factor: float) -> int:
-    """Return the capacity of an offset map in keys.
+    """Return the number of keys for which an offset map has room.
 
     At least one slot remains empty, which ends the search for a missing key. Raises
     CorruptDataError if not even one key fits, because compacting a log with such a map would never
@@ -72,18 +73,19 @@ def key_count_max(memory_bytes: int, load_factor: float) -> int:
 
 
 def keyed_digest(seed: int) -> Callable[[bytes], bytes]:
-    """Return a digest function that cannot be predicted without the seed."""
+    """Return a digest function for record keys whose results cannot be predicted without `seed`."""
     key = seed.to_bytes(DIGEST_BYTES, "big")
     return lambda data: hashlib.blake2b(data, digest_size=DIGEST_BYTES, key=key).digest()
 
 
 def md5_digest(data: bytes) -> bytes:
-    """Return the MD5 digest of the data, as Kafka's offset map uses it."""
+    """Return the MD5 digest of a record key, as Kafka's offset map uses it."""
     return hashlib.md5(data, usedforsecurity=False).digest()
 
 
 class SlotTable:
-    """The offset map in plain Python: one block of memory, probed slot by slot."""
+    """The offset map of a compaction in plain Python: one block of memory, which is probed slot by
+    slot."""
 
     __slots__ = ("_digest", "_slot_count", "_slots", "count", "count_max", "probe_count")
 
@@ -98,7 +100,8 @@ class SlotTable:
         self._digest = digest
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a key, unless the map already has a larger offset for it."""
+        """Set the offset of a record key, unless the map already has a larger offset for the
+        key."""
         digest = self._digest(key)
         at = self._find(digest)
         slots = self._slots
@@ -111,14 +114,15 @@ class SlotTable:
         _OFFSET.pack_into(slots, at + DIGEST_BYTES, offset)
 
     def offset_of(self, key: bytes) -> int:
-        """Return the offset of a key, or `NOT_FOUND` if the map lacks the key."""
+        """Return the offset stored for a record key, or `NOT_FOUND` if the map lacks the key."""
         at = self._find(self._digest(key))
         if self._slots[at : at + SLOT_BYTES] == EMPTY:
             return NOT_FOUND
         return int(_OFFSET.unpack_from(self._slots, at + DIGEST_BYTES)[0])
 
     def _find(self, digest: bytes) -> int:
-        """Return the position of a digest, or of the empty slot where it belongs."""
+        """Return the position in bytes of the slot that contains a key's digest, or of the empty
+        slot where it belongs."""
         slots, slot_count = self._slots, self._slot_count
         number = 0
         for attempt in range(HASH_PROBE_COUNT + slot_count):

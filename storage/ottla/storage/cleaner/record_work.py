@@ -19,36 +19,36 @@ from ottla.wire.records import Body, Record, read_varint, scan_body
 
 
 class IndexedRecords(NamedTuple):
-    """Result of adding the keys of records to the offset map."""
+    """Result of adding the keys of records to the offset map of a compaction."""
 
     record_count: int
-    """Number of records read."""
+    """Number of records whose keys were read for the offset map."""
     full_at: int | None
-    """Offset of the first record whose key did not fit into the map, or None if all fit."""
+    """Offset of the first record whose key did not fit into the offset map, or None if all fit."""
 
 
 class KeptRecords(NamedTuple):
-    """The records of one batch that log compaction keeps."""
+    """The records of one batch that log compaction keeps, as byte ranges."""
 
     kept_count: int
     ranges: list[tuple[int, int]]
     """Byte ranges of the kept records in the data of their batch body. Adjacent records form one
     range."""
     max_timestamp_ms: int
-    """Largest timestamp of the kept records, in ms."""
+    """Largest timestamp of the batch's kept records, in ms since 1970."""
     has_tombstone: bool
-    """True if a kept record is a tombstone."""
+    """True if one of the batch's kept records is a tombstone."""
     keyless_count: int
-    """Number of records that were dropped because they have no key."""
+    """Number of records of the batch that were dropped because they have no key."""
 
 
 class KeepRule(NamedTuple):
-    """Conditions, besides the offset map, that decide whether a record is kept."""
+    """Conditions, besides the offset map, that decide whether a compaction keeps a record."""
 
     log_start_offset: int
-    """Offset below which records were deleted by DeleteRecords."""
+    """Log start offset: all records below it were deleted (DeleteRecords)."""
     clean_to: int
-    """Offset from which all records are kept unchanged."""
+    """Offset from which the compaction keeps all records unchanged."""
     now_ms: int
 
 
@@ -58,20 +58,21 @@ class RecordWork(Protocol):
 
     @property
     def map(self) -> OffsetMap:
-        """The offset map that `index` fills and `select_kept` reads."""
+        """The offset map of the compaction, which `index` fills and `select_kept` reads."""
         ...
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
         """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
-        Returns the number of records read, and the offset at which the map was full, or None if it
-        was not.
+        Returns the number of records read, and the offset of the first record whose key did not fit
+        (None if all fit).
 
         Raises CorruptDataError if the data is corrupt.
         """
         ...
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return the kept records of each batch body, in order.
+        """Return which records of each batch body (its decompressed records) the compaction keeps,
+        in the order of the bodies.
 
         Raises CorruptDataError if the data is corrupt.
         """
@@ -87,8 +88,8 @@ class PlainRecordWork:
 
     def index(self, bodies: Sequence[Body], first_offset: int, end_offset: int) -> IndexedRecords:
         """Add the keys of all records with offsets in [first_offset, end_offset) to the offset map.
-        Returns the number of records read, and the offset at which the map was full, or None if it
-        was not."""
+        Returns the number of records read, and the offset of the first record whose key did not fit
+        (None if all fit)."""
         offset_map = self.map
         count = 0
         for body in bodies:
@@ -102,7 +103,8 @@ class PlainRecordWork:
         return IndexedRecords(count, None)
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return the kept records of each batch body, in order."""
+        """Return which records of each batch body (its decompressed records) the compaction keeps,
+        in the order of the bodies."""
         return [self._select_kept(body, rule) for body in bodies]
 
     def _select_kept(self, body: Body, rule: KeepRule) -> KeptRecords:
@@ -142,13 +144,14 @@ def is_horizon_passed(header: BatchHeader, now_ms: int) -> bool:
 
 
 def bytes_of(body: Body) -> bytes:
-    """Return the bytes of a body's records, without the surrounding bytes of the buffer that
+    """Return the bytes of a batch body's records, without the surrounding bytes of the buffer that
     contains them."""
     return bytes(memoryview(body.data)[body.start : body.end])
 
 
 def placed_records(body: Body) -> Iterator[tuple[Record, int, int]]:
-    """Yield each record with its start and end position in the body's data.
+    """Yield each record of a batch body with its start and end position in the body's data, in
+    bytes.
 
     Raises CorruptDataError if the data is corrupt.
     """

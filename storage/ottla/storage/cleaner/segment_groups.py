@@ -12,7 +12,7 @@ from ottla.storage.cleaner.cleaning_task import CleanableSegment, CleaningTask
 
 
 class SourceSegment(NamedTuple):
-    """One segment to be compacted, with the sizes of its indexes."""
+    """One segment that a compaction reads, with the sizes of its indexes."""
 
     segment: CleanableSegment
     offset_index_bytes: int
@@ -22,7 +22,8 @@ class SourceSegment(NamedTuple):
 def group_segments(
     sources: Sequence[SourceSegment], task: CleaningTask
 ) -> list[list[SourceSegment]]:
-    """Return the segments in groups, in log order. No group is empty.
+    """Return the segments that a compaction reads, in the groups that it merges, in log order. No
+    group is empty.
 
     The bytes, index bytes and offsets of a group fit into one segment. A segment that does not fit
     by itself is its own group.

@@ -1,4 +1,5 @@
-"""Transactions in log compaction: finds aborted data, and the markers that are still needed.
+"""Transactions in log compaction: the data of aborted transactions, and the transaction markers
+that are still needed.
 
 Every transaction below the end of the compacted section has ended, so the transaction indexes list
 the aborted ones. A marker is needed as long as the log contains a batch of its transaction, even an
@@ -20,7 +21,7 @@ _CONTROL_KEY = Struct(">hh")
 
 
 class AbortedTransactions:
-    """Aborted transactions in the section that is compacted, by producer."""
+    """Aborted transactions in the section of the log that is compacted, by producer."""
 
     def __init__(self, entries: Iterable[AbortedTransaction]) -> None:
         self._by_marker: dict[int, AbortedTransaction] = {}
@@ -51,19 +52,20 @@ class AbortedTransactions:
 
 
 class OpenTransactionProducers:
-    """The producers that have had a batch in the log since their last marker."""
+    """The producers that have had a batch in the log since their last transaction marker."""
 
     def __init__(self) -> None:
         self._producers: set[int] = set()
 
     def on_data(self, header: BatchHeader) -> None:
-        """Record a data batch of a transaction: its producer has had a batch since the last marker.
-        Other batches are ignored."""
+        """Record that the producer of a transaction's data batch has had a batch since its last
+        transaction marker. Other batches are ignored."""
         if header.is_transactional:
             self._producers.add(header.producer_id)
 
     def on_marker(self, header: BatchHeader) -> bool:
-        """Record the end of a transaction. Returns True if a batch of the transaction was seen."""
+        """Record the transaction marker that ends a producer's transaction. Returns True if the log
+        still contains a batch of that transaction."""
         is_seen = header.producer_id in self._producers
         self._producers.discard(header.producer_id)
         return is_seen

@@ -37,20 +37,21 @@ from ottla.storage.cleaner.cleaning_task import (
 from ottla.storage.disk.real_disk_driver import RealDisk
 
 NICENESS = 10
-"""Niceness of the worker process. It gets the idle time of the machine, and about a tenth of a core
-if there is none. With a higher niceness, a log grows without limit on a machine that is never idle.
-With a lower one, clients wait longer."""
+"""Niceness of a worker process of the log cleaner. The process gets the idle time of the machine,
+and about a tenth of a core if there is none. With a higher niceness, a log grows without limit on a
+machine that is never idle. With a lower one, clients wait longer."""
 
 AUTOGROUP = "/proc/self/autogroup"
-"""File that sets the niceness of a whole session (sched(7)); not all kernels have it."""
+"""Path of the file that sets the niceness of a whole session (sched(7)). Not all kernels have
+it."""
 ASK_BYTES = MIB
-"""Number of bytes read and written between two permission requests. With a smaller number, the
-worker asks more often than the rate limit needs. With a larger one, a stopped task runs for longer.
-"""
+"""Number of bytes that a worker process reads and writes between two requests for permission to
+continue. With a smaller number, the worker asks more often than the rate limit needs. With a larger
+one, a stopped task runs for longer."""
 
 
 class _StoppedError(Exception):
-    """Error that ends a task because the broker has answered `STOP`."""
+    """Error that ends a worker's task because the broker has answered `STOP`."""
 
 
 def _end() -> NoReturn:
@@ -60,7 +61,7 @@ def _end() -> NoReturn:
 
 
 class _Dialogue:
-    """The line-based connection to the broker, over standard input and output."""
+    """The worker's line-based connection to the broker, over standard input and output."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
@@ -79,7 +80,7 @@ class _Dialogue:
         return self._lines.get()
 
     def report(self, report: Report) -> None:
-        """Write a report as one line, without waiting for an answer."""
+        """Write a report to the broker as one line, without waiting for an answer."""
         try:
             self._sink.write(report_line(report))
             self._sink.flush()
@@ -87,14 +88,15 @@ class _Dialogue:
             _end()
 
     def ask(self, report: Report) -> None:
-        """Write a report and wait for its answer. Raises _StoppedError if the answer is `STOP`."""
+        """Write a report to the broker and wait for its answer. Raises _StoppedError if the answer
+        is `STOP`."""
         self.report(report)
         if self.next_line() != GO:
             raise _StoppedError
 
     async def throttle(self, byte_count: int) -> None:
-        """Count the bytes, and request permission to continue after each `ASK_BYTES`. Blocks the
-        whole process while it waits."""
+        """Count bytes that were read or written. After each `ASK_BYTES`, request the broker's
+        permission to continue. Blocks the whole process while it waits."""
         self._used_bytes += byte_count
         if self._used_bytes >= ASK_BYTES:
             used, self._used_bytes = self._used_bytes, 0
@@ -114,7 +116,8 @@ async def _carry_out(task: CleaningTask, dialogue: _Dialogue) -> None:
 
 
 def _serve(line: bytes, dialogue: _Dialogue) -> None:
-    """Perform one compaction task, and report its result or its failure."""
+    """Perform the compaction task in a line from the broker, and report its result or its
+    failure."""
     try:
         trio.run(_carry_out, parse_task(line), dialogue)
     except _StoppedError:
@@ -145,7 +148,7 @@ def _lower_priority() -> None:
 
 
 def main() -> None:
-    """Perform one compaction task after another until the standard input ends."""
+    """Perform one compaction task of the broker after another, until the standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # terminals send it to the broker, too
     _lower_priority()
     dialogue = _Dialogue(sys.stdin.buffer, sys.stdout.buffer)

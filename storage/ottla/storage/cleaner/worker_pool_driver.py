@@ -33,13 +33,15 @@ from ottla.storage.cleaner.cleaning_task import (
 COMMAND = (sys.executable, "-m", "ottla.storage.cleaner.worker_driver")
 
 PATIENCE_S = 5.0
-"""Time in seconds within which an idle worker must exit before it is killed."""
+"""Time in seconds within which an idle worker process must exit after its input was closed. It is
+killed after that."""
 
 CHUNK_BYTES = 64 * 1024
 
 
 def _parsed(line: bytes) -> Report:
-    """Return the report in a line. Raises WorkerDiedError if the line is not a report."""
+    """Return the report that a line from a worker process contains. Raises WorkerDiedError if the
+    line is not a report."""
     try:
         return parse_report(line)
     except CorruptDataError as error:
@@ -47,8 +49,8 @@ def _parsed(line: bytes) -> Report:
 
 
 def _error_of(failed: CleaningFailed) -> Exception:
-    """Return the exception that a compaction in the broker itself would have raised for the same
-    failure."""
+    """Return the exception for a failed compaction: the one that the same failure raises if the
+    broker itself compacts the log."""
     match failed.kind:
         case FailureKind.CORRUPT:
             return CorruptDataError(failed.where)
@@ -70,7 +72,7 @@ class _Worker:
         self._received = bytearray()
 
     async def send(self, line: bytes) -> None:
-        """Write a line to the worker. Raises WorkerDiedError if the process has closed its
+        """Write a line to the worker process. Raises WorkerDiedError if the process has closed its
         input."""
         try:
             await self._stdin.send_all(line)
@@ -78,7 +80,8 @@ class _Worker:
             raise WorkerDiedError(f"the worker process {self.process.pid} is gone") from None
 
     async def receive(self) -> bytes:
-        """Return the next line from the worker. Raises WorkerDiedError if there is none."""
+        """Return the next line from the worker process. Raises WorkerDiedError if the process ended
+        or sent no complete line."""
         searched = 0
         while (end := self._received.find(b"\n", searched)) < 0:
             searched = len(self._received)
@@ -93,7 +96,8 @@ class _Worker:
         return line
 
     async def end(self) -> None:
-        """Close the worker's input and wait for its exit. Kills it after `PATIENCE_S`."""
+        """Close the input of the worker process and wait for its exit. Kills the process after
+        `PATIENCE_S` seconds."""
         with trio.CancelScope(shield=True):
             with trio.move_on_after(PATIENCE_S):
                 await self._stdin.aclose()
@@ -115,25 +119,26 @@ class WorkerPool:
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0
-        """Number of workers that ended during a compaction, since the start of the broker."""
+        """Number of worker processes that ended during a compaction, since the start of the
+        broker."""
         self.dead_count = 0
-        """Number of dead workers that have not been replaced yet. The next compaction replaces one
-        of them."""
+        """Number of worker processes that died and have not been replaced yet. The next compaction
+        replaces one of them."""
         self._command = command
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of all workers."""
+        """Process ids of all worker processes in the pool."""
         return [worker.process.pid for worker in (*self._idle, *self._busy)]
 
     @asynccontextmanager
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Compact a log in a worker, and yield an iterator over the results. If the `async with`
-        block ends before the compaction does, the worker is killed."""
+        """Compact a log in a worker process. The `async with` block receives an iterator over the
+        results. If it ends before the compaction does, the worker is killed."""
         worker = self._idle.pop() if self._idle else await self._start()
         # A cleaning that finds no idle worker starts one, which replaces a dead one.
         self.dead_count = max(0, self.dead_count - 1)
@@ -164,8 +169,8 @@ class WorkerPool:
     async def _reports(
         self, worker: _Worker, task: CleaningTask, throttle: Throttle
     ) -> AsyncGenerator[CleanedGroup | CleaningDone, None]:
-        """Yield the worker's reports. The worker continues once the caller has processed each
-        report."""
+        """Yield the new segments and the result that a worker process reports. The worker continues
+        once the caller has processed each report."""
         await worker.send(task_line(task))
         while True:
             report = _parsed(await worker.receive())

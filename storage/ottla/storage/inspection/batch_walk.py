@@ -38,7 +38,7 @@ from ottla.wire.legacy import MESSAGE_BYTES_MIN, messages
 from ottla.wire.records import Record, scan
 
 _LEGACY = Struct(">qiIbb")
-"""Header of a v0 or v1 message: offset, size, CRC, magic, attributes."""
+"""Layout of the header of a v0 or v1 message: offset, size, CRC, magic, attributes."""
 _TIMESTAMP = Struct(">q")
 _LEGACY_CRC_START = 16
 _LEGACY_CODEC_MASK = 0x07
@@ -47,7 +47,7 @@ _NO_EPOCH = -1
 
 
 class Problem(NamedTuple):
-    """Corrupt bytes, or preallocated space at the end of the file, which is not damage."""
+    """Corrupt bytes in a file, or preallocated space at its end, which is not damage."""
 
     position: int
     problem: str
@@ -55,7 +55,8 @@ class Problem(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """One batch of format v2, or one message of v0 or v1 with the messages that it wraps."""
+    """Description of one batch of format v2, or of one message of v0 or v1 with the messages that
+    it wraps."""
 
     position: int
     base_offset: int
@@ -204,8 +205,8 @@ def _legacy_row(file: Readable, window: Window, at: int) -> BatchRow | Problem:
 
 
 def _with_wrapped(file: Readable, row: BatchRow) -> BatchRow:
-    """Return a wrapper's row with the first offset and the count of its messages, or the unchanged
-    row if the wrapper cannot be decompressed."""
+    """Return the row of a wrapper message with the first offset and the number of its inner
+    messages. The row is returned unchanged if the wrapper cannot be decompressed."""
     try:
         offsets = [record.offset for record in records_of(file, row)]
     except CorruptDataError:

@@ -48,7 +48,7 @@ RAFT_CONTROL_MESSAGES: dict[ControlType, type[Message]] = {
 
 
 class RecordRow(NamedTuple):
-    """Row for one record of a batch."""
+    """Row of a dump for one record of a batch."""
 
     offset: int
     timestamp_ms: int
@@ -56,25 +56,26 @@ class RecordRow(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     control: str | None
-    """Meaning of a control record as text, or None for a data record."""
+    """Meaning of a control record as text (for example, the end of a transaction). None for a data
+    record."""
 
 
 class OffsetIndexRow(NamedTuple):
-    """Row for one entry of an offset index (`.index`)."""
+    """Row of a dump for one entry of an offset index (`.index`)."""
 
     offset: int
     position: int
 
 
 class TimeIndexRow(NamedTuple):
-    """Row for one entry of a time index (`.timeindex`)."""
+    """Row of a dump for one entry of a time index (`.timeindex`)."""
 
     timestamp_ms: int
     offset: int
 
 
 class AbortedTransactionRow(NamedTuple):
-    """Row for one entry of a transaction index (`.txnindex`)."""
+    """Row of a dump for one entry of a transaction index (`.txnindex`)."""
 
     producer_id: int
     first_offset: int
@@ -83,7 +84,7 @@ class AbortedTransactionRow(NamedTuple):
 
 
 class ProducerRow(NamedTuple):
-    """Row for one producer in a producer snapshot (`.snapshot`)."""
+    """Row of a dump for one producer in a producer snapshot (`.snapshot`)."""
 
     producer_id: int
     producer_epoch: int
@@ -96,7 +97,7 @@ class ProducerRow(NamedTuple):
 
 
 class ProducerBatchRow(NamedTuple):
-    """Row for one batch in a `producer-batches` file."""
+    """Row of a dump for one batch in a `producer-batches` file."""
 
     producer_id: int
     last_seen_ms: int
@@ -108,24 +109,25 @@ class ProducerBatchRow(NamedTuple):
 
 
 class CheckpointRow(NamedTuple):
-    """Row for one line of an offset checkpoint."""
+    """Row of a dump for one line of an offset checkpoint file."""
 
     topic: str
     partition: int
     offset: int
     topic_id: str | None = None
-    """The topic id of the line, or None if the directory has no side file with topic ids."""
+    """The topic id of the checkpoint line, or None if the log directory has no
+    `checkpoint-topic-ids` file."""
 
 
 class EpochRow(NamedTuple):
-    """Row for one line of `leader-epoch-checkpoint`."""
+    """Row of a dump for one line of `leader-epoch-checkpoint`."""
 
     leader_epoch: int
     start_offset: int
 
 
 class FieldRow(NamedTuple):
-    """Row for one field of a small file such as `partition.metadata`."""
+    """Row of a dump for one field of a small file such as `partition.metadata`."""
 
     field: str
     value: object
@@ -192,7 +194,7 @@ def control_text(record: Record) -> str:
 
 
 class Entry(NamedTuple):
-    """An entry of an index file, and its position in the file."""
+    """An entry of an index file, with its position in the file in bytes."""
 
     position: int
     row: OffsetIndexRow | TimeIndexRow | AbortedTransactionRow
@@ -278,8 +280,8 @@ def _rows(found: Iterator[Entry | Problem]) -> Iterator[Row]:
 
 
 def _left_over(file: Readable, at: int) -> Iterator[Problem]:
-    """Yield a problem if nonzero bytes follow an empty index entry. Preallocated zeros are not
-    damage."""
+    """Yield a problem if nonzero bytes follow an empty entry of an index file. Preallocated zeros
+    are not damage."""
     if Window(file).first_nonzero(at) is not None:
         yield Problem(at, "an empty entry is followed by others")
 

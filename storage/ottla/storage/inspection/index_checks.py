@@ -30,15 +30,16 @@ Checked = Entry | Problem
 
 
 class _IndexCheck:
-    """Base class of the three index checks, which reads one entry ahead of the batches."""
+    """Base class of the checks of a segment's three indexes against its log. It reads one index
+    entry ahead of the batches."""
 
     def __init__(self, entries: Iterator[Checked]) -> None:
         self._entries = entries
         self._next: Entry | None = None
 
     def _peek(self, decided: list[Checked]) -> Entry | None:
-        """Return the next entry without consuming it. Problems of the index file itself are added
-        to `decided`."""
+        """Return the next index entry without consuming it, or None at the end. Problems of the
+        index file itself are added to `decided`."""
         while self._next is None:
             found = next(self._entries, None)
             if found is None:
@@ -66,13 +67,14 @@ class _IndexCheck:
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """The check of an offset index (`.index`)."""
+    """The check of an offset index (`.index`) against the segment's batches."""
 
     def __init__(self, file: Readable, base_offset: int) -> None:
         super().__init__(offset_entries(file, base_offset))
 
     def on_batch(self, batch: BatchRow) -> list[Checked]:
-        """Return the checked entries whose positions are below the end of the batch."""
+        """Check the index entries whose positions are below the end of the batch, and return
+        them."""
         decided: list[Checked] = []
         while (entry := self._peek(decided)) is not None:
             assert isinstance(entry.row, OffsetIndexRow)
@@ -89,14 +91,15 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """The check of a time index (`.timeindex`)."""
+    """The check of a time index (`.timeindex`) against the segment's batches."""
 
     def __init__(self, file: Readable, base_offset: int) -> None:
         super().__init__(time_entries(file, base_offset))
         self._largest_ms = NO_TIMESTAMP
 
     def on_batch(self, batch: BatchRow) -> list[Checked]:
-        """Return the checked entries whose offsets are at most the last offset of the batch."""
+        """Check the index entries whose offsets are at most the last offset of the batch, and
+        return them."""
         decided: list[Checked] = []
         largest_before_ms = self._largest_ms
         self._largest_ms = max(largest_before_ms, batch.max_timestamp)
@@ -117,14 +120,14 @@ class TimeIndexCheck(_IndexCheck):
 
 
 class TransactionIndexCheck(_IndexCheck):
-    """The check of a transaction index (`.txnindex`)."""
+    """The check of a transaction index (`.txnindex`) against the segment's batches."""
 
     def __init__(self, file: Readable) -> None:
         super().__init__(transaction_entries(file))
 
     def on_batch(self, batch: BatchRow) -> list[Checked]:
-        """Return the checked entries whose last offsets are at most the last offset of the
-        batch."""
+        """Check the index entries whose last offsets are at most the last offset of the batch, and
+        return them."""
         decided: list[Checked] = []
         while (entry := self._peek(decided)) is not None:
             assert isinstance(entry.row, AbortedTransactionRow)
@@ -143,7 +146,8 @@ AnyIndexCheck = OffsetIndexCheck | TimeIndexCheck | TransactionIndexCheck
 
 
 def check_of(suffix: str, file: Readable, base_offset: int) -> AnyIndexCheck:
-    """Return the check for an index file with this suffix."""
+    """Return the check of an index file against its log. The suffix of the file name decides which
+    of the three checks it is."""
     if suffix == OFFSET_INDEX:
         return OffsetIndexCheck(file, base_offset)
     if suffix == TIME_INDEX:

@@ -14,34 +14,35 @@ from ottla.model.limits import KIB, MIB
 from ottla.wire.batch import Buffer
 
 BLOCK_BYTES = MIB
-"""Number of bytes per read. Smaller reads need more calls; larger ones use memory without
-benefit."""
+"""Number of bytes of a file that inspection tools read at once. Smaller reads need more calls;
+larger ones use memory without benefit."""
 
 INDEX_BLOCK_BYTES = 64 * KIB
-"""Number of bytes per read of an index. Most indexes have few entries, followed by a hole of ten
-megabytes."""
+"""Number of bytes of an index file that inspection tools read at once. Most indexes have few
+entries, followed by a hole of ten megabytes."""
 
 SMALL_FILE_BYTES_MAX = 64 * MIB
-"""Maximum size in bytes of a file that is read as a whole. A snapshot of a million producers has 46
-MB. With a smaller limit, valid files are refused. With a larger one, a corrupt file may use more
-memory."""
+"""Maximum size in bytes of a file that inspection tools read as a whole. A snapshot of a million
+producers has 46 MB. With a smaller limit, valid files are refused. With a larger one, a corrupt
+file may use more memory."""
 
 
 class Readable(Protocol):
-    """Interface of a source of bytes that can be read at any position."""
+    """Interface of a read-only file, or of bytes in memory, that can be read at any position."""
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file when it was opened."""
+        """Size of the file in bytes when it was opened."""
         ...
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`. Fewer are returned only at the end of the
-        file."""
+        """Return up to `size` bytes of the file from `position`. Fewer are returned only at the end
+        of the file."""
         ...
 
     def skip_hole(self, position: int) -> int:
-        """Return the next position that may contain nonzero bytes, or the size if there is none."""
+        """Return the next position at or after `position` that may contain nonzero bytes, or the
+        file size if there is none."""
         ...
 
 
@@ -53,11 +54,11 @@ class BytesReadable:
 
     @property
     def size_bytes(self) -> int:
-        """Number of bytes in memory."""
+        """Number of bytes in memory, which count as the file's size."""
         return len(self._data)
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` of the bytes in memory from `position` on."""
         return bytes(self._data[position : position + size])
 
     def skip_hole(self, position: int) -> int:
@@ -66,14 +67,15 @@ class BytesReadable:
 
 
 def readable(data: Readable | Buffer) -> Readable:
-    """Return bytes wrapped as a `Readable`. A `Readable` is returned unchanged."""
+    """Return `data` as a `Readable`: bytes are wrapped, and a `Readable` is returned unchanged."""
     if isinstance(data, bytes | bytearray | memoryview):
         return BytesReadable(data)
     return data
 
 
 class Window:
-    """Cache of the last block read, for reading a file from its start to its end."""
+    """Cache of the block that was last read from a file, for reading the file from its start to its
+    end."""
 
     def __init__(self, file: Readable, block_bytes: int = BLOCK_BYTES) -> None:
         self._file = file
@@ -83,8 +85,8 @@ class Window:
         self.size_bytes = file.size_bytes
 
     def bytes_at(self, position: int, size: int) -> memoryview:
-        """Return up to `size` bytes from `position`, at most one block. Fewer are returned only at
-        the end of the file."""
+        """Return up to `size` bytes of the file from `position`, at most one block. Fewer are
+        returned only at the end of the file."""
         assert size <= self._block_bytes
         end = min(position + size, self.size_bytes)
         if not self._block_at <= position <= end <= self._block_at + len(self._block):
@@ -97,7 +99,7 @@ class Window:
         return memoryview(self._block)[at : at + size]
 
     def blocks(self, position: int, end: int) -> Iterator[memoryview]:
-        """Yield the bytes of a range in blocks."""
+        """Yield the bytes of the file from `position` to `end`, in blocks."""
         while position < end:
             block = self.bytes_at(position, min(self._block_bytes, end - position))
             if not block:
@@ -106,7 +108,8 @@ class Window:
             position += len(block)
 
     def first_nonzero(self, position: int) -> int | None:
-        """Return the position of the first nonzero byte, or None if only zeros follow."""
+        """Return the position of the first nonzero byte at or after `position`, or None if only
+        zeros follow."""
         while (position := self._file.skip_hole(position)) < self.size_bytes:
             block = bytes(self.bytes_at(position, self._block_bytes))
             if not block:
@@ -119,7 +122,7 @@ class Window:
 
 
 def entries(file: Readable, entry: Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield (position, fields) of each complete entry of an index file."""
+    """Yield each complete entry of an index file, as its position in bytes and its fields."""
     window = Window(file, INDEX_BLOCK_BYTES)
     at = 0
     step = INDEX_BLOCK_BYTES - INDEX_BLOCK_BYTES % entry.size
@@ -134,9 +137,9 @@ def entries(file: Readable, entry: Struct) -> Iterator[tuple[int, tuple[int, ...
 
 
 def whole_file(file: Readable) -> bytes:
-    """Return the bytes of a small file.
+    """Return all bytes of a small file.
 
-    Raises CorruptDataError if it is larger than any file of its kind.
+    Raises CorruptDataError if the file is larger than any valid file of its kind.
     """
     if file.size_bytes > SMALL_FILE_BYTES_MAX:
         raise CorruptDataError(f"its {file.size_bytes} bytes are too many for a file of its kind")

@@ -44,7 +44,8 @@ from ottla.wire.batch import MAGIC
 
 TEMPORARY = ".tmp"
 PASSING_SUFFIXES = (DELETED, CLEANED, SWAP, TEMPORARY)
-"""Suffixes of temporary files. They remain if the broker ends while it creates or removes them."""
+"""Suffixes of temporary files in a partition's directory. Such files remain if the broker ends
+while it creates or removes them."""
 
 
 class Flaw(NamedTuple):
@@ -53,7 +54,7 @@ class Flaw(NamedTuple):
 
     file: str
     position: int | None
-    """Position in the file, or None if the flaw concerns the whole file."""
+    """Position of the flaw in the file in bytes, or None if the flaw concerns the whole file."""
     problem: str
     is_damage: bool = True
     """False for a flaw that an intact log may have: a temporary file, or a tail that is still being
@@ -61,7 +62,7 @@ class Flaw(NamedTuple):
 
 
 class PartitionFiles(Protocol):
-    """Interface to the files of one partition's directory."""
+    """Read access to the files of one partition's directory."""
 
     names: list[str]
 
@@ -73,11 +74,11 @@ class PartitionFiles(Protocol):
 
 @frozen(kw_only=True)
 class PartitionFacts:
-    """Facts about a partition that are known from outside its directory, and with which the check
-    compares its files."""
+    """Offsets and ids of a partition that are known from outside its directory. The check compares
+    the partition's files with them."""
 
     is_live: bool = False
-    """True if a broker may be writing to the directory."""
+    """True if a broker may be writing to the partition's directory during the check."""
     is_user_partition: bool = True
     """True if the partition needs a topic id; the metadata log has none."""
     are_records_read: bool = False
@@ -91,10 +92,10 @@ class BatchOrder:
     def __init__(self) -> None:
         self._epoch = -1
         self.end_offset = 0
-        """End offset of the last batch that obeys the rules."""
+        """End offset of the last batch that obeys the rules of order."""
 
     def problems_of(self, batch: BatchRow, segment_base_offset: int) -> Iterator[str]:
-        """Yield a description of each rule that a batch violates."""
+        """Yield a description of each rule of order that a batch violates."""
         offsets = f"batch of offsets {batch.base_offset} to {batch.last_offset}"
         if not batch.is_crc_valid:
             yield f"{offsets}: its CRC is wrong"
@@ -140,8 +141,8 @@ class _Partition:
     def _guarded(
         self, name: str, check: Callable[[str, int], Iterator[Flaw]], number: int
     ) -> Iterator[Flaw]:
-        """Yield the flaws that one check of a file finds. A file that cannot be read is also a
-        flaw."""
+        """Run one check of a file and yield the flaws that it finds. A file that cannot be read is
+        also a flaw."""
         try:
             yield from check(name, number)
         except FileNotFoundError:

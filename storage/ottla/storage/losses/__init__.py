@@ -1,5 +1,5 @@
-"""Records whose loss a broker found at startup. The losses are stored on disk until the replica is
-complete again.
+"""Losses of records that a broker found at its startup. They are stored on disk until the replica
+is complete again.
 
 log_losses.py           comparison of logs with their checkpoints and the metadata image
 known_losses_driver.py  the losses of a broker's directories: start here

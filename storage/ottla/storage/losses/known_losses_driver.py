@@ -28,23 +28,27 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class KnownLosses:
-    """The losses of records that a broker knows, by partition."""
+    """The losses of records that a broker knows, by partition: logs that are missing, too short,
+    unreadable or incomplete."""
 
     def __init__(self, disk: Disk) -> None:
         self.by_partition: dict[TopicIdPartition, LogLoss] = {}
         self.found_counts: Counter[LossKind] = Counter()
-        """Number of losses found at this startup, by kind. A number never decreases."""
+        """Number of logs with lost records found at this broker startup, by kind of loss. A number
+        never decreases."""
         self.cut_bytes = 0
-        """Number of bytes removed from the ends of logs at this startup, because they were not
-        complete records."""
+        """Number of bytes removed from the ends of logs at this broker startup, because they were
+        not complete records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
-        """Durable contents of each directory's `lost-logs` file."""
+        """Contents of the `lost-logs` file of each log directory that are known to be durable, by
+        the directory's path."""
         self._logged: set[TopicIdPartition] = set()
         self._writing = trio.Lock()
 
     async def load(self, directories: Sequence[LogDirectory]) -> None:
-        """Read the `lost-logs` files of the directories. Raises OSError if a disk fails."""
+        """Read the losses in the `lost-logs` files of the log directories. Raises OSError if a disk
+        fails."""
         for directory in directories:
             path = f"{directory.path}/{LOST_LOGS_FILE}"
             try:
@@ -108,7 +112,7 @@ class KnownLosses:
                 await self._write_file(directory.path)
 
     async def _write_file(self, path: str) -> None:
-        """Write the current losses of a directory to its `lost-logs` file. The file is removed if
+        """Write the known losses of a log directory to its `lost-logs` file. The file is removed if
         there are none."""
         file = f"{path}/{LOST_LOGS_FILE}"
         losses = [loss for loss in self.by_partition.values() if loss.directory == path]
@@ -125,5 +129,5 @@ class KnownLosses:
 
 
 def count_by_kind(losses: Mapping[TopicIdPartition, LogLoss]) -> Counter[LossKind]:
-    """Return the number of losses of each kind."""
+    """Return the number of damaged logs for each kind of loss."""
     return Counter(loss.kind for loss in losses.values())

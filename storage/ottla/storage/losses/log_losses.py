@@ -23,7 +23,7 @@ COMMITTED_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class LossKind(Enum):
-    """Kind of a loss. Its value is the word that files, logs, metrics and JSON use."""
+    """Kind of a loss of records. Its value is the word that files, logs, metrics and JSON use."""
 
     MISSING = "missing"
     """Kind of loss: no log exists, although the metadata image or the directory's own checkpoints
@@ -49,28 +49,29 @@ LIKELY_CAUSES = {
 
 @frozen(kw_only=True)
 class LogLoss:
-    """Loss of one replica's log in one log directory."""
+    """Loss of records of one replica, whose log is in one log directory."""
 
     topic_id: UUID
     partition: TopicPartition
     directory: str
-    """Path of the log directory."""
+    """Path of the log directory that contains, or should contain, the damaged log."""
     kind: LossKind
     promised_end_offset: Offset | None
-    """Offset up to which the log is known to have reached, or None if only the metadata image had
-    the log."""
+    """Offset up to which the damaged log is known to have reached, or None if only the metadata
+    image shows that there was a log."""
     found_end_offset: Offset
-    """Current end offset of the log, or the start of its first hole. 0 if there is no log."""
+    """Current end offset of the damaged log, or the start of its first hole. 0 if there is no
+    log."""
     reason: str
-    """One sentence for the operator, with the likely cause."""
+    """One sentence that describes the loss to the operator, with the likely cause."""
 
     @property
     def key(self) -> TopicIdPartition:
-        """The partition of the replica, by topic id."""
+        """The partition of the damaged replica, with its topic id."""
         return TopicIdPartition(self.topic_id, self.partition.partition)
 
     def is_hole_of(self, topic_id: UUID | None) -> bool:
-        """Return whether the loss is a hole in the log of this topic id."""
+        """Return whether this loss is a hole in the log of the topic with this id."""
         return self.kind is LossKind.INCOMPLETE and self.topic_id == topic_id
 
 
@@ -84,15 +85,15 @@ class LogPromise:
     recovery_point: Offset | None
     """Checkpointed recovery point, or None if the checkpoint has no line for this topic id."""
     log_start_offset: Offset = ZERO
-    """Checkpointed log start offset, below which records were deleted on purpose."""
+    """Checkpointed log start offset of the replica. Records below it were deleted on purpose."""
     is_counted_on: bool = False
     """True if the metadata image has the replica in the ISR or ELR, and the partition has changed
     since its creation. The cluster then relies on the replica's records."""
 
     @property
     def end_offset(self) -> Offset | None:
-        """Offset up to which the log is known to have reached, or None if no checkpoint has a
-        line."""
+        """Offset up to which the replica's log is known to have reached, or None if no checkpoint
+        has a line for it."""
         known = [each for each in (self.high_watermark, self.recovery_point) if each is not None]
         return max(known, default=None)
 
@@ -103,7 +104,8 @@ class ReplicaPlacement(NamedTuple):
     topic_id: UUID
     partition: TopicPartition
     directory_id: UUID | None
-    """Log directory that the cluster has assigned to the replica, or None if there is none."""
+    """Id of the log directory that the cluster has assigned to the replica, or None if it has
+    assigned none."""
     is_counted_on: bool
     """True if the replica is in the ISR or ELR, and the partition has changed since its creation.
     The cluster then relies on the replica's records."""
@@ -116,25 +118,28 @@ class DirectoryFindings:
     path: str
     directory_id: UUID | None
     was_clean: bool
-    """True if a clean shutdown wrote the checkpoints, which are then exact."""
+    """True if a clean shutdown wrote the directory's checkpoints, which are then exact."""
     has_whole_checkpoints: bool
-    """True if the checkpoints and the side file with their topic ids existed and were readable."""
+    """True if the directory's checkpoints, and the side file with their topic ids, existed and were
+    readable."""
     promise_of: Callable[[TopicPartition, UUID], LogPromise]
-    """Function that returns the checkpointed promise for a partition's log of this topic id."""
+    """Function that returns the offsets that the directory's checkpoints promise for a partition's
+    log of the given topic id."""
     end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
-    """End offsets of the opened logs."""
+    """End offset of each log that was opened in the directory, by partition and topic id."""
     hole_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
-    """Start of the first hole of each opened log that has one."""
+    """Start of the first hole (range of missing offsets) of each opened log that has one."""
     unopened: Mapping[tuple[TopicPartition, UUID], str]
-    """Logs that cannot be opened, each with the reason."""
+    """Logs of the directory that cannot be opened, each with the reason."""
     unnamed: Collection[TopicPartition]
-    """Partitions whose log has records but no readable topic id."""
+    """Partitions whose log in the directory has records but no readable topic id."""
 
 
 def kind_of_absence(
     promise: LogPromise, *, was_clean: bool, has_whole_checkpoints: bool
 ) -> LossKind | None:
-    """Return the kind of loss if a replica has no log at all, or None if nothing was promised.
+    """Return the kind of loss if a replica has no log at all, or None if its checkpoints and the
+    metadata image promised none.
 
     After a clean shutdown (`was_clean`) the checkpoints are exact. Otherwise a checkpoint line that
     promises no records may be out of date, because records may have been appended later. A log
@@ -205,14 +210,14 @@ class StartFindings:
         return [loss for key, loss in found.items() if placements is None or key in placed]
 
     def _promise(self, partition: TopicPartition, topic_id: UUID) -> LogPromise:
-        """Return the checkpointed promise for a log. If several directories have checkpoints for
-        it, the promise with the highest end offset is returned."""
+        """Return the offsets that the checkpoints promise for a partition's log. If several
+        directories have checkpoints for it, the promise with the highest end offset is returned."""
         promises = [each.promise_of(partition, topic_id) for each in self._directories]
         return max(promises, key=lambda one: -1 if one.end_offset is None else one.end_offset)
 
     def _shortfalls(self) -> list[LogLoss]:
-        """Return the losses of opened logs that end too early or have a hole. For a log with a
-        hole, only the hole is reported, not a missing tail."""
+        """Return the losses of those opened logs that end before a promised offset or have a hole.
+        For a log with a hole, only the hole is reported, not a missing tail."""
         losses = []
         by_path = {directory.path: directory for directory in self._directories}
         for (partition, topic_id), (end_offset, path) in self._ends.items():
@@ -285,8 +290,8 @@ class StartFindings:
         return loss.promised_end_offset is not None and end_offset >= loss.promised_end_offset
 
     def _updated_loss(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
-        """Return the updated state of a stored loss. `again` is the same loss as found at this
-        startup, or None. The highest promised offset is kept."""
+        """Return the stored loss `loss` with the state of this startup. `again` is the same loss as
+        found at this startup, or None. The highest promised offset is kept."""
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]
@@ -314,7 +319,7 @@ def reason_of(
     end_offset: Offset,
     cause: str | None = None,
 ) -> str:
-    """Return a sentence that describes a loss to the operator."""
+    """Return a sentence that describes a loss of records to the operator."""
     if kind is LossKind.TRUNCATED:
         text = f"its log ends at offset {end_offset}, though it had reached {promised}"
     elif kind is LossKind.INCOMPLETE:

@@ -19,7 +19,7 @@ VERSION = 0
 
 
 def format_losses(losses: Iterable[LogLoss]) -> bytes:
-    """Return the bytes of a `lost-logs` file with these losses."""
+    """Return the bytes of a `lost-logs` file that describes the given losses."""
     lines = [
         {
             "topicId": str(loss.topic_id),
@@ -36,7 +36,8 @@ def format_losses(losses: Iterable[LogLoss]) -> bytes:
 
 
 def parse_losses(data: bytes, directory: str) -> list[LogLoss]:
-    """Return the losses in the `lost-logs` file of the log directory with this path.
+    """Return the losses that the bytes of a `lost-logs` file describe. `directory` is the path of
+    its log directory.
 
     Raises CorruptDataError if the file is malformed.
     """
