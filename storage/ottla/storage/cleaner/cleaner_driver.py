@@ -42,7 +42,7 @@ _LOGGER = logging.getLogger(__name__)
 
 LOGS_PER_TURN = 100
 """Number of logs that the cleaner inspects before other tasks run; each inspection takes about 10
-µs. A larger number delays other tasks."""
+microseconds. A larger number delays other tasks."""
 
 FATES = {True: "set aside", False: "tried again later"}
 

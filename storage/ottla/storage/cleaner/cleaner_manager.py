@@ -184,8 +184,7 @@ class CleanerManager:
         self._failures.pop(partition, None)
 
     def is_wanted(self, partition: TopicPartition) -> bool:
-        """Return whether an operator requested a compaction of the partition that has not started
-        yet."""
+        """Return whether a compaction of the partition was requested and has not started yet."""
         return partition in self._wanted
 
     def retry(self, partition: TopicPartition) -> bool:

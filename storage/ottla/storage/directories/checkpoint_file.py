@@ -18,7 +18,7 @@ VERSION = 0
 
 
 def format_checkpoint(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    """Return the bytes of a checkpoint file with these offsets. Partitions are sorted, so that
+    """Return the bytes of a checkpoint file with the given offsets. Partitions are sorted, so that
     equal offsets result in equal bytes."""
     lines = [str(VERSION), str(len(offsets))]
     lines += [f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets)]
@@ -26,8 +26,8 @@ def format_checkpoint(offsets: Mapping[TopicPartition, Offset]) -> bytes:
 
 
 def parse_checkpoint(data: bytes) -> dict[TopicPartition, Offset]:
-    """Return the offsets in a checkpoint file. Raises CorruptDataError, which names the line, if
-    the file is malformed."""
+    """Return the offsets in a checkpoint file, by partition. Raises CorruptDataError, which names
+    the line, if the file is malformed."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:

@@ -17,14 +17,14 @@ VERSION = 0
 
 
 def format_topic_ids(topic_ids: Mapping[TopicPartition, UUID]) -> bytes:
-    """Return the bytes of a topic id side file with these topic ids."""
+    """Return the bytes of a `checkpoint-topic-ids` file with the given topic ids."""
     lines = [str(VERSION), str(len(topic_ids))]
     lines += [f"{key.topic} {key.partition} {topic_ids[key]}" for key in sorted(topic_ids)]
     return ("\n".join(lines) + "\n").encode()
 
 
 def parse_topic_ids(data: bytes) -> dict[TopicPartition, UUID]:
-    """Return the topic ids in a topic id side file.
+    """Return the topic ids in a `checkpoint-topic-ids` file, by partition.
 
     Raises CorruptDataError if the file is malformed.
     """

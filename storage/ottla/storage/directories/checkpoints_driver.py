@@ -49,14 +49,15 @@ CHECKPOINT_FILES = (
 
 
 class CheckpointLine(NamedTuple):
-    """One partition's offset, and the topic id of the log that it was read from."""
+    """One partition's line in a checkpoint file: the offset, and the topic id of the log that it
+    was read from."""
 
     topic_id: UUID
     offset: Offset
 
 
 class Checkpoints:
-    """The checkpoint files of one directory. Only one write runs at a time."""
+    """The offset checkpoint files of one log directory. Only one write runs at a time."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -64,29 +65,30 @@ class Checkpoints:
         self._lines: dict[str, dict[TopicPartition, Offset]] = {
             name: {} for name in CHECKPOINT_FILES
         }
-        """Lines of each checkpoint file. After a failed write, the lines that the file may contain.
-        """
+        """Offset of each partition, by checkpoint file. After a failed write, the offsets that the
+        file may contain."""
         self._durable: dict[str, dict[TopicPartition, Offset]] = {}
-        """The lines of each file's last successful write."""
+        """Offset of each partition in the last successful write, by checkpoint file."""
         self._begun_count = dict.fromkeys(CHECKPOINT_FILES, 0)
         self._done_count = dict.fromkeys(CHECKPOINT_FILES, 0)
-        """Sequence number of the last successful write of each checkpoint file. All writes are
-        numbered when they begin."""
+        """Number of the last successful write, by checkpoint file. All writes are numbered when
+        they begin."""
         self._topic_ids: dict[TopicPartition, UUID] = {}
         self.is_side_file_known = False
-        """True if the topic id side file was read or written. A directory that only Kafka brokers
-        have used has no such file."""
+        """True if the side file with the topic ids of checkpoint lines was read or written. A
+        directory that only Kafka brokers have used has no such file."""
         self.is_whole = False
-        """True if the high watermarks, the recovery points and the topic id side file existed and
-        were readable. A broker that has opened its logs always leaves all three files."""
+        """True if three files existed and were readable: the high watermarks, the recovery points,
+        and the topic ids of checkpoint lines. A broker that has opened its logs always leaves all
+        three."""
         self._is_closed = False
         self._writing = trio.Lock()
 
     # ---- the start
 
     async def load(self) -> None:
-        """Read the checkpoint files and the topic id side file. A file that is missing or
-        unreadable counts as empty."""
+        """Read the checkpoint files of the directory and the side file with their topic ids. A file
+        that is missing or unreadable counts as empty."""
         found = {name: await self._read(name, parse_checkpoint) for name in CHECKPOINT_FILES}
         self._lines = {name: lines or {} for name, lines in found.items()}
         topic_ids = await self._read(CHECKPOINT_TOPICS_FILE, parse_topic_ids)
@@ -98,7 +100,8 @@ class Checkpoints:
     async def _read(
         self, name: str, parse: Callable[[bytes], dict[TopicPartition, V]]
     ) -> dict[TopicPartition, V] | None:
-        """Return the lines of the file `name`, or None if the file is missing or unreadable."""
+        """Return the lines of the checkpoint file or side file `name`, or None if it is missing or
+        unreadable."""
         path = f"{self._path}/{name}"
         try:
             return parse(await self._disk.read_file(path))
@@ -120,34 +123,36 @@ class Checkpoints:
             await self._write_topic_ids({key: topic_ids[key] for key in named & topic_ids.keys()})
 
     def lines(self, name: str) -> Mapping[TopicPartition, Offset]:
-        """Return all lines of a checkpoint file, whatever their topic ids."""
+        """Return the offset of each partition in the checkpoint file `name`, whatever the topic
+        ids."""
         return self._lines[name]
 
     def offset_of(self, name: str, partition: TopicPartition, topic_id: UUID) -> Offset | None:
-        """Return the offset of a partition with this topic id in a file, or None if the file has no
-        such line."""
+        """Return the offset in the checkpoint file `name` for a partition with this topic id.
+        Returns None if the file has no such line."""
         if self._topic_ids.get(partition) != topic_id:
             return None
         return self._lines[name].get(partition)
 
     def topic_id_of(self, partition: TopicPartition) -> UUID | None:
-        """Return the topic id to which a partition's lines belong, or None if the partition has no
-        lines."""
+        """Return the topic id to which a partition's checkpoint lines belong, or None if the
+        partition has no lines."""
         return self._topic_ids.get(partition) if self._has_line(partition) else None
 
     def lines_of(
         self, name: str, partitions: Set[TopicPartition]
     ) -> dict[TopicPartition, CheckpointLine]:
-        """Return the lines of the given partitions. The caller uses them to preserve the lines of
-        logs that could not be opened."""
+        """Return the lines of the given partitions in the checkpoint file `name`. The caller uses
+        them to preserve the lines of logs that could not be opened."""
         known = self._lines[name].keys() & self._topic_ids.keys() & partitions
         return {at: CheckpointLine(self._topic_ids[at], self._lines[name][at]) for at in known}
 
     def durable_offset_of(
         self, name: str, partition: TopicPartition, topic_id: UUID
     ) -> Offset | None:
-        """Return the offset that a file is certain to contain for a partition of this topic id,
-        even if the machine crashes now. Returns None if the file may lack such a line."""
+        """Return the offset that the checkpoint file `name` is certain to contain for a partition
+        with this topic id, even if the machine crashes now. Returns None if the file may lack such
+        a line."""
         if self._topic_ids.get(partition) != topic_id:
             return None
         return self._durable.get(name, {}).get(partition)
@@ -171,8 +176,8 @@ class Checkpoints:
             self._done_count[name] = self._begun_count[name]
 
     async def complete(self) -> None:
-        """Write the topic id side file even if it has no lines, and drop checkpoint lines without a
-        topic id.
+        """Write the side file with the topic ids even if it has no lines, and drop checkpoint lines
+        without a topic id.
 
         Raises OSError if the write fails.
         """
@@ -182,14 +187,15 @@ class Checkpoints:
             self.is_whole = True
 
     def close(self) -> None:
-        """Make later calls of `write` have no effect. Only `write_last` may be called
-        afterwards."""
+        """Make later calls of `write` have no effect, for a shutdown. Only `write_last` may be
+        called afterwards."""
         self._is_closed = True
 
     async def write_last(
         self, lines: Mapping[str, Mapping[TopicPartition, CheckpointLine]]
     ) -> None:
-        """Replace the lines of all checkpoint files by `lines`, the offsets of the closed logs."""
+        """Replace the lines of all checkpoint files by `lines`, the offsets of the closed logs, at
+        a shutdown."""
         assert self._is_closed
         async with self._writing:
             for name, of_partition in lines.items():
@@ -235,8 +241,8 @@ class Checkpoints:
     def _topic_ids_for(
         self, lines: Mapping[TopicPartition, CheckpointLine]
     ) -> dict[TopicPartition, UUID]:
-        """Return the topic ids of all current checkpoint lines and of `lines`, which are about to
-        be written."""
+        """Return the topic ids for the side file: those of all current checkpoint lines and of
+        `lines`, which are about to be written."""
         used = self._named()
         kept = {key: found for key, found in self._topic_ids.items() if key in used}
         return kept | {key: line.topic_id for key, line in lines.items()}

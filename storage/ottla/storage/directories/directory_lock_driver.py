@@ -18,7 +18,8 @@ path (a trailing slash, a symbolic link, a bind mount).
 
 
 def lock_directory(disk: Disk, path: str, *, setting: str = "log.dirs") -> DiskFile:
-    """Lock a directory for this process until `unlock_directory` is called with the returned file.
+    """Lock a log directory for this process. The lock lasts until `unlock_directory` is called with
+    the returned file.
 
     Raises ConfigError, naming `setting`, if another process has locked it, or if this process has
     locked it under another path. A simulated disk has no file descriptors and belongs to one node,
@@ -48,7 +49,7 @@ def lock_directory(disk: Disk, path: str, *, setting: str = "log.dirs") -> DiskF
 
 
 def unlock_directory(file: DiskFile) -> None:
-    """Release the lock of a directory."""
+    """Release the lock of a log directory. `file` is its lock file."""
     path = file.path.removesuffix(f"/{LOCK_FILE}")
     for identity in [held for held, name in _held.items() if name == path]:
         del _held[identity]

@@ -1,4 +1,5 @@
-"""Free space on a directory's volume (enough, filling or full), and a log message for each change.
+"""Level of the free space on a directory's volume (enough, filling or full), and a log message for
+each change.
 
 Pure. Inputs are measurements and refused writes with their times. Outputs are changes to log.
 Invariants: OneLineForEachChange (a state is logged once, and again only after another state), and
@@ -15,29 +16,29 @@ from ottla.model.values import frozen
 from ottla.storage.disk.disk_seam import Space
 
 QUIET_MS = 10_000
-"""Time in ms without a refused write after which a full directory counts as having space again.
-With a shorter time, space is reported between two writes that a disk quota refuses, which no
-measurement shows. With a longer one, new space is reported later."""
+"""Time in ms without a refused write after which a full directory counts as having space again. A
+disk quota may refuse writes although measurements show free space: with a shorter time, space is
+then reported between two refused writes. With a longer one, new space is reported later."""
 
 FREE_AGAIN_BYTES = 16 * MIB
 """Number of bytes that must be free before a full directory counts as having space again. Less
 space would be used up by the next batches."""
 
 FREE_AGAIN_PART = 20
-"""Divisor of the volume size. On a small volume, the quotient is enough free space, instead of
-`FREE_AGAIN_BYTES`."""
+"""Divisor of a volume's size. On a small volume, a full directory counts as having space again when
+the quotient, instead of `FREE_AGAIN_BYTES`, is free."""
 
 CLEARANCE = 1.25
 """Factor by which the free space must exceed the warning level before the warning ends. With a
 smaller factor, a message is logged each time that retention frees space and producers fill it."""
 
 SILENT_MS = 30_000
-"""Duration of a measurement in ms after which the disk counts as hanging. An unmounted network
-share never answers; a busy disk answers within a second or two."""
+"""Duration in ms of a free-space measurement after which the disk counts as hanging. An unmounted
+network share never answers; a busy disk answers within a second or two."""
 
 
 class FreeSpaceLevel(Enum):
-    """Level of a directory's free space: enough, filling or full."""
+    """Level of the free space on a directory's volume: enough, filling or full."""
 
     ENOUGH = "ok"
     FILLING = "filling"
@@ -45,7 +46,7 @@ class FreeSpaceLevel(Enum):
 
 
 class ChangeKind(Enum):
-    """Kind of a change of free space that is logged."""
+    """Kind of a change of a directory's free space, as it is logged."""
 
     FILLING = "filling"
     FULL = "full"
@@ -71,9 +72,9 @@ class FreeSpaceReport:
     path: str
     state: FreeSpaceLevel
     space: Space | None
-    """The last measurement of the free space, or None before the first measurement."""
+    """Last measurement of the directory's free space, or None before the first measurement."""
     age_ms: int
-    """Age of the last measurement in ms, or 0 before the first measurement."""
+    """Age in ms of the last measurement of free space, or 0 before the first measurement."""
     refused_count: int
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -85,7 +86,7 @@ class FreeSpaceTexts:
 
     title: str
     full_means: str
-    """Effect of a full disk on the users of the directory, as part of a log line."""
+    """Effect that a full disk has on the users of the directory, as part of a log message."""
     cure: str
 
 
@@ -104,22 +105,24 @@ OF_METADATA = FreeSpaceTexts(
 
 
 class FreeSpace:
-    """Level of free space of one directory, derived from measurements and refused writes."""
+    """Level of the free space on one directory's volume, derived from measurements and refused
+    writes."""
 
     def __init__(self, path: str, bounds: DiskConfig, words: FreeSpaceTexts = OF_LOGS) -> None:
         self.path = path
         self.state = FreeSpaceLevel.ENOUGH
         self.space: Space | None = None
-        """The last measurement of the free space, or None before the first measurement."""
+        """Last measurement of the directory's free space, or None before the first measurement."""
         self.measured_ms: int | None = None
         self.refused_count = 0
-        """Number of writes that were refused for lack of space."""
+        """Number of writes to the directory that were refused for lack of space."""
         self._bounds = bounds
         self._words = words
         self._subject = f"{words.title} {path}"
         self._refused_ms: int | None = None
         self._is_measured_since = True
-        """True if the free space was measured since its current level was entered."""
+        """True if the free space was measured since the directory entered its current level of free
+        space."""
         self._asked_ms: int | None = None
         self._is_hanging = False
 
@@ -131,15 +134,16 @@ class FreeSpace:
             self._asked_ms = now_ms
 
     def on_silence(self, now_ms: int) -> FreeSpaceChange | None:
-        """Check whether a measurement in progress takes too long. Returns a change to log if the
-        disk is considered hanging from now on, or None."""
+        """Check whether a measurement of the free space takes too long. Returns a change to log if
+        the disk counts as hanging from now on, otherwise None."""
         if self._is_hanging or self.silent_ms(now_ms) < SILENT_MS:
             return None
         self._is_hanging = True
         return FreeSpaceChange(ChangeKind.HANGS, self._hanging(now_ms), self.space)
 
     def on_unmeasured(self) -> FreeSpaceChange | None:
-        """Handle a measurement that failed with an error. Returns a change to log, or None."""
+        """Handle a measurement of the free space that failed with an error. Returns a change to
+        log, or None if there is none."""
         return self._answered()
 
     def on_measured(self, space: Space, now_ms: int) -> list[FreeSpaceChange]:
@@ -152,7 +156,8 @@ class FreeSpace:
         return [change for change in changes if change is not None]
 
     def on_refused(self, now_ms: int) -> FreeSpaceChange | None:
-        """Handle a write that was refused for lack of space. Returns a change to log, or None."""
+        """Handle a write that was refused for lack of space. Returns a change to log, or None if
+        there is none."""
         self.refused_count += 1
         self._refused_ms = now_ms
         if self.state is not FreeSpaceLevel.FULL:
@@ -177,12 +182,12 @@ class FreeSpace:
 
     @property
     def problem(self) -> str | None:
-        """The reason why the directory refuses writes, as a sentence. None if it accepts writes."""
+        """Sentence with the reason why the directory refuses writes. None if it accepts writes."""
         return self._full() if self.state is FreeSpaceLevel.FULL else None
 
     @property
     def warning(self) -> str | None:
-        """The reason why the directory will refuse writes unless an operator acts, as a sentence.
+        """Sentence with the reason why the directory will refuse writes unless an operator acts.
         None if there is no such reason."""
         return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
@@ -192,7 +197,8 @@ class FreeSpace:
         return self._hanging(now_ms) if self._is_hanging else None
 
     def silent_ms(self, now_ms: int) -> int:
-        """Return the duration in ms of the measurement in progress, or 0 if there is none."""
+        """Return the time in ms for which the current measurement of free space has been running,
+        or 0 if none is running."""
         return 0 if self._asked_ms is None else now_ms - self._asked_ms
 
     # --- decisions ---

@@ -1,4 +1,4 @@
-"""Measures one directory's free space periodically, and logs its changes.
+"""Periodic measurement of one directory's free space, with a log message for each change.
 
 Each directory has its own measurement thread, so that a hanging disk blocks neither the event loop
 nor other directories. Callers that request a measurement while one is in progress get the previous
@@ -27,12 +27,12 @@ from ottla.storage.disk.disk_seam import Disk, Space
 _LOGGER = logging.getLogger(__name__)
 
 FULL_INTERVAL_MS = 2_000
-"""Longest interval in ms between measurements of a full directory. A longer interval delays the
-report that an operator waits for."""
+"""Longest interval in ms between measurements of a full directory's free space. A longer interval
+delays the report that an operator waits for."""
 
 FRESH_PATIENCE_S = 1.0
-"""Timeout in seconds of the measurement that `fresh` makes. A working disk needs less than a
-millisecond."""
+"""Timeout in seconds of the free-space measurement that `FreeSpaceMonitor.fresh` makes. A working
+disk needs less than a millisecond."""
 
 EVENTS = {
     ChangeKind.FILLING: ("disk.filling", logging.WARNING),
@@ -44,7 +44,7 @@ EVENTS = {
 
 
 class FreeSpaceMonitor:
-    """Periodic measurements of one directory's free space."""
+    """Periodic measurement of the free space on one directory's volume."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FreeSpaceMonitor:
         self._measured = trio.Event()
 
     async def run(self) -> None:
-        """Measure the free space periodically until cancelled."""
+        """Measure the directory's free space periodically until cancelled."""
         while True:
             await self._measure()
             interval_ms = self._interval_ms
@@ -72,8 +72,8 @@ class FreeSpaceMonitor:
             self._wanted = trio.Event()
 
     async def fresh(self) -> Space:
-        """Return the current free space, or the last measurement if the disk does not answer in
-        time.
+        """Measure and return the directory's free space. Returns the last measurement if the disk
+        does not answer in time.
 
         Raises OSError if there is no measurement yet.
         """
@@ -123,5 +123,5 @@ class FreeSpaceMonitor:
 
 
 def now_ms() -> int:
-    """Return the event loop's time, in ms."""
+    """Return the current time of the event loop's clock, in ms."""
     return int(trio.current_time() * 1_000)

@@ -1,4 +1,5 @@
-"""The directories of log.dirs, each with its lock, identity, checkpoints and clean shutdown marker.
+"""The log directories of log.dirs, each with its lock, identity, checkpoints and clean shutdown
+marker.
 
 A directory whose disk fails is offline until the next start. The reason is kept for reports.
 """
@@ -46,30 +47,30 @@ class RecoveryProgress:
     remaining_log_count: int = 0
     remaining_segment_count: int = 0
     segment_counts_by_thread: list[int] = field(default_factory=list)
-    """Number of segments that each recovery thread has yet to check in its current log, by thread
+    """Number of segments that each recovery thread still has to check in its current log, by thread
     number."""
     bytes_total: int = 0
     bytes_done: int = 0
 
 
 class LogDirectory:
-    """One log directory that this process has locked."""
+    """One log directory of log.dirs, which this process has locked."""
 
     def __init__(self, disk: Disk, path: str, bounds: DiskConfig | None = None) -> None:
         self.path = path
         self.free_space = FreeSpaceMonitor(disk, path, bounds or DiskConfig())
         self.identity: MetaProperties | None = None
         self.failure: str | None = None
-        """Reason why the directory is offline, or None if it is online."""
+        """Reason why the log directory is offline, or None if it is online."""
         self.is_cordoned = False
         """True if no new replica may be placed in this directory (`cordoned.log.dirs`)."""
         self.progress = RecoveryProgress()
         self.is_recovered = False
-        """True if all logs of the directory were opened. Otherwise a clean shutdown marker must not
-        be written."""
+        """True if all logs of the log directory were opened. Otherwise a clean shutdown marker must
+        not be written."""
         self.is_partly_unchecked = False
-        """True if a log could not be opened. The clean shutdown marker is then not written, because
-        it would make the next start trust that log."""
+        """True if a log of the directory could not be opened. The clean shutdown marker is then not
+        written, because it would make the next start trust that log."""
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self.checkpoints = Checkpoints(disk, path)
@@ -78,22 +79,23 @@ class LogDirectory:
 
     @property
     def is_live(self) -> bool:
-        """True if the directory is online."""
+        """True if the log directory is online."""
         return self.failure is None
 
     @property
     def is_full(self) -> bool:
-        """True if the disk of the directory is full."""
+        """True if the disk of the log directory is full."""
         return self.free_space.known.state is FreeSpaceLevel.FULL
 
     @property
     def directory_id(self) -> UUID | None:
-        """The directory id, by which the cluster assigns replicas to directories."""
+        """Id of the log directory, by which the cluster assigns replicas to it. None if it has no
+        id."""
         return None if self.identity is None else self.identity.directory_id
 
     async def open(self) -> None:
-        """Lock the directory and read its identity, clean shutdown marker and checkpoints. If the
-        disk fails, `failure` is set."""
+        """Lock the log directory and read its identity, clean shutdown marker and checkpoints. If
+        the disk fails, `failure` is set."""
         try:
             await self._disk.makedirs(self.path)
             self._lock_file = lock_directory(self._disk, self.path)
@@ -103,30 +105,30 @@ class LogDirectory:
             self.fail(f"{self.path}: {error.strerror or error}")
 
     def fail(self, reason: str) -> None:
-        """Take the directory offline until the next start of the broker. If it fails more than
-        once, the first reason is kept."""
+        """Take the log directory offline until the next start of the broker. After several
+        failures, the directory keeps the first reason."""
         if self.failure is None:
             self.failure = reason
             _LOGGER.error("log directory is offline: %s", reason)
         self.release()
 
     def note_passing(self, error: OSError) -> None:
-        """Log a temporary error. A full disk is instead reported to the free-space monitor, which
-        logs it once."""
+        """Log a temporary error of the directory's disk. A full disk is instead reported to the
+        free-space monitor, which logs it once."""
         if is_disk_full(error):
             self.free_space.note_refused()
         else:
             _LOGGER.error("%s: %s: %s", self.path, meaning_of(error).value, error)
 
     def release(self) -> None:
-        """Release the lock of the directory."""
+        """Release the lock of the log directory."""
         if self._lock_file is not None:
             unlock_directory(self._lock_file)
             self._lock_file = None
 
     async def space(self) -> Space:
-        """Return the free space on the directory's volume, or the last measurement if the disk
-        hangs."""
+        """Return the size and free space of the log directory's volume. If the disk hangs, returns
+        the last measurement."""
         return await self.free_space.fresh()
 
     async def write_identity(self, identity: MetaProperties) -> None:
@@ -155,7 +157,7 @@ class LogDirectory:
 
     async def spend_clean_marker(self) -> None:
         """Durably remove the clean shutdown marker before the first log is opened. A crash after
-        this counts as unclean.
+        that counts as an unclean shutdown.
 
         The directory is synced even if the marker is already gone: an earlier process may have died
         between removal and fsync.
@@ -209,7 +211,7 @@ async def open_directories(
 async def _complete_identity(
     directory: LogDirectory, config: BrokerConfig, rng: Rng, cluster_id: str
 ) -> None:
-    """Write the identity file of a directory that was added to log.dirs."""
+    """Write the identity file (`meta.properties`) of a log directory that was added to log.dirs."""
     if directory.directory_id is None:
         identity = MetaProperties(
             cluster_id=cluster_id, node_id=config.node_id, directory_id=rng.uuid()

@@ -1,5 +1,5 @@
-"""`meta.properties`, which identifies the cluster, the node and the directory that the files belong
-to.
+"""Format of `meta.properties`, the file that identifies a log directory, and the cluster and node
+that it belongs to.
 
 The format is Kafka's, version 1: java properties with `version`, `cluster.id`, `node.id` and
 `directory.id`. The file is written once, when a directory is formatted, and checked at every start.
@@ -18,35 +18,36 @@ from ottla.model.version import VERSION as RELEASE
 META_PROPERTIES_FILE = "meta.properties"
 VERSION = 1
 OTTLA_FORMAT = 1
-"""Format number of the directories that this release formats.  A release raises it if earlier
-releases cannot start with such a directory.  Directories of release 0.2.0 have format 0."""
+"""Format number of the log directories that this release formats. A release raises it if earlier
+releases cannot start with such a directory. Directories of release 0.2.0 have format 0."""
 NUMBER_DIGITS_MAX = 10
-"""Maximum number of digits of an int32. Longer numbers are refused, because Python refuses to parse
-numbers of thousands of digits."""
+"""Maximum number of digits of a number in `meta.properties`, enough for an int32. Longer numbers
+are refused, because Python refuses to parse numbers of thousands of digits."""
 
 _VOTER_FILES = "voter.checkpoint"
-"""Name of the property which records that the voter files exist."""
+"""Name of the property in `meta.properties` which records that the voter files exist."""
 
 _OTTLA_FORMAT = "ottla.format"
-"""Name of the property with the directory's format."""
+"""Name of the property in `meta.properties` with the directory's format number."""
 
 UUID_TEXT_LENGTH = 22
-"""Length of a UUID in base64 without padding, as Kafka prints it."""
+"""Number of characters of a UUID in base64 without padding, as Kafka prints it."""
 
 
 @frozen(kw_only=True)
 class MetaProperties:
-    """The identity of one log directory. In files of old versions, `directory_id` is missing."""
+    """The identity of one log directory, as stored in `meta.properties`. In files of old versions,
+    `directory_id` is missing."""
 
     cluster_id: str
     node_id: NodeId
     directory_id: UUID | None = None
     has_voter_files: bool = False
-    """True if the directory was formatted with `quorum-state` and a voter checkpoint."""
+    """True if the directory was formatted with the files `quorum-state` and voter checkpoint."""
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:
-    """Return the bytes of a `meta.properties` file."""
+    """Return the bytes of a `meta.properties` file with the given identity."""
     lines = ["#", f"cluster.id={properties.cluster_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_to_text(properties.directory_id)}")
@@ -59,7 +60,7 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
 
 
 def parse_meta_properties(data: bytes) -> MetaProperties:
-    """Return the identity in a `meta.properties` file.
+    """Return the identity of a directory in the bytes of a `meta.properties` file.
 
     Raises CorruptDataError, which names the missing or wrong line, and NewerReleaseError if a newer
     release formatted the directory.
@@ -95,7 +96,8 @@ def parse_meta_properties(data: bytes) -> MetaProperties:
 
 
 def _check_format(values: Mapping[str, str], key: str, known: int) -> None:
-    """Raise NewerReleaseError if the format number in property `key` is above `known`."""
+    """Raise NewerReleaseError if the format number in the property `key` of `meta.properties` is
+    above `known`."""
     found = values.get(key, "0")
     if _is_number(found) and int(found) > known:
         raise NewerReleaseError(
@@ -111,8 +113,8 @@ def _is_number(text: str) -> bool:
 def check_identities(
     found: Mapping[str, MetaProperties | None], *, node_id: NodeId, cluster_id: str | None
 ) -> str:
-    """Return the cluster id that the directories share. Raises ConfigError if one of them belongs
-    to another node or cluster.
+    """Return the cluster id that the log directories share. Raises ConfigError if one of them
+    belongs to another node or cluster.
 
     `found` maps each directory to its identity, or to None if it has none yet. If `cluster_id` is
     None, any cluster is accepted, as long as all directories have the same one.

@@ -2,10 +2,10 @@
 descriptors are closed for other files.
 
 Pure. A broker has more files than a process may have descriptors, and most are idle. A descriptor
-without pins and unflushed writes is closed when another file needs one; the file is reopened at its
-next use. A descriptor with unflushed writes is kept open, because closing it would lose the
-kernel's record of a failed write. Such a file is first flushed, once it has not been written for a
-while, and may then be closed.
+that is not pinned by a user and has no unflushed writes is closed when another file needs one; the
+file is reopened at its next use. A descriptor with unflushed writes is kept open, because closing
+it would lose the kernel's record of a failed write. Such a file is first flushed, once it has not
+been written for a while, and may then be closed.
 
 Invariants: OpenIsBounded (at most `count_max` closable descriptors are open) and UnflushedIsKept.
 """
@@ -14,30 +14,32 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 CLEAN = 0
-"""State of a file without unflushed writes."""
+"""State of an open file that has no unflushed writes."""
 OLD_DIRT = 1
-"""State of a file with unflushed writes that were all made before the latest call of `stale`."""
+"""State of an open file whose unflushed writes were all made before the latest call of
+`DescriptorCache.stale`."""
 NEW_DIRT = 2
 
 
 class OpenFile(Protocol):
-    """Interface of a file in the cache, which has an open descriptor."""
+    """Interface of a file with an open descriptor, which the descriptor cache may close."""
 
     dirt: int
-    """State of the file's unflushed writes: CLEAN, OLD_DIRT or NEW_DIRT."""
+    """State of the file's unflushed writes: CLEAN (none), OLD_DIRT or NEW_DIRT."""
     was_used: bool
-    """True if the file was used since the cache last examined it."""
+    """True if the file was used since the descriptor cache last examined it."""
     is_set_apart: bool
-    """True if the cache skips the file when it searches for a descriptor to close, because the file
-    could not be closed before."""
+    """True if the descriptor cache skips the file in its search for a descriptor to close, because
+    the file could not be closed before."""
 
     @property
     def is_kept(self) -> bool:
-        """True if the descriptor must not be closed."""
+        """True if the file's descriptor must not be closed, for example because it is pinned or has
+        unflushed writes."""
         ...
 
     def give_back(self) -> None:
-        """Close the descriptor. The next use of the file opens it again."""
+        """Close the file's descriptor. The next use of the file opens it again."""
         ...
 
 
@@ -51,8 +53,8 @@ class DescriptorCache(Generic[F]):
         assert count_max >= 1
         self.count_max = count_max
         self._waiting: dict[F, None] = {}
-        """Candidates for closing, the next one first. Some may have become unclosable in the
-        meantime."""
+        """Files that are candidates for closing, the next one first. Some may have become
+        unclosable in the meantime."""
         self._kept: dict[F, None] = {}
         self.is_short = False
         """True if a file could not be opened although fewer than `count_max` files are open,
@@ -60,18 +62,18 @@ class DescriptorCache(Generic[F]):
         files as it can."""
 
     def __len__(self) -> int:
-        """Return the number of open files."""
+        """Return the number of files that have an open descriptor."""
         return len(self._waiting) + len(self._kept)
 
     def add(self, file: F) -> None:
-        """Add a file that was opened. The cache may close another file for it."""
+        """Add a file that was opened. The cache may close another file's descriptor for it."""
         file.was_used = True
         if not file.is_set_apart:
             self._waiting[file] = None
             self.shrink(self.count_max)
 
     def remove(self, file: F) -> None:
-        """Remove a file whose descriptor was closed."""
+        """Remove a file whose descriptor was closed by its owner."""
         self._waiting.pop(file, None)
         self._kept.pop(file, None)
         file.is_set_apart = False
@@ -92,7 +94,8 @@ class DescriptorCache(Generic[F]):
             self._waiting[file] = None
 
     def shrink(self, count: int) -> None:
-        """Close the least recently used files until at most `count` closable files are open."""
+        """Close the descriptors of the least recently used files until at most `count` closable
+        files are open."""
         waiting = self._waiting
         while len(waiting) > count:
             file = next(iter(waiting))
@@ -107,14 +110,14 @@ class DescriptorCache(Generic[F]):
                 file.give_back()
 
     def release(self, file: F) -> None:
-        """Close a file at once if more than `count_max` files are open and nothing keeps this one
-        open."""
+        """Close a file's descriptor at once if more than `count_max` files are open and nothing
+        keeps this one open."""
         if len(self) > self.count_max and not file.is_kept and file in self._waiting:
             del self._waiting[file]
             file.give_back()
 
     def free(self, count: int) -> bool:
-        """Close up to `count` files to free descriptors. Returns False if none could be closed."""
+        """Close the descriptors of up to `count` files. Returns False if none could be closed."""
         before = len(self._waiting)
         self.shrink(max(0, before - count))
         return len(self._waiting) < before

@@ -20,7 +20,8 @@ FILE_NAME_LENGTH_MAX = 255
 
 
 class DirectoryKind(Enum):
-    """Kind of a directory, which decides how the broker treats the directory at startup."""
+    """Kind of a directory inside a log directory, which decides how the broker treats it at
+    startup."""
 
     LOG = auto()
     DELETE = auto()
@@ -32,31 +33,32 @@ class DirectoryKind(Enum):
 
 
 class DirectoryName(NamedTuple):
-    """A parsed directory name: its kind, and the partition of a LOG or FUTURE directory."""
+    """A parsed directory name: its kind, and the partition if the kind is LOG or FUTURE."""
 
     kind: DirectoryKind
     partition: TopicPartition | None
 
 
 def directory_name(partition: TopicPartition) -> str:
-    """Return the name of a partition's directory."""
+    """Return the name of a partition's directory, `<topic>-<partition>`."""
     return f"{partition.topic}-{partition.partition}"
 
 
 def deleted_name(partition: TopicPartition, unique: UUID) -> str:
-    """Return the name of a deleted partition's directory until it is removed. With this name, the
-    partition may be created again."""
+    """Return the name that the directory of a deleted partition has until it is removed. With this
+    name, it does not prevent that the partition is created again."""
     return _suffixed_name(partition, unique, DELETE_SUFFIX)
 
 
 def stray_name(partition: TopicPartition, unique: UUID) -> str:
-    """Return the name of a stray partition's directory, which is kept until the operator removes
-    it."""
+    """Return the name of the directory of a stray partition, which the cluster no longer places on
+    this broker. The operator may remove it."""
     return _suffixed_name(partition, unique, STRAY_SUFFIX)
 
 
 def future_name(partition: TopicPartition, unique: UUID) -> str:
-    """Return the name of a directory that receives a log moved from another log directory."""
+    """Return the name of a directory that receives a copy of a partition's log from another log
+    directory."""
     return _suffixed_name(partition, unique, FUTURE_SUFFIX)
 
 
@@ -66,7 +68,7 @@ def _suffixed_name(partition: TopicPartition, unique: UUID, suffix: str) -> str:
 
 
 def parse_directory_name(name: str) -> DirectoryName:
-    """Return the kind and the partition that a directory's name denotes."""
+    """Return the kind of directory and the partition that a directory's name denotes."""
     if name in (METADATA_DIRECTORY, REMOTE_INDEX_DIRECTORY):
         return DirectoryName(DirectoryKind.OTHER, None)
     for suffix, kind in (

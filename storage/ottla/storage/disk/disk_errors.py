@@ -1,4 +1,4 @@
-"""Classes of disk errors: no space, no resources of this process, or a failed directory.
+"""Classes of disk errors: no space, lack of resources in this process, or a failed directory.
 
 Space, descriptors and memory can become available again, so requests that were refused for lack of
 them may be retried. EBADF means that this process closed the file in the meantime. Every other
@@ -17,8 +17,8 @@ CLOSED_ERRNOS = frozenset((errno.EBADF,))
 
 
 class DiskError(Enum):
-    """Class of a disk error, which decides whether a request may be retried or the directory
-    fails."""
+    """Class of an OSError of the disk, which decides whether a request may be retried or the log
+    directory fails."""
 
     FULL = "the disk is full"
     RESOURCES = "the process has no descriptors or memory left"
@@ -27,7 +27,7 @@ class DiskError(Enum):
 
 
 def meaning_of(error: OSError) -> DiskError:
-    """Return the class of a disk error."""
+    """Return the class of an OSError of the disk."""
     if error.errno in FULL_DISK_ERRNOS:
         return DiskError.FULL
     if error.errno in RESOURCE_ERRNOS:
@@ -38,23 +38,23 @@ def meaning_of(error: OSError) -> DiskError:
 
 
 def is_disk_failure(error: OSError) -> bool:
-    """Return whether an error means that the whole log directory has failed."""
+    """Return whether an OSError means that the whole log directory has failed."""
     return meaning_of(error) is DiskError.FAILURE
 
 
 def is_unopened(error: OSError) -> bool:
-    """Return whether the error occurred while a file was opened, before anything was done with
-    it."""
+    """Return whether an OSError occurred while a file was opened, before anything was done with the
+    file."""
     return error.errno in UNOPENED_ERRNOS
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return whether an error is caused by a full disk."""
+    """Return whether an OSError is caused by a full disk."""
     return meaning_of(error) is DiskError.FULL
 
 
 def in_words(error: OSError) -> str:
-    """Return the error as readable text, without errno and Python's formatting."""
+    """Return the text of an OSError for a reader, without errno and Python's formatting."""
     if is_disk_full(error):
         return DiskError.FULL.value
     return str(error) if error.strerror is None else error.strerror

@@ -13,14 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 Chunk = bytes | bytearray | memoryview
-"""Bytes to write, passed by reference. The disk keeps no reference after the call."""
+"""Bytes to write to a file, passed by reference. The disk keeps no reference after the call."""
 
 
 T = TypeVar("T")
 
 
 class NotCachedError(Exception):
-    """Error of a read of a range that is not in memory. The caller loads the range with
+    """Error of a read whose file range is not in the page cache. The caller loads the range with
     `Disk.read_ahead`, then repeats the look-up.
 
     This is not a failure; every caller of `read_cached` catches it.
@@ -34,7 +34,8 @@ class NotCachedError(Exception):
 
 
 class Space(NamedTuple):
-    """Size of a path's volume, and the free space that this process may use."""
+    """Size of the volume that contains a path, and the free space that this process may use, in
+    bytes."""
 
     total_bytes: int
     usable_bytes: int
@@ -47,7 +48,7 @@ class DirectorySurvey(NamedTuple):
     sizes: dict[str, int]
     """Size in bytes of each file in the directory, by file name."""
     contents: dict[str, bytes]
-    """Contents of the files that were requested, by file name."""
+    """Contents of those files in the directory that were requested, by file name."""
 
 
 class DiskFile(Protocol):
@@ -59,7 +60,7 @@ class DiskFile(Protocol):
 
     @property
     def path(self) -> str:
-        """The path under which the file was opened (a rename does not change it)."""
+        """Path under which the file was opened. A rename does not change it."""
         ...
 
     @property
@@ -69,7 +70,7 @@ class DiskFile(Protocol):
 
     @property
     def modified_ms(self) -> int:
-        """Wall time in ms of the last write or truncation."""
+        """Time of the last write or truncation of the file, in ms since 1970."""
         ...
 
     @property
@@ -78,13 +79,13 @@ class DiskFile(Protocol):
         ...
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks in order, starting at `position`. After an OSError some of the bytes may
-        have been written."""
+        """Write all chunks in order to the file, starting at `position`. After an OSError some of
+        the bytes may have been written."""
         ...
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`. Fewer are returned only at the end of the
-        file.
+        """Return up to `size` bytes of the file from `position`. Fewer are returned only at the end
+        of the file.
 
         The call may wait for the disk. Use it only for data that was just loaded, or outside the
         event loop.
@@ -92,8 +93,8 @@ class DiskFile(Protocol):
         ...
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray:
-        """Return the same bytes as `pread`. Raises NotCachedError if the read would wait for the
-        disk."""
+        """Return the same bytes as `pread`, from the page cache. Raises NotCachedError if the read
+        would wait for the disk."""
         ...
 
     def set_size(self, size: int) -> None:
@@ -105,8 +106,8 @@ class DiskFile(Protocol):
         ...
 
     def renew_size(self, size: int) -> None:
-        """Set the size as `set_size` does, and make the next fsync write the size even if it is
-        unchanged.
+        """Set the file's size as `set_size` does, and make the next fsync write the size even if it
+        is unchanged.
 
         After a failed fsync, memory may show a size that the device does not have. A later fsync
         would then succeed without writing the size. The modification time does not change if the
@@ -115,22 +116,22 @@ class DiskFile(Protocol):
         ...
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Set the modification time, in wall time; the next fsync makes it durable.
+        """Set the modification time of the file, in ms since 1970; the next fsync makes it durable.
 
         The next write or truncation of the file changes the modification time again.
         """
         ...
 
     def fileno(self) -> int:
-        """Return the descriptor for sendfile. Simulated files raise OSError, because they have
-        none.
+        """Return the file's descriptor for sendfile. Simulated files raise OSError, because they
+        have none.
 
         The descriptor is valid as long as the file is pinned.
         """
         ...
 
     def pin(self) -> None:
-        """Keep the descriptor open, once it is open, until the matching `unpin`, even after
+        """Keep the file's descriptor open, once it is open, until the matching `unpin`, even after
         `close`.
 
         A pin does not open the file. `Disk.read_ahead` opens it, because opening may wait for the
@@ -139,7 +140,7 @@ class DiskFile(Protocol):
         ...
 
     def unpin(self) -> None:
-        """Undo one `pin`. The last `unpin` after `close` closes the descriptor."""
+        """Undo one `pin` of the file. The last `unpin` after `close` closes the descriptor."""
         ...
 
     def expect_rewrite(self) -> None:
@@ -160,7 +161,7 @@ class DiskFile(Protocol):
 
 
 class Disk(Protocol):
-    """Interface of a disk. All paths are absolute."""
+    """Interface of a disk: operations on files and directories. All paths are absolute."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open a file for reading and writing, and return it. With `create`, create it if it does
@@ -168,7 +169,7 @@ class Disk(Protocol):
         ...
 
     def at(self, path: str) -> DiskFile:
-        """Return a handle on an existing file, which is opened at its first use."""
+        """Return a handle on an existing file. The handle opens the file at its first use."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -189,17 +190,18 @@ class Disk(Protocol):
         ...
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Load a range of a file into the page cache. If the file's descriptor was closed, the file
-        is reopened first, and stays open if it is pinned."""
+        """Load a range of a file into the page cache, in a worker thread. If the file's descriptor
+        was closed, the file is reopened first, and stays open if it is pinned."""
         ...
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return the same bytes as `pread`, read by a worker thread. Used for ranges that may be
-        large or not cached."""
+        """Return `size` bytes of a file from `position`, read by a worker thread. Used for ranges
+        that may be large or not cached."""
         ...
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Make later reads come from the device, except for data that is written but not flushed.
+        """Make later reads of a file come from the device, except for data that is written but not
+        flushed.
 
         After a failed fsync the kernel counts the pages that it could not write as flushed. While
         such pages are in memory, all processes read them as if they were on the device.
@@ -207,8 +209,8 @@ class Disk(Protocol):
         ...
 
     async def write_back(self, file: DiskFile) -> None:
-        """Start write-back of the data written to a file, after the write-back of the previous call
-        has ended.
+        """Ask the kernel to start writing a file's dirty pages to the device. Waits first until the
+        write-back of the previous call has ended.
 
         This makes nothing durable. It shortens the next fsync, and so the time that other files
         wait for the file system's journal. A failure counts as a failed fsync.
@@ -216,7 +218,8 @@ class Disk(Protocol):
         ...
 
     async def fsync(self, file: DiskFile) -> None:
-        """Make all writes to a file before the call durable. Overlapping calls share one fsync.
+        """Make all writes to a file that were made before the call durable. Overlapping calls share
+        one fsync.
 
         After one failure every later call fails too, because the kernel forgets which pages it
         could not write. A file that its owner has closed is skipped.
@@ -233,12 +236,13 @@ class Disk(Protocol):
         ...
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Set the size as `renew_size` does, in a worker thread. A file that its owner has closed
-        is skipped."""
+        """Set the size of a file in bytes as `renew_size` does, in a worker thread. A file that its
+        owner has closed is skipped."""
         ...
 
     async def read_file(self, path: str) -> bytes:
-        """Return the contents of a file. Raises FileNotFoundError if it does not exist."""
+        """Return the whole contents of a file. Raises FileNotFoundError if the file does not
+        exist."""
         ...
 
     async def write_atomically(self, path: str, data: bytes) -> None:
@@ -250,7 +254,7 @@ class Disk(Protocol):
         ...
 
     async def unlink(self, path: str) -> None:
-        """Remove a file. Raises FileNotFoundError if it does not exist."""
+        """Remove a file. Raises FileNotFoundError if the file does not exist."""
         ...
 
     async def rename(self, source: str, target: str) -> None:
@@ -259,11 +263,11 @@ class Disk(Protocol):
         ...
 
     async def fsync_directory(self, path: str) -> None:
-        """Make creations, renames and removals in a directory durable."""
+        """Make previous creations, renames and removals of names in a directory durable."""
         ...
 
     async def listdir(self, path: str) -> list[str]:
-        """Return the sorted names in a directory."""
+        """Return the sorted names of the files and subdirectories in a directory."""
         ...
 
     async def survey(
@@ -282,7 +286,8 @@ class Disk(Protocol):
         ...
 
     async def space(self, path: str) -> Space:
-        """Return the size and free space of the volume that contains the path, which must exist."""
+        """Return the size and free space, in bytes, of the volume that contains the path. The path
+        must exist."""
         ...
 
     async def makedirs(self, path: str) -> None:
@@ -290,15 +295,16 @@ class Disk(Protocol):
         ...
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Create a directory with files in it, in the order of the mapping. The result is not
-        durable yet.
+        """Create a directory with files in it, in the order of the mapping from names to contents.
+        The result is not durable yet.
 
         An existing file is overwritten. Concurrent calls are performed together.
         """
         ...
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory durable: the given files, the names in it, and its own name.
+        """Make a directory durable: the files in `files`, the names in the directory, and its own
+        name.
 
         The files already exist with these contents. They are written again, because a failed fsync
         may have left them in memory only.
@@ -311,8 +317,8 @@ class Disk(Protocol):
 
 
 async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
-    """Return the result of a look-up. Whenever `look_up` raises NotCachedError, the range is loaded
-    and the look-up is repeated.
+    """Return the result of a look-up in files. Whenever `look_up` raises NotCachedError, the
+    missing range is loaded and the look-up is repeated.
 
     The last look-up runs in the same event-loop iteration as the return. The state may change
     between two look-ups. A look-up must therefore read the state that it depends on at its start.
@@ -327,8 +333,8 @@ async def when_cached(disk: Disk, look_up: Callable[[], T]) -> T:
 
 
 async def read_some(disk: Disk, file: DiskFile, position: int, size: int) -> bytes | bytearray:
-    """Return the same bytes as `pread`. A worker thread is used only if the read would wait for the
-    disk."""
+    """Return up to `size` bytes of a file from `position`. A worker thread is used only if the read
+    would wait for the disk."""
     try:
         return file.read_cached(position, size)
     except NotCachedError:

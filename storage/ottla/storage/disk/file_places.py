@@ -10,7 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Folder:
-    """A directory that contains open files, directly or in subdirectories."""
+    """A directory that contains open files, directly or in subdirectories, as a node of the tree of
+    paths."""
 
     __slots__ = ("children", "files", "name", "parent")
 
@@ -32,10 +33,10 @@ class Folder:
 
 
 class PlacedFile(Protocol):
-    """Interface of a file handle in the tree of paths."""
+    """Interface of a file handle whose path is in the tree of paths."""
 
     folder: Folder | None
-    """The directory of the file, or None if the file has no name."""
+    """Directory of the file, or None if the file no longer has a name."""
     name: str
 
 
@@ -48,19 +49,19 @@ def place_of(file: PlacedFile) -> str | None:
 
 
 class FilePlaces(Generic[F]):
-    """The tree of the open files of one disk. Paths are absolute and normalised."""
+    """Tree of the paths of one disk's open files. Paths are absolute and normalised."""
 
     def __init__(self) -> None:
         self._root = Folder(None, "")
 
     def add(self, path: str, file: F) -> None:
-        """Add a file handle at its path."""
+        """Add a file handle to the tree at the file's path."""
         folder, name = self._make(path)
         file.folder, file.name = folder, name
         folder.files[name] = (*folder.files.get(name, ()), file)
 
     def remove(self, file: F) -> None:
-        """Remove a file handle."""
+        """Remove a file handle from the tree."""
         folder, file.folder = file.folder, None
         if folder is None:
             return
@@ -77,8 +78,8 @@ class FilePlaces(Generic[F]):
         return [] if folder is None else list(folder.files.get(name, ()))  # type: ignore[arg-type]
 
     def unname(self, path: str) -> None:
-        """Remove a path whose file was removed from the disk. Open handles on the file are then
-        without a name."""
+        """Remove a path from the tree after its file was removed from the disk. Open handles on the
+        file are then without a name."""
         for file in self.at(path):
             self.remove(file)
 
@@ -102,8 +103,8 @@ class FilePlaces(Generic[F]):
             to_folder.children[to_name] = child
 
     def _find(self, path: str) -> tuple[Folder | None, str]:
-        """Return the folder of a path, or None if no file is open in it, and the last component of
-        the path."""
+        """Return the folder of a path and the last component of the path. The folder is None if no
+        file is open in it."""
         *names, last = path.split("/")[1:]
         folder: Folder | None = self._root
         for name in names:
@@ -124,7 +125,8 @@ class FilePlaces(Generic[F]):
 
 
 def _prune(folder: Folder) -> None:
-    """Remove a folder if it is empty, and then each parent that is empty as a result."""
+    """Remove a folder from the tree if it is empty, and then each parent that is empty as a
+    result."""
     while folder.parent is not None and not folder.files and not folder.children:
         parent = folder.parent
         if parent.children.get(folder.name) is folder:

@@ -1,8 +1,8 @@
-"""Collects concurrent disk calls of one kind and runs them as one batch in a worker thread, because
-passing work to a thread costs more than many of the calls.
+"""Collector of concurrent disk calls of one kind. It runs them as one batch in a worker thread,
+because passing work to a thread costs more than many of the calls.
 
-The first caller waits for a worker. Calls that arrive before the worker starts are performed in the
-same batch, in order. Each caller receives only its own error.
+The first caller waits for a worker thread. Calls that arrive before the thread starts are performed
+in the same batch, in order. Each caller receives only its own error.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class _Call(Generic[T]):
-    """One pending call in a batch: its argument, and the error that its caller receives."""
+    """One pending disk call in a batch: its argument, and the error that its caller receives."""
 
     __slots__ = ("asked", "error", "is_dropped")
 
@@ -22,11 +22,11 @@ class _Call(Generic[T]):
         self.asked = asked
         self.error: Exception | None = None
         self.is_dropped = False
-        """True if the caller was cancelled before a worker thread started the call."""
+        """True if the caller was cancelled before a worker thread started its disk call."""
 
 
 class _Batch(Generic[T]):
-    """Calls that one worker thread performs together."""
+    """Disk calls that one worker thread performs together."""
 
     __slots__ = ("calls", "has_begun", "is_done", "is_over")
 
@@ -50,12 +50,12 @@ class GatheredCalls(Generic[T]):
         self._workers = workers
         self._most = most
         self._waiting: _Batch[T] | None = None
-        """The newest batch, which no worker thread has started yet, or None."""
+        """The newest batch of calls if no worker thread has started it yet, otherwise None."""
         self._threads = trio.CapacityLimiter(workers.total_tokens)
 
     async def run(self, asked: T) -> None:
-        """Perform one call with the argument `asked` in a worker thread. Raises the exception that
-        `work` raises for this argument."""
+        """Perform one disk call with the argument `asked` in a worker thread. Raises the exception
+        that the call raises for this argument."""
         while True:
             call = _Call(asked)
             batch = self._waiting
@@ -97,8 +97,8 @@ class GatheredCalls(Generic[T]):
 
 
 async def _wait_for(batch: _Batch[T], call: _Call[T]) -> None:
-    """Wait until the batch has ended. A cancellation takes effect only if no worker has started the
-    call."""
+    """Wait until a batch of disk calls has ended. A cancellation takes effect only if no worker
+    thread has started this caller's call."""
     try:
         await batch.is_over.wait()
     except trio.Cancelled:

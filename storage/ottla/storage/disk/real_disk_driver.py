@@ -1,7 +1,8 @@
 """The real disk: file descriptors, and one set of worker threads per directory.
 
-Each directory that is passed to `RealDisk` has its own workers, so a hanging directory delays no
-other. fsync has separate workers, so that the unlink of a huge segment never delays a commit.
+Each directory that is passed to `RealDisk` has its own worker threads, so a hanging directory
+delays no other. fsync has separate threads, so that the unlink of a huge segment never delays a
+commit.
 """
 
 import errno
@@ -34,42 +35,43 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger(__name__)
 
 SLOW_FSYNC_S = 1.0
-"""Duration of a flush in seconds above which the flush is logged. Shorter flushes are usual while a
-device is busy. A flush that takes only a little longer can cause an election."""
+"""Duration in seconds above which the flush of a file is logged as slow. Shorter flushes are usual
+while a device is busy. A flush that takes only a little longer can cause an election."""
 SLOW_REPEAT_S = 60.0
 """Minimum interval in seconds between log messages about slow flushes of one directory. A shorter
 interval fills the log."""
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
-"""Maximum number of concurrent fsyncs of different files and directories. With fewer, partitions
-that flush every batch wait for each other. With more, fsyncs only wait in the device's queue."""
+"""Number of worker threads per log directory that flush (fsync) files and directories. With fewer,
+partitions that flush every batch wait for each other. With more, fsyncs only wait in the device's
+queue."""
 
 MAKING_WORKERS_PER_DIRECTORY = 2
-"""Number of worker threads that create directories. The same number of other workers make them
-durable. With fewer, the disk is idle while a worker returns its results. With more, workers contend
-for the interpreter lock, which slows the event loop."""
+"""Number of worker threads per log directory that create partition directories. The same number of
+other threads make them durable. With fewer, the disk is idle while a thread returns its results.
+With more, threads contend for the interpreter lock, which slows the event loop."""
 
 NAMES_TOGETHER = 32
-"""Number of directories that one worker call creates, makes durable or renames. With fewer, passing
-calls to threads costs more than the calls themselves. With more, the first result is delayed until
-nearly all directories are done."""
+"""Maximum number of directories that one call to a worker thread creates, makes durable or renames.
+With fewer, passing calls to threads costs more than the calls themselves. With more, the first
+result is delayed until nearly all directories are done."""
 
 READ_WORKERS_PER_DIRECTORY = 4
-"""Maximum number of ranges that are loaded concurrently. With fewer, readers of old records wait
-for each other. With more, disks seek between the ranges."""
+"""Number of worker threads per log directory that load file ranges. With fewer, readers of old
+records wait for each other. With more, disks seek between the ranges."""
 
 PROBE_EVERY_BYTES = 1 << 18
-"""Distance in bytes between two probed bytes when a range is checked for being cached. A larger
-distance misses pages that the kernel has reclaimed within a range. A smaller one costs more calls
-per large response."""
+"""Distance between two probed bytes, in bytes, when a file range is checked for being in the page
+cache. A larger distance misses pages that the kernel has reclaimed within a range. A smaller one
+costs more calls per large response."""
 
 READ_AHEAD_BLOCK_BYTES = 1 << 16
-"""Bytes per read of `read_ahead`. The buffer is small and reused, so it stays in the processor's
-cache. The size of the device's reads does not depend on it."""
+"""Number of bytes that `read_ahead` reads at once. The buffer is small and reused, so it stays in
+the processor's cache. The size of the device's reads does not depend on it."""
 
 
 class _Workers:
-    """The worker threads of one directory, by kind of work."""
+    """The worker threads of one log directory, by kind of work."""
 
     __slots__ = ("fsync", "keeping", "making", "other", "read", "renaming", "said_slow_at", "space")
 
@@ -79,8 +81,8 @@ class _Workers:
         self.read = trio.CapacityLimiter(READ_WORKERS_PER_DIRECTORY)
         self.other = trio.CapacityLimiter(1)
         self.space = trio.CapacityLimiter(1)
-        """Limiter of the thread that measures free space. It is separate, so that the disk does not
-        seem to hang while the removal of a huge topic occupies the other threads."""
+        """Limiter of the worker thread that measures free space. It is separate, so that the disk
+        does not seem to hang while the removal of a huge topic occupies the other threads."""
         self.making = GatheredCalls(_make_directory, _makers(), most=NAMES_TOGETHER)
         self.keeping = GatheredCalls(_fsync_with_files, _makers(), most=NAMES_TOGETHER)
         """Batched calls that make new directories durable. They have their own worker threads, so
@@ -88,7 +90,7 @@ class _Workers:
         self.renaming = GatheredCalls(_rename, self.other, most=NAMES_TOGETHER)
 
     def warn_slow(self, path: str, took_s: float) -> None:
-        """Log a slow flush of a file, at most once per directory within `SLOW_REPEAT_S`."""
+        """Log a slow flush of a file, at most once per log directory within `SLOW_REPEAT_S`."""
         now = trio.current_time()
         if now < self.said_slow_at + SLOW_REPEAT_S:
             return
@@ -103,8 +105,8 @@ class _Workers:
 
 
 class RealDisk:
-    """The machine's file system. Each of `directories` gets its own workers; all other paths share
-    one set."""
+    """The machine's file system. Each of `directories` gets worker threads of its own; all other
+    paths share one set of threads."""
 
     def __init__(self, directories: Iterable[str] = ()) -> None:
         self._files = OpenRealFiles()
@@ -126,8 +128,9 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open a file for reading and writing, and return it.
 
-        Raises OSError(EMFILE) if only the reserved descriptors are left. These are needed for the
-        metadata log and for short-lived files, without which the process could not continue.
+        Raises OSError(EMFILE) if the process has only its reserved descriptors left. These are
+        needed for the metadata log and for short-lived files, without which the process could not
+        continue.
         """
         is_kept_open = METADATA_DIRECTORY in path
         if not is_kept_open:
@@ -137,7 +140,7 @@ class RealDisk:
         return RealFile(path, fd, None if is_kept_open else self._files)
 
     def at(self, path: str) -> RealFile:
-        """Return a handle on an existing file, which is opened at its first use."""
+        """Return a handle on an existing file. The handle opens the file at its first use."""
         return self.open(path) if METADATA_DIRECTORY in path else RealFile(path, -1, self._files)
 
     def exists(self, path: str) -> bool:
@@ -145,7 +148,7 @@ class RealDisk:
         return os.path.lexists(path)
 
     def unlink_empty(self, path: str) -> None:
-        """Remove an empty file without waiting."""
+        """Remove a file that contains no data, without waiting."""
         _open_all(self._files.places.at(path))
         with suppress(FileNotFoundError):
             os.unlink(path)
@@ -171,12 +174,12 @@ class RealDisk:
         return True
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Load a range of a file into the page cache."""
+        """Load a range of a file into the page cache, in a worker thread."""
         limiter = self._workers_of(file.path).read
         await _run_pinned(limiter, file, _touch, file, position, size)
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
-        """Return the same bytes as `pread`, read by a worker thread."""
+        """Return `size` bytes of a file from `position`, read by a worker thread."""
         limiter = self._workers_of(file.path).read
         return await _run_pinned(limiter, file, file.pread, position, size)
 
@@ -186,8 +189,8 @@ class RealDisk:
         await _run_pinned(self._workers_of(file.path).other, file, _drop_pages, file)
 
     async def write_back(self, file: DiskFile) -> None:
-        """Start write-back of the data written to a file, after the write-back of the previous call
-        has ended."""
+        """Ask the kernel to start writing a file's dirty pages to the device. Waits first until the
+        write-back of the previous call has ended."""
         assert isinstance(file, RealFile)
         if file.is_closed:
             return
@@ -199,7 +202,8 @@ class RealDisk:
             raise
 
     async def fsync(self, file: DiskFile) -> None:
-        """Make all writes to a file before the call durable. Overlapping calls share one fsync."""
+        """Make all writes to a file that were made before the call durable. Overlapping calls share
+        one fsync."""
         assert isinstance(file, RealFile)
         if file.is_closed:
             return
@@ -255,26 +259,27 @@ class RealDisk:
                 cache.release(file)
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Truncate the file to `size` bytes."""
+        """Truncate a file to `size` bytes, in a worker thread."""
         if not file.is_closed:
             limiter = self._workers_of(file.path).other
             await _run_pinned(limiter, file, file.renew_size, size)
 
     async def read_file(self, path: str) -> bytes:
-        """Return the contents of a file."""
+        """Return the whole contents of a file, read by a worker thread."""
         return await self._run(path, _read_file, path)
 
     async def write_atomically(self, path: str, data: bytes) -> None:
-        """Replace a file durably, by a temporary file in the same directory and a rename."""
+        """Replace the contents of a file durably: write a temporary file in the same directory and
+        rename it."""
         await self._run_removing_name(path, _write_atomically, path, data)
         await self.fsync_directory(os.path.dirname(path))
 
     async def unlink(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a file, in a worker thread."""
         await self._run_removing_name(path, os.unlink, path)
 
     async def rename(self, source: str, target: str) -> None:
-        """Rename a file or directory."""
+        """Rename a file or directory, in a worker thread."""
         renames = self._files.renames
         renames.append((source, target))
         try:
@@ -285,7 +290,7 @@ class RealDisk:
             renames.remove((source, target))
 
     async def fsync_directory(self, path: str) -> None:
-        """Make creations, renames and removals in a directory durable.
+        """Make previous creations, renames and removals of names in a directory durable.
 
         Overlapping calls share one fsync, for example when several partitions are created or
         deleted.
@@ -296,13 +301,14 @@ class RealDisk:
         )
 
     async def listdir(self, path: str) -> list[str]:
-        """Return the sorted names in a directory."""
+        """Return the sorted names of the files and subdirectories in a directory."""
         return sorted(await self._run(path, os.listdir, path))
 
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return the contents of each of several directories."""
+        """Return file names, sizes and small files of each of several directories, or the error
+        that prevented reading it."""
         if not paths:
             return []
         return await self._run(paths[0], _survey_all, paths, wanted)
@@ -312,7 +318,7 @@ class RealDisk:
         return await self._run(path, os.path.isdir, path)
 
     async def space(self, path: str) -> Space:
-        """Return the size and free space of the volume that contains the path.
+        """Return the size and free space, in bytes, of the volume that contains the path.
 
         A cancellation takes effect at once even while the volume hangs, because the abandoned
         thread changes nothing.
@@ -321,15 +327,16 @@ class RealDisk:
         return await trio.to_thread.run_sync(_space, path, limiter=limiter, abandon_on_cancel=True)
 
     async def makedirs(self, path: str) -> None:
-        """Create a directory and its parents."""
+        """Create a directory and its missing parents."""
         await self._run(path, _makedirs, path)
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Create a directory with files in it."""
+        """Create a directory with files in it. `files` maps the files' names to their contents."""
         await self._workers_of(path).making.run((path, files))
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Make a directory durable: the given files, the names in it, and its own name."""
+        """Make a directory durable: the files in `files`, the names in the directory, and its own
+        name."""
         await self._workers_of(path).keeping.run((path, files))
         await self.fsync_directory(os.path.dirname(path))
 
@@ -375,7 +382,8 @@ class RealDisk:
                 file.unpin()
 
     async def _run(self, path: str, work: Callable[..., T], *arguments: object) -> T:
-        """Run blocking work on a worker thread of the path's directory, and return its result."""
+        """Run blocking work on a worker thread of the log directory that contains `path`, and
+        return its result."""
         limiter = self._workers_of(path).other
         return await trio.to_thread.run_sync(work, *arguments, limiter=limiter)
 
@@ -419,13 +427,13 @@ def _open_all_and_work(handles: list[RealFile], work: Callable[..., T], *argumen
 
 
 def _open_all(handles: list[RealFile]) -> None:
-    """Open files that are about to lose their name, so that their handles remain readable."""
+    """Open files whose names are about to be removed, so that their handles remain readable."""
     for file in handles:
         file.open_if_needed()
 
 
 _PROBED = (bytearray(1),)
-"""One-byte buffer for the reads that test whether a byte is cached."""
+"""One-byte buffer for the reads that test whether a byte of a file is in the page cache."""
 
 
 def _drop_pages(file: DiskFile) -> None:

@@ -18,22 +18,22 @@ from ottla.storage.disk.disk_seam import Chunk, NotCachedError
 from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
 
 OPEN_FILES_MAX = 512
-"""Maximum number of closable files that keep their descriptors. With a smaller number, files are
-reopened more often, at about 5 us each. With a larger one, fewer descriptors are left for
-connections."""
+"""Maximum number of closable files whose descriptors are kept open. With a smaller number, files
+are reopened more often, at about 5 microseconds each. With a larger one, fewer descriptors are left
+for connections."""
 
 FREED_AT_ONCE = 16
-"""Number of descriptors closed at once when the process has none left. With a smaller number, it
-runs out again sooner."""
+"""Number of file descriptors closed at once when the process has none left. With a smaller number,
+the process runs out again sooner."""
 
 DESCRIPTORS_RESERVED = 64
-"""Number of descriptors that logs may not use, at most a quarter of all descriptors. They are
+"""Number of file descriptors that logs may not use, at most a quarter of all descriptors. They are
 needed when the metadata log rolls, when files are replaced by rename, and for connections to
 controllers."""
 
 IOV_MAX = 1024
-"""Maximum number of chunks in one pwritev (Linux's UIO_MAXIOV). A call with more chunks fails with
-EINVAL."""
+"""Maximum number of chunks in one pwritev call (Linux's UIO_MAXIOV). A call with more chunks fails
+with EINVAL."""
 
 
 class RealFile:
@@ -71,8 +71,8 @@ class RealFile:
         self.name = ""
         self._is_rewritten = False
         self._identity: tuple[int, int] | None = None
-        """Device and inode of the file. They prevent that another file of the same name is used
-        instead."""
+        """Device and inode number of the file, or None before it was opened. When the file is
+        reopened, they show whether its name now belongs to another file."""
         self._cache = cache
         if cache is not None:
             cache.places.add(path, self)
@@ -81,7 +81,7 @@ class RealFile:
 
     @property
     def path(self) -> str:
-        """The path under which the file was opened."""
+        """Path under which the file was opened. A rename does not change it."""
         return self._path
 
     @property
@@ -91,7 +91,7 @@ class RealFile:
 
     @property
     def modified_ms(self) -> int:
-        """Wall time in ms of the last write or truncation."""
+        """Time of the last write or truncation of the file, in ms since 1970."""
         return os.fstat(self._descriptor()).st_mtime_ns // 1_000_000
 
     @property
@@ -101,16 +101,16 @@ class RealFile:
 
     @property
     def is_open(self) -> bool:
-        """True if the file has a descriptor now."""
+        """True if the file has an open descriptor now."""
         return self._fd >= 0
 
     @property
     def is_kept(self) -> bool:
-        """True if the descriptor must not be closed."""
+        """True if the file's descriptor must not be closed."""
         return bool(self._pin_count or (self.dirt and not self._is_rewritten) or not self.folder)
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
-        """Write all chunks in order, starting at `position`."""
+        """Write all chunks in order to the file, starting at `position`."""
         if self._is_given_up:
             raise OSError(errno.EBADF, "the file is closed", self._path)
         fd = self._fd
@@ -130,7 +130,7 @@ class RealFile:
             write_rest(fd, position, chunks, written)
 
     def pread(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position`."""
+        """Return up to `size` bytes of the file from `position`. The call may wait for the disk."""
         fd = self._fd
         if fd < 0:
             fd = self._open_on_loop()
@@ -149,8 +149,8 @@ class RealFile:
         return b"".join(parts)
 
     def read_cached(self, position: int, size: int) -> bytes | bytearray:
-        """Return the same bytes as `pread`. Raises NotCachedError if the read would wait for the
-        disk."""
+        """Return the same bytes as `pread`, from the page cache. Raises NotCachedError if the read
+        would wait for the disk."""
         fd = self._fd
         if fd < 0 and not self._is_unusable:
             raise NotCachedError(self, position, size)
@@ -176,15 +176,15 @@ class RealFile:
         return data[:count]
 
     def set_size(self, size: int) -> None:
-        """Truncate the file, or extend it by a hole."""
+        """Truncate the file to `size` bytes, or extend it by a hole."""
         fd = self._descriptor()
         if os.fstat(fd).st_size != size:
             self.dirt = NEW_DIRT
             os.ftruncate(fd, size)
 
     def renew_size(self, size: int) -> None:
-        """Truncate the file, or extend it by a hole. The next fsync writes its size even if it is
-        unchanged."""
+        """Truncate the file to `size` bytes, or extend it by a hole. The next fsync writes its size
+        even if it is unchanged."""
         fd = self._descriptor()
         before = os.fstat(fd)
         self.dirt = NEW_DIRT
@@ -193,21 +193,21 @@ class RealFile:
             os.utime(fd, ns=(before.st_atime_ns, before.st_mtime_ns))
 
     def set_modified_ms(self, modified_ms: int) -> None:
-        """Set the modification time, in wall time."""
+        """Set the modification time of the file, in ms since 1970."""
         fd = self._descriptor()
         self.dirt = NEW_DIRT
         os.utime(fd, ns=(os.fstat(fd).st_atime_ns, modified_ms * 1_000_000))
 
     def fileno(self) -> int:
-        """Return the descriptor, or -1 once the file is closed."""
+        """Return the file's descriptor, or -1 once the file is closed."""
         return self._fd if self._fd >= 0 or self._is_unusable else self._open_on_loop()
 
     def pin(self) -> None:
-        """Keep the descriptor open until the matching `unpin`."""
+        """Keep the file's descriptor open until the matching `unpin`."""
         self._pin_count += 1
 
     def unpin(self) -> None:
-        """Undo one `pin`."""
+        """Undo one `pin` of the file. The last `unpin` after `close` closes the descriptor."""
         self._pin_count -= 1
         if not self._pin_count:
             if self._is_given_up:
@@ -216,7 +216,8 @@ class RealFile:
                 self._cache.descriptors.settle(self)
 
     def expect_rewrite(self) -> None:
-        """Do not count writes of this file as unflushed."""
+        """Do not count writes of this file as unflushed, because the owner rewrites the whole file
+        before it relies on its contents."""
         self._is_rewritten = True
 
     def close(self) -> None:
@@ -229,7 +230,7 @@ class RealFile:
             self._close_now()
 
     def give_back(self) -> None:
-        """Close the descriptor. The next use of the file opens it again."""
+        """Close the file's descriptor. The next use of the file opens it again."""
         fd, self._fd = self._fd, -1
         if self._identity is None:
             found = os.fstat(fd)
@@ -237,7 +238,7 @@ class RealFile:
         os.close(fd)
 
     def note_flushed(self) -> None:
-        """Make the descriptor closable again, if nothing else keeps it open."""
+        """Make the file's descriptor closable again, if nothing else keeps it open."""
         if self.is_set_apart and self._cache is not None:
             self._cache.descriptors.note_flushed(self)
 
@@ -264,7 +265,8 @@ class RealFile:
             os.close(fd)
 
     def _opened(self, path: str) -> int:
-        """Return a new descriptor, or -1 if the path is missing or names another file."""
+        """Return a new descriptor of the file, or -1 if its path is missing or names another
+        file."""
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -279,8 +281,8 @@ class RealFile:
         return -1
 
     def note_open(self) -> None:
-        """Add the file to the cache if a worker has opened its descriptor. Must be called on the
-        event loop."""
+        """Add the file to the descriptor cache if a worker thread has opened it. Must be called on
+        the event loop."""
         if self._cache is not None and self._fd >= 0:
             self._cache.descriptors.add(self)
 
@@ -310,18 +312,20 @@ class RealFile:
 
 
 _OPENING = threading.Lock()
-"""Lock held while a new descriptor is assigned to its file, because two workers may open the same
-file."""
+"""Lock held while a new descriptor is assigned to its file, because two worker threads may open the
+same file."""
 
 
 def descriptor_max() -> int:
-    """Return the highest descriptor number that a log's file may have (RLIMIT_NOFILE)."""
+    """Return the highest number that the descriptor of a log's file may have. It is derived from
+    RLIMIT_NOFILE."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limit - min(DESCRIPTORS_RESERVED, limit // 4)
 
 
 class OpenRealFiles:
-    """The open files of one disk, and their paths."""
+    """The open files of one disk and their paths, with the cache that bounds the number of
+    descriptors."""
 
     def __init__(self) -> None:
         self.descriptor_max = descriptor_max()
@@ -330,19 +334,19 @@ class OpenRealFiles:
             max(1, min(OPEN_FILES_MAX, self.descriptor_max // 4))
         )
         self.renames: list[tuple[str, str]] = []
-        """Source and target of each rename that a worker is performing; the name may have changed
-        already."""
+        """Source and target of each rename that a worker thread is performing. The name may have
+        changed already."""
 
     def places_to_come(self, path: str) -> Iterator[str]:
-        """Yield the paths that a file may already have because a worker is renaming it or its
-        directory."""
+        """Yield the paths that a file may already have because a worker thread is renaming it or
+        its directory."""
         for source, target in list(self.renames):
             if path == source or path.startswith(source + "/"):
                 yield target + path[len(source) :]
 
     def make_room(self, path: str) -> None:
-        """Ensure that a descriptor is free for opening a log's file, if necessary by closing other
-        files.
+        """Ensure that a descriptor is free for opening the log file at `path`, if necessary by
+        closing other files.
 
         Raises OSError(EMFILE) if no descriptor can be freed.
         """
@@ -360,8 +364,8 @@ def _lowest_descriptor() -> int:
 
 
 class Fsyncs:
-    """Number of fsyncs of a file that have begun, number that have ended, and the error of a failed
-    fsync."""
+    """Counters of the fsyncs of one file: the number begun, the number ended, and the error of a
+    failed fsync."""
 
     __slots__ = ("begun_count", "done_count", "failure", "running")
 

@@ -1,4 +1,5 @@
-"""Lets overlapping disk calls of one kind share a run, such as fsyncs of a directory.
+"""Sharing of disk calls: overlapping calls of one kind, such as fsyncs of a directory, share one
+execution (run).
 
 A run that has already begun when a call arrives may miss the caller's last change. The caller
 therefore waits for the next run. That run begins when the current one has ended, and serves all
@@ -11,7 +12,7 @@ import trio
 
 
 class _SharedCall:
-    """One run of a disk call, whose result several callers share."""
+    """One execution of a disk call, whose result several callers share."""
 
     __slots__ = ("error", "is_done", "is_over")
 
@@ -22,16 +23,16 @@ class _SharedCall:
 
 
 class SharedCalls:
-    """Shared runs of disk calls. For each key, at most one run is in progress, and one further run
-    waits for it."""
+    """Executions (runs) of disk calls that callers share. For each key, at most one run is in
+    progress, and one further run waits for it."""
 
     def __init__(self) -> None:
         self._running: dict[str, _SharedCall] = {}
         self._next: dict[str, _SharedCall] = {}
 
     async def run(self, key: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Perform `work`, or share a run of it for the same key that begins after this call.
-        Returns when that run has ended. Raises OSError if the run failed."""
+        """Perform `work`, or share a run of it for the same key that begins after this call. Waits
+        until that run has ended. Raises OSError if the run failed."""
         while True:
             shared = self._next.get(key)
             if shared is None:

@@ -9,14 +9,14 @@ from ottla.model.errors import CorruptDataError
 from ottla.storage.disk.disk_seam import DiskFile
 
 CACHED_FOR_MS = 50
-"""Time in ms for which a range found in memory counts as cached. A longer time may block the event
-loop on a disk read, if the kernel has reclaimed the memory. With a shorter time, the range is
-checked again for each portion that a socket accepts."""
+"""Time in ms for which a file range that was found in the page cache counts as cached. A longer
+time may block the event loop on a disk read, if the kernel has reclaimed the memory. With a shorter
+time, the range is checked again for each portion that a socket accepts."""
 
 
 @mypyc_attr(native_class=False)
 class SliceError(OSError):
-    """Error of a slice whose file could not be read. `filename` is the file's path."""
+    """Error of a file slice whose file could not be read. `filename` is the file's path."""
 
     def __init__(self, error: OSError, path: str) -> None:
         super().__init__(error.errno, error.strerror or str(error), path)
@@ -48,7 +48,7 @@ class FileSlice:
         return f"FileSlice({self.file.path!r}, {self.position}, {self.length})"
 
     def read(self) -> bytes:
-        """Return the bytes of the slice.
+        """Return the bytes of the slice, read from its file.
 
         Raises CorruptDataError if the file was truncated below the slice's end, and SliceError if
         the file cannot be read.
@@ -73,18 +73,18 @@ class FileSlice:
         return data
 
     def note_cached(self, end: int, now_ms: int) -> None:
-        """Record at `now_ms` that the slice is in memory from the last position sent up to
-        `end`."""
+        """Record at `now_ms` that the bytes of the slice from the last position sent up to `end`
+        are in the page cache."""
         self._cached_end = end
         self._cached_ms = now_ms
 
     def cached_bytes(self, position: int, now_ms: int) -> int:
-        """Return the number of bytes of the slice, from a position on, that are known to be in
-        memory. Returns 0 if this was recorded more than `CACHED_FOR_MS` ago."""
+        """Return the number of bytes of the slice, from a position on, that are known to be in the
+        page cache. Returns 0 if this was recorded more than `CACHED_FOR_MS` ago."""
         if now_ms - self._cached_ms > CACHED_FOR_MS:
             return 0
         return max(0, self._cached_end - position)
 
     def fileno(self) -> int:
-        """Return the descriptor, for sendfile."""
+        """Return the descriptor of the slice's file, for sendfile."""
         return self.file.fileno()

@@ -1,11 +1,12 @@
-"""Linux's `sync_file_range`, which Python's library lacks: starts write-back of dirty pages."""
+"""Binding of Linux's `sync_file_range`, which Python's library lacks: it starts write-back of dirty
+pages."""
 
 import ctypes
 import os
 from collections.abc import Callable
 
 WAIT_BEFORE, WRITE = 1, 2
-"""Flags SYNC_FILE_RANGE_*: WAIT_BEFORE waits for write-back that is in progress; WRITE starts
+"""Flags of sync_file_range: WAIT_BEFORE waits for write-back that is in progress; WRITE starts
 write-back of the remaining dirty pages."""
 
 

@@ -74,8 +74,8 @@ class PartitionFiles(Protocol):
 
 @frozen(kw_only=True)
 class PartitionFacts:
-    """Offsets and ids of a partition that are known from outside its directory. The check compares
-    the partition's files with them."""
+    """Properties of a partition that are known from outside its directory. The check compares the
+    partition's files with them."""
 
     is_live: bool = False
     """True if a broker may be writing to the partition's directory during the check."""

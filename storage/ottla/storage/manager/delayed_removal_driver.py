@@ -19,10 +19,11 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class DelayedRemoval:
-    """The files of one log directory that wait for their removal."""
+    """The files of one log directory that logs have renamed to `.deleted` and that wait for their
+    removal."""
 
     def __init__(self, disk: Disk, on_error: Callable[[OSError], None]) -> None:
-        """Create the schedule of removals. `on_error` is called with each error of the disk."""
+        """Create the schedule of removals. `on_error` is called with each OSError of the disk."""
         self._disk = disk
         self._on_error = on_error
         self._waiting: list[tuple[float, int, Sequence[str]]] = []
@@ -30,13 +31,13 @@ class DelayedRemoval:
         self._is_added = trio.Event()
 
     def add(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Schedule the removal of files after a delay."""
+        """Schedule the removal of files after a delay in ms."""
         self._count += 1
         heappush(self._waiting, (trio.current_time() + delay_ms / 1_000, self._count, paths))
         self._is_added.set()
 
     async def run(self) -> None:
-        """Remove each file when its delay has passed, until cancelled."""
+        """Remove each file when its delay has passed, until this call is cancelled."""
         while True:
             self._is_added = trio.Event()
             due = self._waiting[0][0] if self._waiting else float("inf")

@@ -1,4 +1,5 @@
-"""Checkpoint lines: the offset of each log for its directory's checkpoint files. Pure."""
+"""Checkpoint lines of logs: the offset that each log contributes to the checkpoint files of its log
+directory. Pure."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,5 @@
-"""Interface between the log manager and the cleaner: the logs to compact, and their checkpoints."""
+"""Interface between the log manager and the log cleaner: the logs to compact, and their
+checkpoints."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -17,20 +18,22 @@ from ottla.storage.manager.log_moves_driver import LogMoves
 
 
 class ManagedLogs(Protocol):
-    """Interface of the log manager for `LogsToClean`."""
+    """The part of the log manager that `LogsToClean` needs."""
 
     moves: LogMoves
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every online partition with its log."""
+        """Yield each partition whose log is online, with its log."""
         ...
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory of a partition's log."""
+        """Return the log directory that contains a partition's log, or None if the log is not
+        online."""
         ...
 
     async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
-        """Write the checkpoint file `name` of a directory. Raises OSError if the write fails."""
+        """Write the checkpoint file `name` of a log directory. Raises OSError if the write
+        fails."""
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
@@ -39,7 +42,7 @@ class ManagedLogs(Protocol):
 
 
 class LogsToClean:
-    """Adapter through which the cleaner gets the log manager's logs, and writes their
+    """Adapter through which the log cleaner gets the log manager's logs, and writes their
     checkpoints."""
 
     def __init__(self, logs: ManagedLogs) -> None:
@@ -49,11 +52,12 @@ class LogsToClean:
         return iter(self._logs)
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Return whether a partition is moving to another log directory."""
+        """Return whether a partition's log is moving to another log directory."""
         return self._logs.moves.is_moving(partition)
 
     async def keep_recovery_point(self, partition: TopicPartition, log: Log, at: Offset) -> None:
-        """Write the recovery point checkpoint unless it contains `at` or a larger offset."""
+        """Write the recovery point checkpoint of the log's directory, unless it already contains
+        `at` or a larger offset for the partition."""
         directory = self._logs.directory_of(partition)
         if directory is None or log.topic_id is None:
             return
@@ -82,8 +86,8 @@ def open_cleaner(
     config: CleanerConfig,
     runner: CleaningRunner | None,
 ) -> LogCleaner:
-    """Return the cleaner of a log manager. Without a `runner`, the cleaner compacts logs in the
-    event loop."""
+    """Return the log cleaner for the logs of a log manager. Without a `runner`, the cleaner
+    compacts logs in the event loop."""
     if runner is None:
         from ottla.storage.cleaner.in_place_driver import InPlaceRunner
 

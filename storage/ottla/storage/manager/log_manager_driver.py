@@ -75,7 +75,7 @@ async def open_log_manager(
     with `recover`.
 
     Raises ConfigError if another process has locked a directory, if a directory belongs to another
-    cluster or node, or if none is usable. If the `async with` block ends without
+    cluster or node, or if no directory is usable. If the `async with` block ends without
     `shutdown_cleanly`, the effect is that of a crash.
     """
     directories = await open_directories(disk, config, rng, cluster_id)
@@ -93,7 +93,7 @@ async def open_log_manager(
 
 
 class LogManager:
-    """The log manager of one broker."""
+    """The log manager of one broker: all its logs, by partition, and its log directories."""
 
     def __init__(
         self,
@@ -109,8 +109,8 @@ class LogManager:
         event loop."""
         self.directories = directories
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
-        """Function that is called once for each directory that goes offline, so that the broker can
-        report the failure."""
+        """Function that is called once for each log directory that goes offline, so that the broker
+        can report the failure."""
         self.nursery: trio.Nursery | None = None
         self._disk = disk
         self._config = config
@@ -125,7 +125,8 @@ class LogManager:
         """Locks held while a partition's log is created or deleted."""
         self._new = NewLogs(self._errors, self.checkpoint_high_watermarks)
         self._log_counts: Counter[str] = Counter()
-        """Number of logs that are online or being created, by directory path."""
+        """Number of logs that are online or being created in each log directory, by the directory's
+        path."""
         self._is_closing = False
         self._producer_budget = ProducerBudget()
         self._upkeep = {directory: self._upkeep_of(directory) for directory in directories}
@@ -154,17 +155,18 @@ class LogManager:
         return None
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory of a partition's log, or None if the partition is not online."""
+        """Return the log directory that contains a partition's log, or None if the log is not
+        online."""
         placed = self._placed.get(partition)
         return None if placed is None else placed.directory
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every online partition with its log."""
+        """Yield each partition whose log is online, with its log."""
         for partition, placed in list(self._placed.items()):
             yield partition, placed.log
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every online partition of one directory with its log."""
+        """Yield each partition whose log is online in a log directory, with its log."""
         for partition, placed in list(self._placed.items()):
             if placed.directory is directory:
                 yield partition, placed.log
@@ -173,32 +175,33 @@ class LogManager:
         return len(self._placed)
 
     def moving_into(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Yield the moves of logs to a directory: partition, number of bytes copied, number of
-        offsets missing."""
+        """Yield the moves of logs to a log directory, each as its partition, the number of bytes
+        copied and the number of offsets missing."""
         for move in self.moves.into(directory):
             yield move.partition, 0 if move.copy is None else move.copy.size_bytes, move.lag
 
     def start_move(self, partition: TopicPartition, directory: LogDirectory) -> None:
-        """Start the move of an online partition to a directory, in the background."""
+        """Start the move of an online log to another log directory, in the background."""
         self.moves.start(partition, directory)
 
     @property
     def offline(self) -> dict[TopicPartition, str]:
-        """The partitions that are offline, each with its reason."""
+        """The partitions whose logs are offline, each with the reason."""
         return dict(self.offline_reasons)
 
     def placed(self, partition: TopicPartition) -> PlacedLog | None:
-        """Return a partition's log with its directory, or None if it is not online."""
+        """Return a partition's log with its log directory, or None if the log is not online."""
         return self._placed.get(partition)
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The broker epoch of the last clean shutdown, or -1 unless all directories agree on it."""
+        """The broker epoch of the last clean shutdown. -1 if there was none, or if the log
+        directories have different epochs."""
         epochs = {directory.previous_broker_epoch for directory in self.live_directories()}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
 
     def live_directories(self) -> list[LogDirectory]:
-        """Return the online directories, in the order of log.dirs."""
+        """Return the log directories that are online, in the order of log.dirs."""
         return [directory for directory in self.directories if directory.is_live]
 
     # ---- the start
@@ -224,7 +227,7 @@ class LogManager:
         config_of: Callable[[TopicPartition], LogConfig],
         placements: Sequence[ReplicaPlacement] | None = None,
     ) -> None:
-        """Open all logs of all directories, and find their losses. No log is online yet.
+        """Open all logs of all log directories, and find lost records. No log is online yet.
 
         `placements` are the replicas that the metadata image places on this broker, or None if no
         image is known.
@@ -257,7 +260,7 @@ class LogManager:
         return self.known_losses.by_partition
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Durably remove the losses of replicas that are complete again, or deleted.
+        """Durably remove the recorded losses of replicas that are complete again, or deleted.
 
         If such a replica was elected leader, a hole in its log is no longer a loss.
         """
@@ -272,7 +275,8 @@ class LogManager:
                 _LOGGER.warning("losses of complete replicas could not be removed: %s", error)
 
     def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """Bring a log online, and connect its hooks to its directory."""
+        """Bring a partition's log online, and connect its callbacks (hooks) to the log
+        directory."""
         assert partition not in self._placed
         self._placed[partition] = PlacedLog(log, directory)
         self._log_counts[directory.path] += 1
@@ -286,8 +290,8 @@ class LogManager:
         log.hooks.on_offsets_decreased = lambda: self._write_lower_checkpoints(directory)
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
-        """Take a partition's log out of use. Returns the log and its directory, or None if the
-        partition is not online."""
+        """Take a partition's log out of use. Returns the log and its log directory, or None if the
+        log is not online."""
         placed = self._placed.pop(partition, None)
         if placed is not None:
             self._log_counts[placed.directory.path] -= 1
@@ -382,8 +386,8 @@ class LogManager:
     async def free_name(
         self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
     ) -> None:
-        """Rename a partition's directory so that a new log can use its name. The files are deleted
-        after `delay_ms`.
+        """Rename the directory of a partition's log, so that a new log can use the name. The files
+        are deleted after `delay_ms`.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails.
         """
@@ -396,15 +400,16 @@ class LogManager:
             self.start_removal(directory, target, delay_ms=delay_ms)
 
     def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """Switch a partition to another log, which has all records of the current one."""
+        """Make another log the log of a partition. It must have all records of the current log."""
         self.displace(partition)
         self.place(partition, log, directory)
         self.on_moved(partition, log)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the online directory that contains a directory of this partition, or None.
+        """Return the online log directory in which a directory with this partition's name exists,
+        or None.
 
-        Used for partitions that are not online.
+        Used for partitions whose logs are not online.
         """
         for directory in self.live_directories():
             if self._disk.exists(f"{directory.path}/{partition}"):
@@ -412,12 +417,13 @@ class LogManager:
         return None
 
     def start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
-        """Schedule the removal of a deleted partition's files after a delay, in the background."""
+        """Schedule the removal of a deleted partition's directory at `path` after a delay in ms, in
+        the background."""
         assert self.nursery is not None
         self.nursery.start_soon(self._remove_later, directory, path, delay_ms)
 
     async def _remove_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
-        """Remove a deleted partition's files once their readers have finished."""
+        """Remove a deleted partition's directory after a delay in ms, in which readers finish."""
         await trio.sleep(delay_ms / 1_000)
         if not directory.is_live:
             return
@@ -432,8 +438,8 @@ class LogManager:
     # ---- failures
 
     def on_disk_error(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline if the error is a failure of its disk. A temporary error is only
-        reported."""
+        """Take a log directory offline if an OSError is a failure of its disk. A temporary error is
+        only logged."""
         if is_disk_failure(error):
             self.fail_directory(directory, error.strerror or str(error))
         else:
@@ -447,7 +453,7 @@ class LogManager:
                 self.on_disk_error(directory, error)
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
-        """Take a directory and its logs offline until the next start."""
+        """Take a log directory and its logs offline until the next start of the broker."""
         if not directory.is_live:
             return
         directory.fail(f"{directory.path}: {reason}")
@@ -464,16 +470,16 @@ class LogManager:
             self._every_directory_failed.set()
 
     async def end_when_every_directory_failed(self) -> None:
-        """Wait until no directory is online, then raise OSError, because a broker without a disk
-        cannot work."""
+        """Wait until no log directory is online, then raise OSError, because a broker without a
+        disk cannot work."""
         await self._every_directory_failed.wait()
         raise OSError(errno.EIO, "every log directory failed")
 
     # ---- periodic work
 
     async def run_periodically(self) -> None:
-        """Run the periodic work of each directory until cancelled: write checkpoints, flush logs
-        and delete old segments."""
+        """Run the periodic work of each log directory until cancelled: write checkpoints, flush
+        logs and delete old segments."""
         async with trio.open_nursery() as nursery:
             for upkeep in self._upkeep.values():
                 nursery.start_soon(upkeep.run)
@@ -514,7 +520,7 @@ class LogManager:
         await self._checkpoint(LOG_START_FILE)
 
     async def write_checkpoints(self, directory: LogDirectory) -> None:
-        """Write all checkpoints of a directory."""
+        """Write all checkpoint files of a log directory."""
         for name in CHECKPOINTS:
             await self._checkpoint_if_recovered(directory, name)
 
@@ -528,7 +534,7 @@ class LogManager:
             await self.checkpoint_in(directory, name)
 
     async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
-        """Write the checkpoint file `name` of a directory. An error takes the directory offline
+        """Write the checkpoint file `name` of a log directory. An error takes the directory offline
         unless it is temporary."""
         try:
             await self.write_checkpoint(directory, name)
@@ -536,20 +542,21 @@ class LogManager:
             self.on_disk_error(directory, error)
 
     async def write_checkpoint(self, directory: LogDirectory, name: str) -> None:
-        """Write the checkpoint file `name` of a directory. Raises OSError if the write fails."""
+        """Write the checkpoint file `name` of a log directory. Raises OSError if the write
+        fails."""
         await directory.checkpoints.write(name, lambda: self._lines(directory, name))
 
     async def _write_lower_checkpoints(self, directory: LogDirectory) -> None:
-        """Write the checkpoints of a directory in which a truncated log now has lower offsets.
-        Raises OSError if a write fails."""
+        """Write the checkpoints of a log directory after a truncation of one of its logs lowered
+        offsets. Raises OSError if a write fails."""
         await self.write_checkpoint(directory, RECOVERY_POINT_FILE)
         await self.write_checkpoint(directory, HIGH_WATERMARK_FILE)
 
     async def _keep_log_start(
         self, directory: LogDirectory, partition: TopicPartition, log: Log
     ) -> None:
-        """Write a log's start offset to the directory's checkpoint, unless the checkpoint already
-        contains it. Concurrent calls share one write."""
+        """Write a log's start offset to the checkpoint of its log directory, unless the checkpoint
+        already contains it. Concurrent calls share one write."""
         assert log.topic_id is not None
         kept = directory.checkpoints.durable_offset_of(LOG_START_FILE, partition, log.topic_id)
         if log.log_start_offset > (kept or 0):
@@ -567,7 +574,7 @@ class LogManager:
             upkeep.apply_retention_soon()
 
     def request_flush(self, partition: TopicPartition) -> None:
-        """Schedule a flush of a log after a roll."""
+        """Schedule a flush of a partition's log after the log has rolled."""
         placed = self._placed.get(partition)
         if placed is not None:
             self._upkeep[placed.directory].request_flush(partition, placed.log)

@@ -37,31 +37,34 @@ from ottla.storage.manager.log_recovery_driver import rename_to_stray
 _LOGGER = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 * KIB
-"""Number of bytes copied per event-loop iteration. With more, the event loop is blocked for longer.
-With fewer, the copy needs more reads."""
+"""Number of bytes of a moving log that are copied per event-loop iteration. With more, the event
+loop is blocked for longer. With fewer, the copy needs more reads."""
 
 LAST_BYTES = MIB
-"""Maximum number of bytes copied in the event-loop iteration that switches the partition, in which
-no other task runs for about two milliseconds. With a smaller maximum, the copy of a busy log may
-never come close enough to the log's end. A larger one blocks the event loop for longer."""
+"""Maximum number of bytes copied in the event-loop iteration that switches the partition to the
+copy of its log. No other task runs in that iteration, which takes about two milliseconds. With a
+smaller maximum, the copy of a busy log may never come close enough to the log's end. A larger one
+blocks the event loop for longer."""
 
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Number of bytes copied between two starts of write-back. While the device writes these bytes,
-appends to other logs may have to wait. With more bytes, these appends wait for longer."""
+"""Number of bytes of a moving log that are copied before the kernel is asked to write them to the
+device. While the device writes these bytes, appends to other logs may have to wait. With more
+bytes, these appends wait for longer."""
 
 FLUSH_EVERY_BYTES = 64 * MIB
-"""Bytes copied between two flushes of the copy. With more, the final flush is larger."""
+"""Number of bytes of a moving log that are copied between two flushes of the copy. With more, the
+final flush is larger."""
 
 RETRY_S = 0.1
-"""Interval between attempts to switch, in seconds, if the last attempt found too many bytes
-missing."""
+"""Interval in seconds between attempts to switch to the copy, if the last attempt found too many
+bytes missing."""
 
 NOTHING = Offset(0)
 
 
 @frozen(kw_only=True)
 class MovePorts:
-    """Callbacks of the log manager that a move of a log uses."""
+    """Callbacks of the log manager that the move of a log uses."""
 
     disk: Disk
     clock: Clock
@@ -70,19 +73,20 @@ class MovePorts:
     """Function that is awaited before the given number of bytes is copied, so that the replication
     throttle can delay the copy."""
     announce: Callable[[TopicPartition, UUID], Awaitable[None]]
-    """Function that informs the cluster of the partition's new directory, given by its id. Returns
-    once the cluster has recorded it."""
+    """Function that informs the cluster of the partition's new log directory, given by the
+    directory's id. Returns once the cluster has recorded it."""
     served: Callable[[], Collection[TopicPartition]]
-    """Function that returns the partitions in the target directory."""
+    """Function that returns the partitions whose logs are online in the target directory."""
     fail_target: Callable[[str], None]
-    """Function that takes the target directory offline, with a reason."""
+    """Function that takes the target directory offline, for the reason given."""
     switch_log: Callable[[Log], None]
-    """Function that switches the partition to the new log. Called in the event-loop iteration that
-    completes the copy."""
+    """Function that makes the copy the log of the partition. Called in the event-loop iteration
+    that completes the copy."""
 
 
 class LogMove:
-    """The move of one log. `run` returns when the partition has switched to the copy, or raises."""
+    """The move of one partition's log to another log directory. `run` returns when the partition
+    has switched to the copy, or raises."""
 
     def __init__(
         self, ports: MovePorts, partition: TopicPartition, source: Log, target: LogDirectory
@@ -91,9 +95,10 @@ class LogMove:
         self.source = source
         self.target = target
         self.copy: Log | None = None
-        """The log that grows in the target directory, or None before it is created."""
+        """The copy of the moving log, which grows in the target directory. None before it is
+        created."""
         self._path: str | None = None
-        """Path of the copy's directory, set before the directory is created."""
+        """Path of the directory of the moving log's copy, or None before the move creates it."""
         self.has_changed_over = False
         self.has_name = False
         """True if the copy's directory has the partition's own name instead of a `-future` name."""
@@ -105,12 +110,14 @@ class LogMove:
         self._ports = ports
         self._disk = ports.disk
         self._shared_end: Offset | None = None
-        """Lowest offset at which the old log was truncated since the last check, or None."""
+        """Lowest offset at which the moving log was truncated since the move last checked it, or
+        None if it was not truncated."""
         self._lacking: FileSlice | None = None
-        """The slice that was not in memory when the partition was about to switch to the copy, or
-        None."""
+        """Slice of the moving log that was not in the page cache when the partition was about to
+        switch to the copy. None if there is none."""
         self._unwritten_bytes = 0
-        """Bytes copied since the last start of write-back."""
+        """Number of bytes copied since the kernel was last asked to write the copy to the
+        device."""
         self._unflushed_bytes = 0
 
     @property
@@ -120,7 +127,8 @@ class LogMove:
         return max(0, self.source.end_offset - end_offset)
 
     def give_up(self) -> None:
-        """Cancel the move soon, unless the partition has already switched to the copy."""
+        """Request that the move is cancelled, unless the partition has already switched to the
+        copy."""
         self.given_up.set()
         self.scope.cancel()
 
@@ -148,7 +156,7 @@ class LogMove:
             self.source.file_tasks.on_idle = _idle
 
     async def remove_copy(self) -> None:
-        """Remove the files of a copy that the partition does not use.
+        """Remove the files of the log's copy, which the partition does not use.
 
         Raises OSError if the disk fails.
         """
@@ -166,7 +174,7 @@ class LogMove:
     # ---- steps
 
     async def _begin(self) -> Log:
-        """Create an empty log as the copy, and return it.
+        """Create an empty log as the copy of the moving log, and return it.
 
         Its directory has a name that a broker startup does not mistake for a partition's log.
         """
@@ -193,11 +201,11 @@ class LogMove:
         )
 
     def _watch(self, copy: Log) -> None:
-        """Take the target directory offline if a file of the copy fails."""
+        """Register callbacks that take the target directory offline if a file of the copy fails."""
         copy.hooks.on_disk_failed = self._ports.fail_target
 
     async def _catch_up(self, copy: Log) -> None:
-        """Copy the old log in pieces until less than one piece is missing."""
+        """Copy the moving log in pieces until less than one piece (`PIECE_BYTES`) is missing."""
         while True:
             await self._align_copy(copy)
             try:
@@ -240,8 +248,8 @@ class LogMove:
         self._unwritten_bytes += len(data)
 
     async def _align_copy(self, copy: Log) -> None:
-        """Truncate the copy where the old log was truncated, and raise its log start offset to that
-        of the old log."""
+        """Truncate the copy where the moving log was truncated, and raise its log start offset to
+        that of the moving log."""
         while True:
             if self.source.failure is not None:
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.source.failure)
@@ -259,7 +267,8 @@ class LogMove:
                 return
 
     async def _follow_log_start(self, copy: Log) -> None:
-        """Delete from the copy the segments that retention or a client deleted from the old log.
+        """Delete those segments from the copy that retention or a client deleted from the moving
+        log.
 
         Kafka applies retention to future logs separately. This copy follows the old log instead, so
         both keep the same records.
@@ -285,8 +294,8 @@ class LogMove:
         return renamed
 
     async def _switch_in_idle_iteration(self, copy: Log) -> bool:
-        """Switch to the copy in an event-loop iteration in which no task uses the old log's files.
-        Returns True if the partition switched."""
+        """Switch to the copy in an event-loop iteration in which no task uses the files of the
+        moving log. Returns True if the partition switched."""
         tasks = self.source.file_tasks
         failure: list[Exception] = []
         if tasks.count:
@@ -318,8 +327,8 @@ class LogMove:
             self.source.refuse_slice(error)
 
     def _switch_to_copy(self, copy: Log) -> None:
-        """Copy the remaining records and switch the partition to the copy. Does nothing if too many
-        bytes are missing."""
+        """Copy the remaining records and make the copy the partition's log. Does nothing if too
+        many bytes are missing."""
         source = self.source
         if self.has_changed_over or self._shared_end is not None:
             return
@@ -353,8 +362,8 @@ class LogMove:
 
 
 def _ignore(offset: Offset) -> None:
-    """Default truncation hook of a log that is not being copied. Does nothing."""
+    """Default truncation callback of a log that is not being copied. Does nothing."""
 
 
 def _idle() -> None:
-    """Default callback of a move for whose end no task waits. Does nothing."""
+    """Default callback for the end of a move for which no task waits. Does nothing."""

@@ -25,67 +25,71 @@ from ottla.storage.manager.log_names_driver import wait_until_idle
 _LOGGER = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
-"""Time in seconds for which the old log remains readable after its partition switched. With a
-shorter time, requests that read it in several steps fail. A longer one occupies disk space."""
+"""Time in seconds for which the old log remains readable after its partition switched to another
+log directory. With a shorter time, requests that read it in several steps fail. A longer one
+occupies disk space."""
 
 
 class Logs(Protocol):
-    """Interface of the log manager for moves."""
+    """The part of the log manager that moves of logs need."""
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log."""
+        """Return a partition's log, or None if there is none on this broker."""
         ...
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the directory of a partition's log."""
+        """Return the log directory that contains a partition's log, or None if the log is not
+        online."""
         ...
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every online partition of one directory with its log."""
+        """Yield each partition whose log is online in a log directory, with its log."""
         ...
 
     def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """Switch a partition to another log, which is in `directory`."""
+        """Make another log, which is in `directory`, the log of a partition."""
         ...
 
     async def write_checkpoints(self, directory: LogDirectory) -> None:
-        """Write all checkpoints of a directory."""
+        """Write all checkpoint files of a log directory."""
         ...
 
     async def free_name(
         self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
     ) -> None:
-        """Rename a partition's directory so that a new log can use its name. The files are deleted
-        after `delay_ms`."""
+        """Rename the directory of a partition's log, so that a new log can use the name. The files
+        are deleted after `delay_ms`."""
         ...
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
-        """Take a directory offline."""
+        """Take a log directory and its logs offline until the next start of the broker."""
         ...
 
     def on_disk_error(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline if the error is a failure of its disk."""
+        """Take a log directory offline if an OSError is a failure of its disk."""
         ...
 
 
 async def _unthrottled(size: int) -> None:
-    """Default throttle hook. Returns at once."""
+    """Default function for the throttling of a log's move. Returns at once."""
 
 
 async def _announce_nothing(partition: TopicPartition, directory_id: UUID) -> None:
-    """Default hook, used without a cluster to inform. Returns at once."""
+    """Default function for announcing a move, used without a cluster to inform. Returns at once."""
 
 
 def _ignore_move(partition: TopicPartition, directory_id: UUID) -> None:
-    """Default hook, used without a cluster to inform. Does nothing."""
+    """Default function for withdrawing the announcement of a move, used without a cluster to
+    inform. Does nothing."""
 
 
 async def _not_cleaned(partition: TopicPartition) -> None:
-    """Default hook, used without a cleaner. Returns at once."""
+    """Default function for stopping a compaction before a move, used without a log cleaner. Returns
+    at once."""
 
 
 class LogMoves:
-    """The moves in progress on one broker."""
+    """The moves of logs between log directories that are in progress on one broker."""
 
     def __init__(
         self, disk: Disk, clock: Clock, rng: Rng, errors: UnexpectedErrors, logs: Logs, *, most: int
@@ -97,11 +101,11 @@ class LogMoves:
         """Function that is awaited before the given number of bytes is copied, so that the
         replication throttle can delay the copy."""
         self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
-        """Function that informs the cluster of a partition's new directory, given by its id.
-        Returns once the cluster has recorded it."""
+        """Function that informs the cluster of a partition's new log directory, given by the
+        directory's id. Returns once the cluster has recorded it."""
         self.withdraw: Callable[[TopicPartition, UUID], None] = _ignore_move
-        """Function that is called with a partition and its current directory id if its move is
-        cancelled after the move was announced to the cluster."""
+        """Function that is called if a move is cancelled after it was announced to the cluster. Its
+        arguments are the partition and the id of the log directory that it remains in."""
         self.end_cleaning: Callable[[TopicPartition], Awaitable[None]] = _not_cleaned
         """Function that is awaited before a log is copied, and stops a compaction of the log.
         Otherwise the compaction could remove a tombstone before it is copied, although an older
@@ -120,13 +124,13 @@ class LogMoves:
         return len(self._moves)
 
     def into(self, directory: LogDirectory) -> Iterator[LogMove]:
-        """Yield the moves in progress to a directory."""
+        """Yield the moves in progress whose target is a log directory."""
         for move in list(self._moves.values()):
             if move.target is directory and not move.has_changed_over:
                 yield move
 
     def start(self, partition: TopicPartition, target: LogDirectory) -> None:
-        """Start the move of an online partition to another directory, in the background."""
+        """Start the move of an online log to another log directory, in the background."""
         under_way = self._moves.get(partition)
         if self._logs.directory_of(partition) is target:
             if under_way is not None and not under_way.has_changed_over:
@@ -155,18 +159,19 @@ class LogMoves:
         self.nursery.start_soon(self._run, move, under_way, directory)
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Return whether a partition is moving. This includes the time for which its old log
+        """Return whether a partition's log is moving. This includes the time for which its old log
         remains open."""
         return partition in self._moves
 
     async def end(self, partition: TopicPartition) -> None:
-        """Cancel a partition's move. Returns once its copy is removed and no task of it runs."""
+        """Cancel the move of a partition's log. Waits until the copy is removed and no task of the
+        move runs."""
         while (move := self._moves.get(partition)) is not None:
             move.give_up()
             await move.ended.wait()
 
     def on_directory_failed(self, directory: LogDirectory) -> None:
-        """Cancel the moves from or to a directory that went offline."""
+        """Cancel the moves from or to a log directory that went offline."""
         for move in self._moves.values():
             if move.target is directory or move.source.failure is not None:
                 move.give_up()
@@ -222,7 +227,7 @@ class LogMoves:
 
     async def _abandon_move(self, move: LogMove, directory: LogDirectory) -> None:
         """Remove the old log of a completed move, once the new log and its checkpoints are durable.
-        If that fails, the old log's files are kept."""
+        The old log's files are kept if that fails."""
         old, new = move.source, move.copy
         assert new is not None
         await wait_until_idle(old)

@@ -31,17 +31,18 @@ together. With a shorter time, logs are flushed while more are created, which de
 longer one, new logs are exposed to a power failure for longer."""
 
 NOTED_AFTER_S = 1.0
-"""Time in seconds for which a new log's checkpoint line waits for further new logs. A log without a
-line is not missed if its directory is removed while the broker is down. With a shorter time, the
-checkpoint file is written more often."""
+"""Time in seconds after which a new log's line is written to the checkpoint file, together with the
+lines of further new logs. A log without a line is not missed if its directory is removed while the
+broker is down. With a shorter time, the checkpoint file is written more often."""
 
 KEPT_TOGETHER = 32
-"""Number of new logs that are made durable together. With fewer, more calls are passed to the
-disk's worker threads. With more, starting these calls blocks the event loop for longer."""
+"""Number of new logs whose directories are made durable together. With fewer, more calls are passed
+to the disk's worker threads. With more, starting these calls blocks the event loop for longer."""
 
 NOTHING = Offset(0)
 EMPTY_SEGMENT = {file_name(0, LOG): b""}
-"""The initial files of a log. Its indexes are created with their first entries."""
+"""The initial files of a log's directory: names and contents. Index files are created with their
+first entries."""
 
 
 async def make_log(
@@ -56,8 +57,8 @@ async def make_log(
     *,
     is_there: bool,
 ) -> Log:
-    """Create the log of a partition whose name no log uses. `served` returns the directory's other
-    partitions.
+    """Create the log of a partition whose name no log uses. `served` returns the other partitions
+    whose logs are in the directory.
 
     `is_there` means that a directory with the partition's name exists. If it belongs to another
     topic, it is first renamed to `-stray`. The name's checkpoint lines are removed before a
@@ -96,13 +97,13 @@ async def make_log(
 
 
 class NewLogs:
-    """New logs whose directories are made durable in the background, in groups.
+    """Collection of new logs whose directories are made durable in the background, in groups.
 
     A log that is deleted before its group's fsync causes no fsync.
     """
 
     def __init__(self, errors: UnexpectedErrors, checkpoint: Callable[[], Awaitable[None]]) -> None:
-        """Create the collection without logs. `checkpoint` writes a checkpoint line for each log
+        """Create a collection without logs. `checkpoint` writes a checkpoint line for each log
         whose directory is durable."""
         self._errors = errors
         self._checkpoint = checkpoint
@@ -147,8 +148,8 @@ class NewLogs:
 
 
 async def _is_whole(disk: Disk, path: str, topic_id: UUID) -> bool:
-    """Return whether a directory belongs to the topic. Returns False if its creation was
-    interrupted.
+    """Return whether the directory at `path` belongs to the topic with this id. Returns False if
+    its creation was interrupted.
 
     Raises RefusedError or CorruptDataError if it belongs to another topic.
     """

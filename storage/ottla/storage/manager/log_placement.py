@@ -1,4 +1,4 @@
-"""Chooses the directory for a new log, and between two logs of one partition.
+"""Choice of the log directory for a new log, and choice between two logs of one partition.
 
 Pure. An empty log that replaces one on a missing disk would be taken for a complete replica, and
 could be elected leader. Therefore a log may be created in any directory only for a replica that
@@ -20,7 +20,7 @@ from ottla.storage.log.log import Log
 
 
 class PlacedLog(NamedTuple):
-    """A log and the directory that contains it."""
+    """A partition's log and the log directory that contains it."""
 
     log: Log
     directory: LogDirectory
@@ -35,17 +35,18 @@ class CandidateDirectory(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """True if the directory is online."""
+        """True if the log directory is online."""
         ...
 
     @property
     def is_full(self) -> bool:
-        """True if the disk of the directory is full."""
+        """True if the disk of the log directory is full."""
         ...
 
     @property
     def directory_id(self) -> UUID | None:
-        """Directory id, by which the cluster assigns replicas to directories."""
+        """Id of the log directory, by which the cluster assigns replicas to it. None if it has no
+        id."""
         ...
 
 
@@ -56,8 +57,8 @@ def choose_place(
     *,
     holds_nothing: bool,
 ) -> int:
-    """Return the index of the directory for a new log: the assigned directory, otherwise the one
-    with the fewest logs.
+    """Return the index of the log directory for a new log: the assigned directory, otherwise the
+    one with the fewest logs.
 
     `wanted` is the directory id that the cluster assigned to the replica, or None if there is none.
     `count_of` is the number of logs by directory path. `holds_nothing` means that the replica

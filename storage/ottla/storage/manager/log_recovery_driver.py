@@ -1,4 +1,4 @@
-"""Opens all partition logs of one directory at broker startup, several at a time.
+"""Opening of all partition logs of one log directory at broker startup, several at a time.
 
 After a clean shutdown logs are only opened; otherwise everything above the recovery point is
 checked (`recovery/recovery.py`). Interrupted deletions are listed, for the caller to complete. The
@@ -53,21 +53,22 @@ from ottla.storage.segments.partition_metadata import (
 _LOGGER = logging.getLogger(__name__)
 
 SURVEYED_AT_ONCE = 100
-"""Number of directories surveyed in one worker call. The overhead of a call equals three surveys.
-With more, the first logs are opened later and other calls wait for the worker. With fewer, there
-are more calls."""
+"""Number of partition directories whose names, sizes and small files are read in one call to the
+disk's worker thread. The overhead of a call equals three of these reads. With more, the first logs
+are opened later and other calls wait for the thread. With fewer, there are more calls."""
 
 LOGS_OPENED_AT_ONCE = 8
-"""Number of logs opened concurrently. At most num.recovery.threads.per.data.dir of them are checked
-concurrently. With a smaller number, the disk is idle while logs with little to check are opened."""
+"""Number of logs of a log directory opened concurrently at broker startup. At most
+num.recovery.threads.per.data.dir of them are checked concurrently. With a smaller number, the disk
+is idle while logs with little to check are opened."""
 
 CHECKED_BYTES_MIN = MIB
-"""Number of unchecked bytes from which a log waits for a recovery thread. Logs with fewer bytes are
-checked without a recovery thread."""
+"""Number of unchecked bytes from which the opening of a log waits for a recovery thread. Logs with
+fewer bytes are checked without a recovery thread."""
 
 PROCESSES_BYTES_MIN = 1024 * MIB
-"""Number of unchecked bytes of a directory from which worker processes are started. Starting them
-takes half a second."""
+"""Number of unchecked bytes in a log directory from which recovery starts worker processes.
+Starting them takes half a second."""
 
 CUT_TAIL = (
     "%s: %d bytes from offset %d on were not complete records and were cut off; likely cause: an "
@@ -79,12 +80,12 @@ ZERO = Offset(0)
 
 @frozen(kw_only=True)
 class RecoveryPlan:
-    """The broker's settings and decisions for the recovery of its logs."""
+    """The broker's settings and decisions for the recovery of its logs at startup."""
 
     config_of: Callable[[TopicPartition], LogConfig]
     worker_count: int
     is_all_checked: bool = False
-    """True if logs are checked from their first byte, regardless of recovery points."""
+    """True if recovery checks logs from their first byte, regardless of recovery points."""
 
 
 @frozen(kw_only=True)
@@ -94,28 +95,30 @@ class DirectoryContents:
     logs: dict[TopicPartition, Log]
     corrupt: dict[TopicPartition, str]
     to_delete: list[str]
-    """Paths of directories whose deletion was interrupted."""
+    """Paths of partition directories whose deletion was interrupted."""
     moving: list[TopicPartition]
-    """Partitions whose logs were being moved to this directory."""
+    """Partitions whose logs were being moved to this log directory when the broker stopped."""
     unopened: dict[tuple[TopicPartition, UUID], str]
-    """Corrupt logs whose topic id is known, each with the reason."""
+    """Corrupt logs of the log directory whose topic id is known, each with the reason."""
     unnamed: list[TopicPartition]
-    """Partitions whose log has records but no topic id. Their directories were renamed to
-    `-stray`."""
+    """Partitions whose log in this log directory has records but no topic id. Their directories
+    were renamed to `-stray`."""
     cut_bytes: dict[TopicPartition, int]
-    """Number of bytes removed from the end of each log, because they were not complete records."""
+    """Number of bytes that recovery removed from the end of each log, because they were not
+    complete records."""
     receded: list[TopicPartition]
-    """Partitions of logs whose checkpointed recovery point is too high, so that the next start must
-    check them from a lower offset."""
+    """Partitions whose log ends below its checkpointed recovery point, so that the next start must
+    check it from a lower offset."""
 
 
 async def recover_directory(
     disk: Disk, clock: Clock, rng: Rng, directory: LogDirectory, plan: RecoveryPlan
 ) -> DirectoryContents:
-    """Open all logs of a directory. Returns the logs, the directory's other contents, and any
+    """Open all logs of a log directory. Returns the logs, the directory's other contents, and any
     damage found.
 
-    The caller handles OSError and RefusedError(KAFKA_STORAGE_ERROR)."""
+    The caller handles OSError and RefusedError(KAFKA_STORAGE_ERROR).
+    """
     found = DirectoryContents(
         logs={},
         corrupt={},
@@ -260,7 +263,8 @@ async def _sort_names(
 async def _measure(
     disk: Disk, directory: LogDirectory, partitions: list[TopicPartition], plan: RecoveryPlan
 ) -> None:
-    """Add the segments and bytes above the recovery points to the directory's recovery progress."""
+    """Add the segments and bytes that recovery has to check, above the recovery points, to the
+    directory's recovery progress."""
     lines = directory.checkpoints.lines(RECOVERY_POINT_FILE)
     recovery_points = {} if plan.is_all_checked else lines
     progress = directory.progress
@@ -372,7 +376,8 @@ def _note_cut(
 
 
 def size_of_log(survey: DirectorySurvey) -> int:
-    """Return the size in bytes of a log's segments, without indexes."""
+    """Return the total size in bytes of the `.log` files in a partition's directory, without
+    indexes."""
     return sum(size for name, size in survey.sizes.items() if name.endswith(LOG))
 
 
@@ -408,8 +413,8 @@ async def _find_topic_id(
     view: DirectoryView,
     found: DirectoryContents,
 ) -> UUID | None:
-    """Return the topic id of a log, or None if it has no topic id. In that case the log is marked
-    as corrupt, or its directory is renamed to `-stray`."""
+    """Return the topic id of a partition's log, or None if it has no topic id. In that case the log
+    is marked as corrupt, or its directory is renamed to `-stray`."""
     damage: str | None = None
     try:
         data = await view.read_file(PARTITION_METADATA)
@@ -435,8 +440,8 @@ async def _find_topic_id(
 async def _name_again(
     disk: Disk, directory: LogDirectory, partition: TopicPartition, view: DirectoryView
 ) -> UUID | None:
-    """Restore a log's topic id from the checkpoints, and return it. Returns None if the checkpoints
-    lack the topic id.
+    """Restore the topic id of a partition's log from the checkpoints, and return it. Returns None
+    if the checkpoints lack the topic id.
 
     Checkpoint lines of a partition's name are removed before another topic's log is created under
     that name, so the line belongs to this log.

@@ -48,7 +48,7 @@ TWO_LOGS = (
 
 
 class StartedLogs(Protocol):
-    """Interface of the log manager that `LogStart` uses at broker startup."""
+    """The part of the log manager that `LogStart` uses at broker startup."""
 
     directories: tuple[LogDirectory, ...]
     known_losses: KnownLosses
@@ -56,48 +56,48 @@ class StartedLogs(Protocol):
     moves: LogMoves
 
     def live_directories(self) -> list[LogDirectory]:
-        """Return the online directories."""
+        """Return the log directories that are online."""
         ...
 
     def placed(self, partition: TopicPartition) -> PlacedLog | None:
-        """Return a partition's log and its directory, or None if it is not online."""
+        """Return a partition's log and its log directory, or None if the log is not online."""
         ...
 
     def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """Bring a log online."""
+        """Bring a partition's log in a log directory online."""
         ...
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
-        """Take a partition's log out of use. Returns the log and its directory, or None if the
-        partition is not online."""
+        """Take a partition's log out of use. Returns the log and its log directory, or None if the
+        log is not online."""
         ...
 
     def start_removal(self, directory: LogDirectory, path: str, *, delay_ms: int) -> None:
-        """Schedule the removal of a directory after a delay."""
+        """Schedule the removal of a partition's directory at `path` after a delay in ms."""
         ...
 
     async def free_name(
         self, partition: TopicPartition, directory: LogDirectory, delay_ms: int
     ) -> None:
-        """Rename a partition's directory so that a new log can use its name. The files are deleted
-        after `delay_ms`. Raises RefusedError if the disk fails."""
+        """Rename the directory of a partition's log, so that a new log can use the name. The files
+        are deleted after `delay_ms`. Raises RefusedError if the disk fails."""
         ...
 
     async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
-        """Write the checkpoint file `name` of a directory."""
+        """Write the checkpoint file `name` of a log directory."""
         ...
 
     def on_disk_error(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline if the error is a failure of its disk."""
+        """Take a log directory offline if an OSError is a failure of its disk."""
         ...
 
     def fail_directory(self, directory: LogDirectory, reason: str) -> None:
-        """Take a directory offline."""
+        """Take a log directory and its logs offline until the next start of the broker."""
         ...
 
 
 class LogStart:
-    """Startup of one broker's logs: the logs opened so far, and their losses of records."""
+    """Startup of one broker's logs: the logs opened so far, and the records found lost."""
 
     def __init__(
         self, logs: StartedLogs, disk: Disk, clock: Clock, rng: Rng, worker_count: int
@@ -115,7 +115,7 @@ class LogStart:
         config_of: Callable[[TopicPartition], LogConfig],
         placements: Sequence[ReplicaPlacement] | None,
     ) -> None:
-        """Open the logs of all directories concurrently, and find their losses of records."""
+        """Open the logs of all log directories concurrently, and find lost records."""
         plan = RecoveryPlan(config_of=config_of, worker_count=self._worker_count)
         for directory in self._logs.live_directories():
             try:
@@ -173,7 +173,7 @@ class LogStart:
         self._findings.clear()
 
     def abandon(self, directories: Sequence[LogDirectory]) -> None:
-        """Close the opened logs in the given directories that were not brought online."""
+        """Close those opened logs in the given log directories that were not brought online."""
         for directory in directories:
             held = self._found.pop(directory, None)
             for partition, log in () if held is None else held.logs.items():
@@ -182,7 +182,8 @@ class LogStart:
                     log.abandon()
 
     def _contents(self) -> Iterator[tuple[LogDirectory, DirectoryContents]]:
-        """Yield the contents of each directory that is still online, in the order of log.dirs."""
+        """Yield each log directory that is still online with its contents, in the order of
+        log.dirs."""
         for directory in self._logs.directories:
             if directory in self._found and directory.is_live:
                 yield directory, self._found[directory]
@@ -215,8 +216,8 @@ class LogStart:
         self._note_holes()
 
     def _note_holes(self) -> None:
-        """Mark the holes in logs that an earlier startup found and replication has not filled
-        yet."""
+        """Mark the holes (ranges of missing offsets) in logs that an earlier startup found and
+        replication has not filled yet."""
         for loss in self._logs.known_losses.by_partition.values():
             for _, held in self._contents():
                 log = held.logs.get(loss.partition)

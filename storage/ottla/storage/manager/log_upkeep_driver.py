@@ -1,4 +1,4 @@
-"""Periodic work on the logs of one directory: checkpoints, flushes, retention.
+"""Periodic work on the logs of one log directory: checkpoints, flushes, retention.
 
 Each directory has its own upkeep, so that a hanging disk delays only its own logs. Checkpoints,
 flushes and retention of one directory do not wait for each other either.
@@ -28,8 +28,9 @@ from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
 _LOGGER = logging.getLogger(__name__)
 
 FLUSH_CHECK_INTERVAL_MS = 1_000
-"""Interval in ms between checks of flush.ms, if log.flush.scheduler.interval.ms is not set. With a
-shorter interval, all logs are checked more often. With a longer one, flushes are late."""
+"""Interval in ms between checks of logs for flush.ms, if log.flush.scheduler.interval.ms is not
+set. With a shorter interval, all logs are checked more often. With a longer one, flushes are late.
+"""
 
 IDLE_FLUSH_INTERVAL_MS = 15_000
 """Time in ms without a write after which a file may be flushed and its descriptor closed. With a
@@ -37,13 +38,13 @@ shorter time, files are flushed that are still being written. With a longer one,
 open that other files need."""
 
 RETENTION_PAUSE_S = 0.1
-"""Delay in seconds after a configuration change, so that changes of many topics cause one retention
-check of all logs. With a shorter delay, all logs are checked more often. A longer one is noticeable
-to the operator."""
+"""Delay in seconds of a retention check after a retention setting changes, so that changes of many
+topics cause one check of all logs. With a shorter delay, all logs are checked more often. A longer
+one is noticeable to the operator."""
 
 LOGS_PER_TURN = 100
-"""Number of logs inspected before other tasks run; each inspection takes about 10 us. A larger
-number delays other tasks."""
+"""Number of logs that periodic work inspects before other tasks run; each inspection takes about 10
+microseconds. A larger number delays other tasks."""
 
 
 FUTURE_TIMESTAMP = (
@@ -53,7 +54,7 @@ FUTURE_TIMESTAMP = (
 
 
 class DirectoryUpkeep:
-    """The periodic work on the logs of one directory."""
+    """The periodic work on the logs of one log directory: checkpoints, flushes, retention."""
 
     def __init__(
         self,
@@ -68,11 +69,11 @@ class DirectoryUpkeep:
         measure_free_space: Callable[[], Awaitable[None]],
         removal: DelayedRemoval,
     ) -> None:
-        """Create the periodic work of the directory at `path`. `logs` yields its logs;
+        """Create the periodic work of the log directory at `path`. `logs` yields its logs;
         `write_checkpoint` writes the checkpoint of a given name.
 
         `flush_idle` flushes idle files so that their descriptors can be closed.
-        `measure_free_space` measures the free space until cancelled.
+        `measure_free_space` measures the disk's free space until cancelled.
         """
         self.removal = removal
         self._path = path
@@ -88,7 +89,8 @@ class DirectoryUpkeep:
         self._retention_wanted = trio.Event()
 
     async def run(self) -> None:
-        """Run each kind of work at its own interval until cancelled."""
+        """Run each kind of periodic work on the directory's logs at its own interval until
+        cancelled."""
         config = self._config
         async with trio.open_nursery() as nursery:
             delay_ms = config.initial_task_delay_ms
@@ -124,7 +126,8 @@ class DirectoryUpkeep:
     # ---- flushes
 
     def request_flush(self, partition: TopicPartition, log: Log) -> None:
-        """Schedule a flush of a log, after a new segment was begun or when flush.ms requires it."""
+        """Schedule a flush of a partition's log, after a new segment was begun or when flush.ms
+        requires it."""
         self._to_flush[partition] = log
         self._flush_wanted.set()
 
@@ -169,7 +172,7 @@ class DirectoryUpkeep:
             wait_ms = self._config.retention_check_interval_ms
 
     async def _delete_old_segments(self) -> None:
-        """Apply retention to every log."""
+        """Apply retention to every log of the directory."""
         for count, (partition, log) in enumerate(self._logs(), 1):
             if log.failure is not None:
                 continue
@@ -188,7 +191,7 @@ class DirectoryUpkeep:
     # ---- producers
 
     async def _expire_producers(self) -> None:
-        """Remove idle producers from every log."""
+        """Remove the states of idle producers from every log of the directory."""
         for count, (partition, log) in enumerate(self._logs(), 1):
             try:
                 if log.failure is None:
@@ -208,8 +211,8 @@ def _flush_target(log: Log) -> Offset | None:
 
 
 async def _every(first_ms: int, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` after `first_ms`, and then every `interval_ms`. If `first_ms` is 0, the first run
-    is after one interval."""
+    """Run `work` repeatedly: first after `first_ms`, then every `interval_ms`. If `first_ms` is 0,
+    the first run is after one interval."""
     await trio.sleep(max(first_ms or interval_ms, 1) / 1_000)
     while True:
         await work()

@@ -18,17 +18,18 @@ class NameLocks:
         self._locks: dict[TopicPartition, trio.Lock] = {}
 
     def __iter__(self) -> Iterator[TopicPartition]:
-        """Yield the partition names that are locked now."""
+        """Yield the partitions whose names are locked now."""
         return iter(tuple(self._locks))
 
     def alone_with(self, partition: TopicPartition) -> "_Alone":
-        """Return a context in which no other task changes logs with the partition's name."""
+        """Return an async context in which no other task creates, moves or deletes a log with the
+        partition's name."""
         return _Alone(self._locks, partition)
 
 
 class _Alone:
-    """Context in which one task changes logs with a partition's name. The last waiting task removes
-    the name's lock."""
+    """Async context in which only one task changes logs with a partition's name. The last waiting
+    task removes the name's lock."""
 
     __slots__ = ("_lock", "_locks", "_partition")
 

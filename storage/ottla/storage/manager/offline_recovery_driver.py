@@ -28,16 +28,16 @@ from ottla.storage.manager.log_recovery_driver import RecoveryPlan, recover_dire
 from ottla.storage.segments.log_config import LogConfig
 
 WORKERS = 2
-"""Number of logs recovered concurrently, which is Kafka's default of
+"""Number of logs that an offline recovery checks concurrently, which is Kafka's default of
 num.recovery.threads.per.data.dir."""
 
 
 @frozen(kw_only=True)
 class OfflineRecovery:
-    """Result of recovering a log directory."""
+    """Result of recovering a log directory without a broker."""
 
     was_clean: bool
-    """True if the directory had a clean shutdown marker. The recovery then changed nothing."""
+    """True if the log directory had a clean shutdown marker. The recovery then changed nothing."""
     end_offsets: dict[TopicPartition, Offset]
     corrupt: dict[TopicPartition, str]
     """Partitions that a broker would take offline at startup, each with the reason."""
@@ -52,8 +52,8 @@ async def recover_offline(
     is_all_checked: bool,
     on_start: Callable[[RecoveryProgress], None] = lambda progress: None,
 ) -> OfflineRecovery:
-    """Recover every log of a directory. Returns whether the directory had a clean shutdown marker,
-    the end offset of each log, and the corrupt partitions.
+    """Recover every log of a log directory without a broker. Returns whether the directory had a
+    clean shutdown marker, the end offset of each log, and the corrupt partitions.
 
     With `is_all_checked`, logs are checked from their first byte. `on_start` is called with the
     progress object when the recovery starts.
@@ -120,6 +120,6 @@ def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition,
 
 
 def _config_of(partition: TopicPartition) -> LogConfig:
-    """Return log settings under which no record is removed. They are needed because the topic's own
-    settings are in the metadata log."""
+    """Return log settings under which recovery removes no record by retention. They are needed
+    because the topic's own settings are in the metadata log."""
     return LogConfig(producer_id_expiration_ms=INT64_MAX)

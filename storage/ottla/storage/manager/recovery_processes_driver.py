@@ -37,7 +37,7 @@ from ottla.storage.segments.log_config import LogConfig
 _LENGTH = Struct(">I")
 
 Frame = tuple[str, tuple[object, ...]]
-"""A message of a worker: its kind and its arguments."""
+"""A message of a recovery worker process: its kind and its arguments."""
 PROGRESS, DONE = "progress", "done"
 ERRORS: dict[str, Callable[..., OSError | OttlaError]] = {
     "disk": OSError,
@@ -48,7 +48,7 @@ ERRORS: dict[str, Callable[..., OSError | OttlaError]] = {
 
 @frozen(kw_only=True)
 class RecoveryTask:
-    """One log to recover, whose topic id is known."""
+    """One log that a worker process recovers. Its topic id is known."""
 
     path: str
     config: LogConfig
@@ -59,18 +59,18 @@ class RecoveryTask:
 
 
 MAY_START_PROCESSES: ContextVar[bool] = ContextVar("may_start_processes", default=False)
-"""True if large recoveries may use worker processes. False in simulations."""
+"""True if recovery may start worker processes for large logs. False in simulations."""
 
 
 class RecoveryWorker:
-    """One worker process, which recovers one log at a time."""
+    """One worker process, which recovers one log at a time for the broker."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process
 
     async def recover(self, task: RecoveryTask, on_progress: Callable[[int, int], None]) -> bool:
-        """Recover and close a log. Returns False if the process died without reporting an error.
-        Raises the exceptions that the recovery raised in the worker."""
+        """Recover and close a log in the worker process. Returns False if the process died without
+        reporting an error. Raises the exceptions that the recovery raised in the worker."""
         assert self._process.stdin is not None
         try:
             data = pickle.dumps(task)
@@ -119,7 +119,7 @@ async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
 
 
 def main() -> None:
-    """Recover the logs whose tasks arrive on standard input, until it ends."""
+    """Recover the logs whose tasks the broker writes to standard input, until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_input, daemon=True).start()
     tasks, frames = sys.stdin.buffer, sys.stdout.buffer
@@ -172,16 +172,17 @@ def _say(frames: BinaryIO, frame: Frame) -> None:
 
 
 class RecoverySlot(NamedTuple):
-    """A slot for checking one log, called a recovery thread in Kafka."""
+    """Permission to check one log, called a recovery thread in Kafka."""
 
     number: int
-    """Number of the slot, from 0, as in Kafka's gauges."""
+    """Number of the recovery thread that this slot represents, from 0, as in Kafka's gauges."""
     worker: RecoveryWorker | None
-    """The worker process that checks the log, or None if it is checked in this process."""
+    """The worker process that checks the log of this slot, or None if this process checks it."""
 
 
 class RecoverySlots:
-    """The slots of a log directory for checking logs, with their worker processes."""
+    """The recovery threads (slots, each of which checks one log) of a log directory, with their
+    worker processes."""
 
     def __init__(self, count: int, *, uses_processes: bool) -> None:
         self._count = count
@@ -190,7 +191,8 @@ class RecoverySlots:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Open the slots and their worker processes for the duration of the context."""
+        """Open the slots for checking logs, and their worker processes, for the duration of the
+        context."""
         async with AsyncExitStack() as stack:
             for number in range(self._count):
                 worker = None
@@ -201,7 +203,8 @@ class RecoverySlots:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[RecoverySlot]:
-        """Wait for a free slot, occupy it for the duration of the block, and yield it."""
+        """Wait for a free slot for checking a log, occupy it for the duration of the block, and
+        yield it."""
         place = await self._taken.receive()
         try:
             yield place

@@ -1,4 +1,4 @@
-"""Sequences, epochs and transactions of idempotent producers, and the files that store them.
+"""Sequence numbers, epochs and transactions of idempotent producers, and the files that store them.
 
 producer_state.py     the producers of one log: start here
 verification.py       guards of transactions between verification and append (KIP-890)

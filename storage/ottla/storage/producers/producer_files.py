@@ -1,4 +1,5 @@
-"""The producer files of a log: its snapshots, and the side files of the newest snapshot."""
+"""The producer files of a log: its producer snapshots, and the files that accompany the newest
+snapshot."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,30 +17,31 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS, ClosedSegment, 
 NO_DIGESTS = format_digests({})
 
 PRODUCERS_WRITTEN_AT_ROLL = 1_000
-"""Maximum number of producers whose last batches are written when a segment rolls. Writing them
-blocks the event loop for about 2 ms. With more producers, it blocks the loop for longer. With
-fewer, the last batches of the remaining producers, except for the newest, are unknown after a kill.
-"""
+"""Maximum number of producers whose last batches are written to `producer-batches` when a segment
+rolls. Writing them blocks the event loop for about 2 ms. With more producers, it blocks the loop
+for longer. With fewer, the last batches of the remaining producers, except for the newest, are
+unknown after a kill."""
 
 
 class ProducerFiles:
-    """The producer files of one log."""
+    """Writer and remover of the producer files of one log."""
 
     def __init__(self, disk: Disk, directory: str, snapshots: list[int] | None) -> None:
         """Create the object for a log's producer files. `snapshots` are the offsets of the valid
-        snapshots, or None if they are not known."""
+        producer snapshots, or None if they are not known."""
         self._known = None if snapshots is None else set(snapshots)
         self._disk = disk
         self._directory = directory
         self._unsynced: list[str] = []
         self._digested: tuple[int, ...] = ()
-        """Number and bounds of the segments at the time when the digests of all closed segments
-        were last written."""
+        """Number and bounds of the log's segments when the digests of the aborted transactions in
+        closed segments were last written."""
         self._digests: bytes | None = None
-        """Contents of the `abort-digests` file, or None if they are not known."""
+        """Bytes of the log's `abort-digests` file, or None if they are not known."""
 
     def write(self, states: ProducerStates, offset: Offset) -> None:
-        """Write a snapshot of the states at an offset, without waiting; `sync` makes it durable."""
+        """Write a snapshot of the producer states at an offset, without waiting; `sync` makes it
+        durable."""
         snapshot = encode_snapshot(states)
         self._write_unsynced(file_name(offset, SNAPSHOT), snapshot)
         self._note(offset)
@@ -57,7 +59,7 @@ class ProducerFiles:
         self._unsynced.append(path)
 
     async def sync(self) -> None:
-        """Make all previous writes durable by an fsync of each changed file.
+        """Make all previous writes of producer files durable, by an fsync of each changed file.
 
         If an fsync that another call has begun is still running, its file is not durable yet. Each
         call therefore flushes all files that are not known to be durable.
@@ -102,8 +104,8 @@ class ProducerFiles:
             self._digests = data
 
     async def _write_list(self, closed: Sequence[Segment]) -> None:
-        """Write the list of closed segments that a clean start needs, unless the file already
-        contains it."""
+        """Durably write the `closed-segments` file, which a clean start needs, unless it already
+        has this content."""
         path = f"{self._directory}/{CLOSED_SEGMENTS}"
         before = await self._disk.read_file(path) if self._disk.exists(path) else None
         data = format_segments(closed_segment_of(each) for each in closed if each.is_sealed)
@@ -113,7 +115,8 @@ class ProducerFiles:
     async def write_all(
         self, states: ProducerStates, end_offset: Offset, segments: Sequence[Segment]
     ) -> None:
-        """Durably write all producer files for a clean shutdown, unless they are up to date."""
+        """Durably write all producer files of the log for a clean shutdown, unless they are up to
+        date."""
         await self._write_digests(segments)
         await self._write_list(segments[:-1])
         is_there = self._known is not None and end_offset in self._known
@@ -133,18 +136,20 @@ class ProducerFiles:
             self._known.add(offset)
 
     def forget(self) -> None:
-        """Treat all existing snapshots as invalid, because the producer states were replaced."""
+        """Treat all existing producer snapshots as invalid, because the producer states were
+        replaced."""
         self._known = None
 
     async def remove_above(self, end_offset: Offset) -> None:
-        """Remove the snapshots above the end of the log."""
+        """Remove the producer snapshots above the end offset of the log."""
         self.forget()
         for offset in offsets_of(await self._disk.listdir(self._directory), SNAPSHOT):
             if offset > end_offset:
                 await self.remove(offset)
 
     async def remove(self, offset: int) -> None:
-        """Remove a snapshot if it exists; another task may have removed it first."""
+        """Remove the producer snapshot at an offset, if it exists. Another task may have removed it
+        first."""
         path = f"{self._directory}/{file_name(offset, SNAPSHOT)}"
         if self._known is not None:
             self._known.discard(offset)
@@ -154,7 +159,7 @@ class ProducerFiles:
 
 
 def closed_segment_of(segment: Segment) -> ClosedSegment:
-    """Return the entry of a closed segment for the `closed-segments` file, which a clean start
+    """Return the entry of a closed segment in the `closed-segments` file, which a clean start
     reads."""
     return ClosedSegment(
         base_offset=segment.base_offset,

@@ -23,7 +23,7 @@ assert _ENTRY.size == 46
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """Return the bytes of a `.snapshot` file with these producers."""
+    """Return the bytes of a `.snapshot` file that contains the given producer states."""
     parts = [_COUNT.pack(len(states.producers))]
     for producer_id, producer in states.producers.items():
         last = producer.batches[-1] if producer.batches else None
@@ -44,8 +44,8 @@ def encode_snapshot(states: ProducerStates) -> bytes:
 
 
 def decode_snapshot(data: bytes, end_offset: Offset) -> ProducerStates:
-    """Return the producers in a snapshot at `end_offset`. Raises CorruptDataError if the snapshot
-    is corrupt."""
+    """Return the producer states in the bytes of a `.snapshot` file for the offset `end_offset`.
+    Raises CorruptDataError if the snapshot is corrupt."""
     if len(data) < _HEADER.size + _COUNT.size:
         raise CorruptDataError("producer snapshot: it is cut off")
     version, crc = _HEADER.unpack_from(data)

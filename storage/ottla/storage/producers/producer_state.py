@@ -1,11 +1,11 @@
-"""Producers of one partition: sequences, epochs, open transactions (KIP-98).
+"""Producers of one partition: their sequence numbers, epochs and open transactions (KIP-98).
 
 Pure: the input is a batch header, the output is the position of a duplicate, or a refusal. The
-state covers the log up to `end_offset`: `check` never changes it, `apply` is called after a write.
-A producer is removed after it has been idle for a time by this process's own clock, because the
-timestamps of its records may have any age. Clients can invent producer ids, so the number of
-producers is bounded, both in one log and in all logs together. The producers that wrote least
-recently are evicted, except those with an open transaction.
+state covers the log up to `end_offset`: `check` never changes the state, and `apply` is called
+after a batch was written. A producer is removed after it has been idle for a time by this process's
+own clock, because the timestamps of its records may have any age. Clients can invent producer ids,
+so the number of producers is bounded, both in one log and in all logs together. The producers that
+wrote least recently are evicted, except those with an open transaction.
 
 Invariants: at most five batches per producer; an open transaction is in `_open` under its first
 offset.
@@ -37,17 +37,18 @@ NO_COORDINATOR_EPOCH: Final = -1
 NEVER_SEEN: Final = -1
 
 EPOCH_PER_TRANSACTION_FROM: Final = 2
-"""The `transaction.version` from which the coordinator raises the epoch with every marker."""
+"""The lowest `transaction.version` with which the transaction coordinator raises the producer epoch
+in every marker."""
 LAST_PRODUCER_EPOCH: Final = 32_767
-"""Epoch of a marker after which the producer continues under another producer id, because no higher
-epoch exists."""
+"""Highest producer epoch. After a marker with this epoch, the producer continues under another
+producer id."""
 
 _new: Final = tuple.__new__
 
 EVICTED_PART = 8
-"""Divisor of the number of producers. The quotient is the number of producers evicted at once. With
-a smaller divisor, more producers are evicted than needed. With a larger one, all producers are
-searched more often."""
+"""Divisor that determines how many producers are evicted at once: the number of producers divided
+by it. With a smaller divisor, more producers are evicted than needed. With a larger one, all
+producers are searched more often."""
 
 
 class SequencedBatch(NamedTuple):
@@ -61,14 +62,14 @@ class SequencedBatch(NamedTuple):
 
 
 class EndMarker(NamedTuple):
-    """The end of a transaction, read from its control record."""
+    """The end of a transaction (commit or abort), as read from its control record."""
 
     is_abort: bool
     coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker is in the log. An aborted transaction is added to the transaction
+    """A transaction whose marker is in the log. If it was aborted, it is added to the transaction
     index."""
 
     producer_id: ProducerId
@@ -78,7 +79,8 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer in one log: its epoch, last batches and open transaction."""
+    """The state of one producer in one log: its epoch, its last batches and its open
+    transaction."""
 
     __slots__ = (
         "batches",
@@ -94,25 +96,26 @@ class ProducerEntry:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = NO_TIMESTAMP
         self.last_seen_ms = NEVER_SEEN
-        """Wall time in ms of the producer's last append to this log. The timestamps of its batches
-        may differ greatly."""
+        """Time of the producer's last append to this log, in ms since 1970 on the broker's clock.
+        The timestamps of its batches may differ greatly."""
         self.txn_first_offset: Offset = NO_OFFSET
         self.batches: list[SequencedBatch] = []
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Begin a new epoch, in which sequences start from 0 again."""
+        """Begin a new epoch of the producer, in which its sequence numbers start from 0 again."""
         if self.epoch != epoch:
             self.epoch = epoch
             self.batches.clear()
 
     def remember(self, batches: list[SequencedBatch]) -> None:
-        """Add earlier batches of the current epoch. Batches of other epochs are ignored."""
+        """Add earlier batches of the producer's current epoch. Batches of other epochs are
+        ignored."""
         if [each[:4] for each in batches[-1:]] == [each[:4] for each in self.batches[-1:]]:
             self.batches = batches
 
 
 class ProducerBudget:
-    """Number of producers in all logs of a process, and the limit of this number."""
+    """Number of producers in all logs of a process, and the maximum of this number."""
 
     __slots__ = ("count", "count_max")
 
@@ -122,7 +125,7 @@ class ProducerBudget:
 
 
 class ProducerStates:
-    """The producers of one log, up to `end_offset`."""
+    """The states of all producers of one log, up to the offset `end_offset`."""
 
     __slots__ = (
         "_budget",
@@ -137,25 +140,28 @@ class ProducerStates:
     def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
         self.end_offset = end_offset
         self.replayed_ms = 0
-        """Time in ms to which the last-seen time of producers is set if their batches are replayed
-        from the log."""
+        """Time in ms since 1970 that producers get as their last-seen time when their batches are
+        replayed from the log."""
         self._budget = ProducerBudget()
         self.producers: dict[int, ProducerEntry] = {}
         self._open: dict[Offset, ProducerId] = {}
-        """Producer ids of open transactions, by first offset in ascending order."""
+        """Producer id of each open transaction, by the transaction's first offset in ascending
+        order."""
         self.completed: dict[Offset, Offset] = {}
-        """Offset of the marker by first offset of the transaction, for transactions that ended
-        above the high watermark."""
+        """Transactions whose marker is above the high watermark: the marker's offset, by the
+        transaction's first offset."""
         self.verifications = Verifications()
-        """Transactions that the coordinator is verifying, before their first batch."""
+        """Transactions without a batch in this log that the transaction coordinator is verifying or
+        has verified."""
 
     def begin_verification(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """Return the guard that permits appending the first batch of a transaction.
+        """Return the guard (a token of KIP-890's verification) that permits appending the first
+        batch of a transaction.
 
         Returns None if the transaction is already open in this log. Raises RefusedError if the
-        epoch is old.
+        producer epoch is old.
         """
         producer = self.producers.get(producer_id)
         if producer is not None:
@@ -174,8 +180,8 @@ class ProducerStates:
         guard: VerificationGuard | None = UNGUARDED,
         transaction_version: int = 0,
     ) -> SequencedBatch | None:
-        """Return the first copy of a duplicate batch, or None if the batch is new. Raises
-        RefusedError if Kafka would refuse the batch."""
+        """Check a batch before its append. Returns the first copy of a duplicate batch, or None if
+        the batch is new. Raises RefusedError if Kafka would refuse the batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             if header.attributes & TRANSACTIONAL_FLAG and marker is None:
@@ -241,8 +247,8 @@ class ProducerStates:
         marker: EndMarker | None,
         now_ms: int = 0,
     ) -> CompletedTransaction | None:
-        """Update the state with a batch written at `base_offset`. Returns the transaction that the
-        batch completes, or None."""
+        """Update the producer's state with a batch that was written at `base_offset`. Returns the
+        transaction that the batch completes, or None if it completes none."""
         if self.verifications.by_producer:
             self.verifications.on_written(header)
         attributes, producer_id = header.attributes, header.producer_id
@@ -293,8 +299,8 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """The first offset of the oldest transaction that is open or whose marker is not committed,
-        or None."""
+        """First offset of the oldest transaction that is open or whose marker is not committed yet.
+        None if there is no such transaction."""
         if not (self._open or self.completed):
             return None  # the usual case
         first_open = next(iter(self._open), None)
@@ -305,33 +311,34 @@ class ProducerStates:
 
     @property
     def oldest_open_seen_ms(self) -> int | None:
-        """Wall time of the last batch by the producer of the oldest open transaction, or None if no
-        transaction is open."""
+        """Time of the last batch by the producer of the oldest open transaction, in ms since 1970.
+        None if no transaction is open."""
         for producer_id in self._open.values():
             seen_ms = self.producers[producer_id].last_seen_ms
             return seen_ms if seen_ms > 0 else None
         return None
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
-        """Return the last stable offset that is in effect after `completed` has ended. The caller
-        writes it into the entry of the transaction index."""
+        """Return the last stable offset of the log after the transaction `completed` has ended. The
+        caller writes it into the entry of the transaction index."""
         first_open = next(iter(self._open), None)
         return Offset(completed.last_offset + 1) if first_open is None else first_open
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
-        """Remove completed transactions whose marker is committed."""
+        """Remove completed transactions whose marker is below the new high watermark, that is,
+        committed."""
         if self.completed:
             self.completed = {
                 first: last for first, last in self.completed.items() if last >= high_watermark
             }
 
     def on_log_start(self, log_start_offset: Offset) -> None:
-        """Remove completed transactions below the log start offset."""
+        """Remove completed transactions that are below the new log start offset."""
         self.on_high_watermark(log_start_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Remove producers that have been idle for `expiration_ms` and have no open transaction.
-        Returns their number."""
+        Returns the number of removed producers."""
         self.verifications.expire(now_ms, expiration_ms)
         return self._forget(
             [
@@ -360,8 +367,8 @@ class ProducerStates:
         return producer
 
     def _forget_longest_unseen(self, count: int) -> None:
-        """Evict the `count` producers whose last batches have the lowest offsets. Several are
-        evicted at once, because each search examines all producers.
+        """Evict the `count` producers of the log whose last batches have the lowest offsets.
+        Several are evicted at once, because each search examines all producers.
 
         Producers with an open transaction are kept.
         """
@@ -373,8 +380,8 @@ class ProducerStates:
         self._forget(sorted(last_offsets, key=last_offsets.__getitem__)[:count])
 
     def _check_transactions(self) -> None:
-        """Raise RefusedError for another transaction if half of the maximum number of producers
-        already have an open transaction.
+        """Raise RefusedError for the start of a transaction if half of the maximum number of
+        producers already have an open one.
 
         Those producers cannot be evicted, so the other half is left for all new producers.
         """
@@ -391,8 +398,8 @@ class ProducerStates:
         budget.count += len(self.producers)
 
     def leave_budget(self) -> ProducerBudget:
-        """Stop sharing the bound on the number of producers with other logs, and return the
-        bound."""
+        """Stop counting the producers of this log in the number that several logs share. Returns
+        the budget that was shared."""
         budget, self._budget = self._budget, ProducerBudget()
         budget.count -= len(self.producers)
         self._budget.count = len(self.producers)
@@ -401,15 +408,16 @@ class ProducerStates:
     # --- loading ---
 
     def note_loaded(self, now_ms: int) -> None:
-        """Set the last-seen time to `now_ms` for producers whose last-seen time is unknown."""
+        """Set the last-seen time of producers to `now_ms` (ms since 1970) where it is unknown,
+        after they were loaded."""
         self.replayed_ms = now_ms
         for producer in self.producers.values():
             if producer.last_seen_ms == NEVER_SEEN:
                 producer.last_seen_ms = now_ms
 
     def keep_from(self, older: "ProducerStates") -> None:
-        """Copy data from `older`, the states before a truncation, as far as they still apply to the
-        remaining log."""
+        """Copy data from `older`, the producer states before a truncation, as far as they still
+        apply to the remaining log."""
         self.verifications = older.verifications
         for producer_id, producer in self.producers.items():
             known = older.producers.get(producer_id)
@@ -422,7 +430,7 @@ class ProducerStates:
                 )
 
     def restore(self, producer_id: int, producer: ProducerEntry) -> None:
-        """Add one producer that was loaded from a snapshot."""
+        """Add the state of one producer that was loaded from a snapshot."""
         self.producers[producer_id] = producer
         self._budget.count += 1
         if producer.txn_first_offset != NO_OFFSET:
@@ -431,7 +439,8 @@ class ProducerStates:
 
 
 def find_duplicate(producer: ProducerEntry, header: BatchHeader) -> SequencedBatch | None:
-    """Return the known batch with exactly this epoch and range of sequences, or None."""
+    """Return the producer's known batch with exactly the epoch and the sequence numbers of
+    `header`. Returns None if there is none."""
     if header.producer_epoch != producer.epoch:
         return None
     base_sequence = header.base_sequence
@@ -453,7 +462,8 @@ def _check_epoch(producer: ProducerEntry, producer_id: int, epoch: int) -> None:
 def _check_marker(
     producer: ProducerEntry, header: BatchHeader, marker: EndMarker, transaction_version: int
 ) -> None:
-    """Raise RefusedError for a marker of an earlier transaction or of an earlier coordinator.
+    """Raise RefusedError for a transaction marker of an earlier transaction or of an earlier
+    coordinator.
 
     From transaction.version 2 on, the epoch of a marker is above the epoch of its transaction. If
     the epochs are equal and no transaction is open, the marker is accepted, because a newly elected
@@ -495,8 +505,8 @@ def _check_sequence(producer: ProducerEntry, header: BatchHeader) -> None:
 
 
 def read_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:
-    """Return the end of a transaction from a control record, or None for any other control
-    record."""
+    """Return the end of a transaction from the key and value of a control record. Returns None for
+    any other control record."""
     if key is None or len(key) < 4 or value is None or len(value) < 6:
         raise CorruptDataError("control record: its key or value is too short")
     control_type = int.from_bytes(key[2:4], "big", signed=True)

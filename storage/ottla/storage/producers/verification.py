@@ -1,4 +1,5 @@
-"""Guards between a transaction coordinator's confirmation and the append (KIP-890).
+"""Guards: tokens that connect a transaction coordinator's confirmation with the append that follows
+it (KIP-890).
 
 Pure. Before a leader appends the first batch of a transaction, it asks the coordinator whether the
 transaction contains this partition. A marker may end that transaction before the response arrives.
@@ -12,25 +13,26 @@ from collections.abc import Iterator
 from ottla.wire.batch import BatchHeader
 
 VERIFICATIONS_MAX = 10_000
-"""Maximum number of guards of one log. A guard exists between a verification request and the append
-that it permits. With a smaller number, guards of producers that wait for a response are removed.
-With a larger one, invented producer ids may use more memory."""
+"""Maximum number of verification guards of one log. A guard exists from a verification request to
+the append that it permits. With a smaller number, guards of producers that wait for a response are
+removed. With a larger one, invented producer ids may use more memory."""
 
 
 class VerificationGuard:
-    """A token that is equal only to itself. It proves that no marker ended the transaction since
+    """Token that is equal only to itself. It proves that no marker has ended the transaction since
     the token was created."""
 
     __slots__ = ()
 
 
 UNGUARDED = VerificationGuard()
-"""Guard that is used if verification of transactions is off
+"""Guard that is used if the verification of transactions is off
 (`transaction.partition.verification.enable=false`)."""
 
 
 class Verification:
-    """The verification of one producer's transaction that has no batch in the log yet."""
+    """The verification of one producer's transaction by the coordinator. The transaction has no
+    batch in the log yet."""
 
     __slots__ = ("begun_ms", "epoch", "guard", "is_bumping", "lowest_sequence")
 
@@ -38,10 +40,11 @@ class Verification:
         self.guard = VerificationGuard()
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """Lowest sequence for which verification was requested. A batch with a higher sequence must
-        not be the first in the log."""
+        """Lowest sequence number for which the verification of the transaction was requested. A
+        batch with a higher one must not be the transaction's first in the log."""
         self.is_bumping = False
-        """True if the producer's epoch is raised with every transaction (transaction.version 2)."""
+        """True if the coordinator raises the producer's epoch with every transaction
+        (transaction.version 2)."""
         self.begun_ms = begun_ms
 
 
@@ -52,24 +55,25 @@ class Verifications:
 
     def __init__(self) -> None:
         self.by_producer: dict[int, Verification] = {}
-        """The transactions that wait for their first batch, by producer id."""
+        """Transactions that wait for their first batch in the log, by producer id."""
 
     def __len__(self) -> int:
-        """Return the number of transactions that wait for their first batch."""
+        """Return the number of transactions that wait for their first batch in the log."""
         return len(self.by_producer)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the producer ids of the transactions that wait for their first batch."""
+        """Yield the producer ids of the transactions that wait for their first batch in the log."""
         return iter(self.by_producer)
 
     def get(self, producer_id: int) -> Verification | None:
-        """Return a producer's verification, or None if there is none."""
+        """Return the verification of a producer's transaction, or None if there is none."""
         return self.by_producer.get(producer_id)
 
     def begin(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
     ) -> VerificationGuard:
-        """Return the guard of a transaction: the existing one, or a new one.
+        """Return the verification guard of a producer's transaction: the existing one, or a new
+        one.
 
         If there are too many guards, the oldest guard is removed. `is_bumping` means that the
         producer's epoch is raised with every transaction.
@@ -88,7 +92,8 @@ class Verifications:
         return found.guard
 
     def on_written(self, header: BatchHeader) -> None:
-        """Remove the guard of a producer whose transactional batch or marker is written.
+        """Remove the verification guard of a producer after its transactional batch or marker was
+        written.
 
         The guard remains if the marker ended the previous transaction: the coordinator raised the
         marker's epoch, and the producer has begun its next transaction in that epoch.
@@ -101,7 +106,8 @@ class Verifications:
             del self.by_producer[header.producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Remove the guards of producers that never appended."""
+        """Remove the verification guards older than `expiration_ms`, whose producers never
+        appended."""
         for producer_id, found in list(self.by_producer.items()):
             if now_ms - found.begun_ms < expiration_ms:
                 break  # the rest is younger: guards are in order of creation

@@ -53,8 +53,8 @@ _LOGGER = logging.getLogger(__name__)
 OLDER_EPOCHS = "%s/%s ends with epoch %d, and the log with %d: it is built again from the batches"
 
 Progress = Callable[[int, int], None]
-"""Function that is called with the numbers of segments and bytes that were checked since its last
-call."""
+"""Function that is called with the numbers of segments and of bytes that recovery has checked since
+its last call."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,11 +68,14 @@ class LoadedLog:
     end_offset: Offset
     recovery_point: Offset
     hole_offset: Offset | None = None
-    """Start of the first hole that lost segments left in the log, or None if no hole is known."""
+    """Start of the first range of offsets that is missing because segments were lost. None if no
+    such hole is known."""
     snapshots: list[int] | None = None
-    """Offsets of the producer snapshots if the log was closed cleanly. None if they are unknown."""
+    """Offsets of the producer snapshots of a log that was closed cleanly. None if they are
+    unknown."""
     epochs_data: bytes | None = None
-    """Contents of the epoch checkpoint if the log was closed cleanly. None if they are unknown."""
+    """Bytes of the `leader-epoch-checkpoint` file of a log that was closed cleanly. None if they
+    are unknown."""
 
 
 async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
@@ -132,8 +135,8 @@ class LogLoader:
     async def load(
         self, *, is_clean: bool, recovery_point: Offset, log_start_offset: Offset
     ) -> LoadedLog:
-        """Load the log, and return it. With `is_clean`, nothing is checked, because `close` wrote
-        the complete log."""
+        """Load the log from its directory, and return it. With `is_clean`, nothing is checked,
+        because `Log.close` wrote the complete log."""
         while True:
             names = await self._view.names()
             if not is_tidy(names):
@@ -210,16 +213,16 @@ class LogLoader:
         )
 
     async def _remove_derived(self) -> None:
-        """Remove files that are derived from batches that no longer exist, so that the next start
-        does not use these files."""
+        """Remove files of the log that are derived from batches that no longer exist, so that the
+        next start does not use these files."""
         for name in await self._view.names():
             if name == LEADER_EPOCH_CHECKPOINT or offset_of(name, SNAPSHOT) is not None:
                 self._view.forget()
                 await self._disk.unlink(f"{self._directory}/{name}")
 
     async def _settle(self, active: Segment) -> None:
-        """Make removals and truncations of the previous process durable. That process may have
-        ended before it flushed them.
+        """Make removals and truncations by the previous broker process durable. That process may
+        have ended before it flushed them.
 
         The page cache outlives a process: data that seems removed may reappear at the next power
         failure, behind later appends.
@@ -247,8 +250,8 @@ class LogLoader:
         return segment
 
     async def _load_epochs(self) -> EpochCache:
-        """Return the leader epochs in the epoch checkpoint. A corrupt checkpoint is ignored,
-        because batches contain their epochs."""
+        """Return the leader epochs in the `leader-epoch-checkpoint` file. A corrupt file is
+        ignored, because batches contain their epochs."""
         with suppress(CorruptDataError):
             return decode_epochs(await self._epochs_data())
         return EpochCache()
@@ -311,7 +314,7 @@ class LogLoader:
 
     async def _open_active(self, segment: Segment) -> Offset | None:
         """Make the last segment of a cleanly closed log active. Returns the log's end offset, or
-        None if the segment is corrupt."""
+        None if the segment is corrupt and must be recovered."""
         await when_cached(self._disk, lambda: segment.activate(self._config))
         file_size = segment.size_bytes
         last_offset, position = segment.offset_index.last_entry
@@ -328,12 +331,12 @@ class LogLoader:
         return end_offset if await _has_valid_max_timestamp(segment) else None
 
     def _first_of_unknown_epochs(self, segments: list[Segment], epochs: EpochCache) -> int:
-        """Return the index of the first segment that may contain epochs missing from the
-        checkpoint.
+        """Return the index of the first segment that may contain leader epochs missing from the
+        `leader-epoch-checkpoint` file.
 
-        The checkpoint may be missing or out of date; an old checkpoint is correct up to its last
-        epoch. If the later epochs were not read from the batches, the log would seem to diverge
-        from a leader's log after that epoch.
+        The file may be missing or out of date; an old file is correct up to its last epoch. If the
+        later epochs were not read from the batches, the log would seem to diverge from a leader's
+        log after that epoch.
         """
         _LOGGER.error(
             OLDER_EPOCHS, self._directory, LEADER_EPOCH_CHECKPOINT, epochs.latest, self._last_epoch
@@ -341,7 +344,7 @@ class LogLoader:
         return _floor(segments, epochs.entries[-1].start_offset) if epochs.entries else 0
 
     async def _clean_producers(self, segments: list[Segment], end_offset: Offset) -> ProducerStates:
-        """Return the producers of a cleanly closed log. A log without any snapshot has no
+        """Return the producer states of a cleanly closed log. A log without any snapshot has no
         producers.
 
         In that case an empty snapshot is written, as in Kafka. Otherwise startup after a kill would
@@ -366,7 +369,7 @@ class LogLoader:
         self, segments: list[Segment], first: int, epochs: EpochCache
     ) -> tuple[ProducerStates, Offset]:
         """Check the segments from index `first` on, and rebuild all data that are derived from
-        them. Returns the producers and the end offset of the log."""
+        them. Returns the producer states and the end offset of the log."""
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
         producers = await self._producers_at(segments[:first], base_offset)
@@ -420,7 +423,8 @@ class LogLoader:
     async def _recover_segment(
         self, segment: Segment, epochs: EpochCache, producers: ProducerStates
     ) -> bool:
-        """Check one segment. Returns True if its tail was truncated."""
+        """Check the batches of one segment and rebuild its indexes. Returns True if its tail was
+        truncated."""
         file_size = segment.size_bytes
         segment.restart(self._config)
         await self._disk.forget_flushed(segment.file)  # its last fsync may have failed
@@ -459,8 +463,8 @@ class LogLoader:
         )
 
     async def _remove(self, segments: list[Segment], first: int) -> None:
-        """Remove segments durably, the newest first, so that a crash neither leaves a gap nor
-        restores one."""
+        """Remove segments from index `first` on durably, the newest first, so that a crash neither
+        leaves a gap nor restores one."""
         while len(segments) > first:
             self._view.forget()
             await segments.pop().remove()
@@ -468,7 +472,7 @@ class LogLoader:
 
 
 def note(segment: Segment, header: BatchHeader, config: LogConfig) -> None:
-    """Add a batch that was found in a segment's file to the segment's state."""
+    """Update the segment's state with a batch that was found in its file."""
     segment.note_batch(
         header.base_offset,
         header.last_offset,
@@ -495,7 +499,7 @@ def replay(
 
 
 def end_marker_of(data: Buffer, at: int, header: BatchHeader) -> EndMarker | None:
-    """Return the end of a transaction from a control batch, or None for any other batch."""
+    """Return the end of the transaction that a control batch ends, or None for any other batch."""
     if not header.is_control:
         return None
     for record in scan(data, at, header):
@@ -512,8 +516,8 @@ async def load_producers(
     *,
     now_ms: int,
 ) -> ProducerStates:
-    """Return the producers at `end_offset`. They are loaded from the newest snapshot below it, and
-    later batches are replayed.
+    """Return the states of the log's producers at `end_offset`. They are loaded from the newest
+    snapshot below it, and later batches are replayed.
 
     A corrupt snapshot is removed, and the previous one is used. Snapshots from before the first
     segment are not used, because the batches between the snapshot and the segment were deleted.
@@ -575,8 +579,8 @@ def _replay_block(block: ScannedBlock, producers: ProducerStates, end_offset: Of
 async def remove_stray_snapshots(
     disk: Disk, view: DirectoryView, segments: list[Segment], end_offset: Offset
 ) -> None:
-    """Remove snapshots above the log's end. Also remove those that belong to no segment, except for
-    the newest snapshot."""
+    """Remove producer snapshots above the log's end. Also remove those that belong to no segment,
+    except for the newest snapshot."""
     offsets = offsets_of(await view.names(), SNAPSHOT)
     bases = {segment.base_offset for segment in segments}
     kept = [offset for offset in offsets if offset <= end_offset]
@@ -587,7 +591,8 @@ async def remove_stray_snapshots(
 
 
 def _floor(segments: list[Segment], offset: Offset) -> int:
-    """Return the index of the segment that contains an offset, or 0 if all begin after it."""
+    """Return the index of the segment that contains an offset, or 0 if all segments begin after
+    it."""
     index = 0
     while index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
         index += 1
@@ -595,7 +600,8 @@ def _floor(segments: list[Segment], offset: Offset) -> int:
 
 
 async def _has_valid_max_timestamp(segment: Segment) -> bool:
-    """Load a segment's largest timestamp. Returns False if the indexes lead to invalid batches."""
+    """Load a segment's largest timestamp. Returns False if the segment's indexes lead to invalid
+    batches."""
     try:
         await segment.load_max_timestamp()
     except CorruptDataError:

@@ -46,12 +46,14 @@ class SealedSegments:
         self._disk = disk
         self._view = view
         self._digests: dict[int, AbortDigest] | None = None
-        """The abort digests, or None if none were written."""
+        """Digests of the aborted transactions in closed segments, by base offset. None if there is
+        no `abort-digests` file."""
         self._listed: dict[int, ClosedSegment] = {}
-        """Closed segments as listed by a clean shutdown. Empty unless the last shutdown was
-        clean."""
+        """Closed segments as a clean shutdown listed them, by base offset. Empty unless the last
+        shutdown was clean."""
         self.hole_offset: Offset | None = None
-        """Start of the first hole left by missing closed segments, or None if there is none."""
+        """Start of the first range of offsets that is missing because closed segments are missing.
+        None if there is no such hole."""
         self.has_swaps = False
         """True if this start completed the swap of an interrupted compaction, which is a valid
         reason for missing segments."""
@@ -59,7 +61,8 @@ class SealedSegments:
     async def load(
         self, segments: list[Segment], log_start_offset: Offset, *, is_clean: bool
     ) -> None:
-        """Read `closed-segments` and `abort-digests`. A file that is missing or corrupt is ignored.
+        """Read the files `closed-segments` and `abort-digests` of the log. A file that is missing
+        or corrupt is ignored.
 
         Segments that are completely below the log start offset may be missing.
         """
@@ -92,7 +95,7 @@ class SealedSegments:
 
     async def accept_unopened(self, segment: Segment) -> bool:
         """Accept the indexes of a closed segment without opening them. Returns False if their sizes
-        are not as listed.
+        differ from those in `closed-segments`.
 
         A transaction index is read nevertheless if there are aborted transactions.
         """

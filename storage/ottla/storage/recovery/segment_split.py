@@ -1,4 +1,4 @@
-"""Splits a segment whose offsets are too far from its base offset into several valid segments
+"""Split of a segment whose offsets are too far from its base offset into several valid segments
 (KAFKA-6264).
 
 Old brokers let a segment span more offsets than an index entry can represent. The new segments
@@ -14,7 +14,7 @@ from ottla.storage.segments.files import CLEANED, INDEX_SUFFIXES, LOG, SWAP, fil
 from ottla.storage.segments.segment import SEGMENT_OFFSETS_MAX
 
 COPY_BYTES = 1 << 20
-"""Bytes copied per step when a damaged tail is copied."""
+"""Number of bytes per step when the damaged tail of a segment is copied."""
 
 
 class OffsetOverflowError(Exception):
@@ -26,7 +26,8 @@ class OffsetOverflowError(Exception):
 
 
 async def split_segment(disk: Disk, directory: str, base_offset: int) -> int:
-    """Durably write the pieces of a segment as `.swap` files. Returns their number.
+    """Split a segment: durably write its pieces (the new, smaller segments) as `.swap` files.
+    Returns the number of pieces.
 
     A piece begins where the previous one ended, if possible, because a gap would be mistaken for
     lost records. The bytes after the last complete batch are added to the last piece; recovery then
@@ -55,8 +56,8 @@ async def split_segment(disk: Disk, directory: str, base_offset: int) -> int:
 async def _copy(
     disk: Disk, directory: str, base_offset: int, source: DiskFile, pieces: list[DiskFile]
 ) -> None:
-    """Copy the batches to the first piece, and create further pieces when an offset does not
-    fit."""
+    """Copy the batches of `source` to the first piece (new, smaller segment), and create a further
+    piece whenever an offset does not fit."""
     scanning = BatchScan(
         disk,
         source,

@@ -34,7 +34,7 @@ from ottla.wire.batch import MAGIC_AT, NO_TIMESTAMP
 
 
 class CleanedFiles(Protocol):
-    """A new segment in `.cleaned` files, and the segments that it replaces."""
+    """A new segment in `.cleaned` files, and the base offsets of the segments that it replaces."""
 
     @property
     def base_offset(self) -> int:
@@ -43,7 +43,7 @@ class CleanedFiles(Protocol):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Base offsets of the replaced segments, in ascending order."""
+        """Base offsets of the segments that the new segment replaces, in ascending order."""
         ...
 
     @property
@@ -53,17 +53,19 @@ class CleanedFiles(Protocol):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Largest timestamp in ms, or -1 if no record of the segment has a timestamp."""
+        """Largest record timestamp of the new segment in ms since 1970, or -1 if no record has a
+        timestamp."""
         ...
 
     @property
     def max_timestamp_offset(self) -> int:
-        """Offset of the record with the largest timestamp."""
+        """Offset of the new segment's record with the largest timestamp."""
         ...
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Timestamp of the first batch in ms, or -1 if the batch has none."""
+        """Timestamp of the new segment's first batch in ms since 1970, or -1 if the batch has
+        none."""
         ...
 
 
@@ -76,7 +78,7 @@ async def open_cleaned(
     """Open the `.cleaned` files of a new segment, and return the segment. After the swap, the files
     have the segment's final names.
 
-    Raises CorruptDataError if the files do not match `cleaned`.
+    Raises CorruptDataError if the files do not match their description `cleaned`.
     """
     base_offset = Offset(cleaned.base_offset)
     path = f"{directory}/{file_name(base_offset, LOG)}{CLEANED}"
@@ -112,8 +114,8 @@ async def end_offset_of(disk: Disk, segment: Segment) -> Offset:
 
 
 async def decide_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Rename the `.cleaned` files of a segment to `.swap`. Once this returns, startup completes the
-    swap.
+    """Rename the `.cleaned` files of a new segment to `.swap`, which decides that it replaces the
+    old ones. Once this returns, startup completes the swap.
 
     If this raises OSError, the caller does not know whether the swap is decided.
     """
@@ -121,8 +123,8 @@ async def decide_swap(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 async def finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Give the files of a swap their final names. The old segments must have been renamed to
-    `.deleted` before."""
+    """Rename the `.swap` files of a new segment to their final names. The old segments must have
+    been renamed to `.deleted` before."""
     await _rename_all(disk, directory, base_offset, SWAP, "")
 
 
@@ -137,14 +139,14 @@ async def _rename_all(disk: Disk, directory: str, base_offset: int, old: str, ne
 
 
 def is_swap_decided(disk: Disk, directory: str, base_offset: int) -> bool:
-    """Return whether `decide_swap` has renamed the log file to `.swap`, so that startup completes
-    the swap."""
+    """Return whether `decide_swap` has renamed the new segment's log file to `.swap`, so that
+    startup completes the swap."""
     return not disk.exists(f"{directory}/{file_name(base_offset, LOG)}{CLEANED}")
 
 
 async def remove_cleaned(disk: Disk, directory: str) -> None:
-    """Remove the files of a compaction that were not swapped in. `decide_swap` must not run at the
-    same time."""
+    """Remove the files of a compaction that were not swapped in. `decide_swap` must not run for the
+    same directory at the same time."""
     names = await disk.listdir(directory)
     for name in [each for each in names if each.endswith(SWAP)] + names:
         if name.endswith((CLEANED, SWAP)) and disk.exists(f"{directory}/{name}"):
@@ -152,8 +154,8 @@ async def remove_cleaned(disk: Disk, directory: str) -> None:
 
 
 def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None) -> bool:
-    """Open a sealed segment's indexes. Returns False if one is missing or does not match its
-    log."""
+    """Open the indexes of a sealed segment. Returns False if an index is missing or does not match
+    the log file."""
     offsets, times = segment.offset_index, segment.time_index
     view = view or DirectoryView(disk, "")
     if not view.has(offsets.path) or not view.has(times.path):
@@ -179,10 +181,11 @@ def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None
 
 
 def _begins_without_timestamp(segment: Segment) -> bool:
-    """Return whether the first batch has no timestamp. The time index may then have no entries.
+    """Return whether the segment's first batch has no timestamp. The time index may then have no
+    entries.
 
     Such batches are old messages, or were emptied by compaction. Raises NotCachedError if the batch
-    is not in memory.
+    is not in the page cache.
     """
     header = segment.file.read_cached(0, min(WALK_HEADER_BYTES, segment.size_bytes))
     return len(header) > MAGIC_AT and max_timestamp_of(header) == NO_TIMESTAMP
@@ -206,7 +209,8 @@ def is_tidy(names: list[str]) -> bool:
 
 
 async def clean_directory(disk: Disk, directory: str) -> None:
-    """Remove the files of interrupted deletions and compactions, and complete decided swaps."""
+    """Remove the files of interrupted deletions and compactions from a partition's directory, and
+    complete decided swaps (replacements of segments by a compacted one)."""
     names = await disk.listdir(directory)
     swaps = await _keep_decided(disk, directory, names)
     for name in names:
@@ -224,7 +228,8 @@ async def clean_directory(disk: Disk, directory: str) -> None:
 
 
 async def _keep_decided(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Durably remove the files of undecided swaps. Returns the names of the files of decided swaps.
+    """Durably remove the files of undecided swaps (replacements of segments that were interrupted).
+    Returns the names of the files of decided swaps.
 
     A `.cleaned` log file shows that its swap is undecided. The swap's other files are removed
     before it.
@@ -246,7 +251,7 @@ async def _keep_decided(disk: Disk, directory: str, names: list[str]) -> list[st
 
 
 async def _finish_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
-    """Replace segments by the decided `.swap` files that were made from them."""
+    """Replace old segments by the `.swap` files of the new segments that were made from them."""
     bases = offsets_of(swaps, LOG + SWAP)
     for base in bases:
         await _remove_superseded(disk, directory, base)
@@ -256,7 +261,8 @@ async def _finish_swaps(disk: Disk, directory: str, swaps: list[str]) -> None:
 
 
 async def _remove_superseded(disk: Disk, directory: str, base: int) -> None:
-    """Remove the segments whose batches are also in the log file of a swap, the oldest first."""
+    """Remove the old segments whose batches are also in the `.swap` log file of a new segment, the
+    oldest first."""
     file = disk.open(f"{directory}/{file_name(base, LOG)}{SWAP}")
     found = BatchScan(
         disk,

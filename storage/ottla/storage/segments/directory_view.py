@@ -72,8 +72,8 @@ class DirectoryView:
         return await self._disk.read_file(f"{self.path}/{name}")
 
     def size_of(self, path: str) -> int | None:
-        """Return the size in bytes of the file at a path, or None if the survey does not contain
-        it."""
+        """Return the size in bytes of the file at a path. Returns None if the survey was dropped or
+        does not contain the file."""
         return None if self._survey is None else self._survey.sizes.get(posixpath.basename(path))
 
     def has(self, path: str) -> bool:
