@@ -10,9 +10,10 @@ from ottla.model.ids import uuid_text
 from ottla.model.unicode_text import encodable
 
 LABEL_LENGTH_MAX = 256
-"""Maximum length of a label's value, in characters.  Longer values are cut.
+"""Maximum length, in characters, of the value of a label that identifies a client in its metrics.
+Longer values are cut.
 
-A client chooses its id freely, and every series contains it.  With a lower limit, different clients
+A client chooses its id freely, and every series contains it. With a lower limit, different clients
 may get equal labels; with a higher limit, one client can enlarge every scrape.
 """
 
@@ -30,7 +31,7 @@ class ClientLabels(NamedTuple):
     broker_id: int
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the labels as texts, in the order of `LABEL_NAMES`.
+        """Return the client's labels as (name, value), in the order of `LABEL_NAMES`.
 
         Long values are cut, and characters that UTF-8 cannot encode are replaced.
         """
@@ -56,6 +57,7 @@ LABEL_NAMES = (
     "client_source_address",
     "broker_id",
 )
-"""Names of the labels, which are the same for all exporters."""
+"""Names of the labels that identify a client in its metrics. They are the same for all
+exporters."""
 
 assert len(LABEL_NAMES) == len(ClientLabels._fields)

@@ -1,9 +1,9 @@
-"""Encodes a client's pushed metrics as records of the topic `__client_metrics`, and decodes these
-records.
+"""Encoding of a client's pushed metrics as records of the topic `__client_metrics`, and decoding of
+these records.
 
-Pure.  The format is `client_metrics.proto`, which pipelines can read without Ottla's code.  A push
-that is too large for one record is split into several records with the same client and time.  Each
-contains some of the points.
+Pure. The format is `client_metrics.proto`, which pipelines can read without Ottla's code. A push
+that is too large for one record is split into several records with the same client and time. Each
+contains some of the push's points (values of series).
 """
 
 from uuid import UUID
@@ -26,17 +26,17 @@ from ottla.telemetry.clients.exporter import LabelledPush
 from ottla.telemetry.clients.otlp import HistogramValue, Point, PointKind, points_of, reread
 
 RECORD_BYTES_MAX = 512 * KIB
-"""Maximum size, in bytes, of the points in one record: half of the default maximum batch size of a
-topic."""
+"""Maximum size, in bytes, of the data points in one record of `__client_metrics`: half of the
+default maximum batch size of a topic."""
 POINT_HEAD_BYTES = 4
-"""Largest size of the fields before a point in its record, in bytes."""
+"""Maximum size, in bytes, of the encoded tag and length before a data point in its record."""
 
 _KINDS = {PointKind.GAUGE: GAUGE, PointKind.SUM: SUM, PointKind.HISTOGRAM: HISTOGRAM}
 
 
 def encode_records(push: LabelledPush) -> tuple[list[bytes], int]:
-    """Encode a push. Returns the values of its records, and the number of points that are too large
-    for any record.
+    """Encode a client's push as records of `__client_metrics`. Returns the values of the records,
+    and the number of data points that are too large for any record.
 
     `push` must come from a client: the metrics of a node itself have no records.
     """
@@ -78,7 +78,8 @@ def _without_points(push: LabelledPush) -> ClientMetricsRecord:
 
 
 def decode_record(value: bytes) -> tuple[ClientLabels, int, list[Point]]:
-    """Return the client, the time of the push in ms since 1970, and the points of a record.
+    """Decode the value of a record of `__client_metrics`. Returns the client, the time of the push
+    in ms since 1970, and the data points.
 
     Raises CorruptDataError if the record is malformed.
     """

@@ -24,27 +24,29 @@ from ottla.telemetry.clients.otlp import Attributes, HistogramValue
 from ottla.telemetry.clients.outline import Outline, Series, Value
 
 SERIES_PER_CLIENT_MAX = 2_000
-"""Maximum number of series of one client.
+"""Maximum number of metric series of one client.
 
 A Java client with every metric on some hundred partitions has about this many. With a lower limit,
 series of such a client are dropped. With a higher one, one client can use up more of the total that
 all clients share.
 """
 SERIES_MAX = 200_000
-"""Maximum number of series of all clients.  Each takes some hundred bytes, and twice that in every
-scrape."""
+"""Maximum number of metric series of all clients together. Each takes some hundred bytes, and twice
+that in every scrape."""
 ATTRIBUTES_LENGTH_MAX = 2_048
 """Maximum length of the attributes of one series, in characters, both as received and as text.
-Longer ones are refused."""
+Series with longer ones are refused."""
 NAME_LENGTH_MAX = 255
-"""Maximum length of a metric name, in characters: the limit of OpenTelemetry for instruments."""
+"""Maximum length of the name of a client's metric, in characters: the limit of OpenTelemetry for
+instruments."""
 
 ALIASES_MAX = 8
-"""Maximum number of remembered variants of one set of attributes: the same attributes in another
-order, or with names that are equal in Prometheus.  Further variants are refused."""
+"""Maximum number of remembered variants of a series' attributes: the same attributes in another
+order, or with names that are equal in Prometheus. Further variants are refused."""
 
 PUSHES_WITHOUT_SUM_MAX = 4
-"""Number of pushes in which a client may omit a sum before the sum is deleted.
+"""Number of pushes in which a client may omit a sum (a cumulative metric) before the sum is
+deleted.
 
 With a lower number, sums that a client omits while they do not grow start again from zero; with a
 higher number, unused series are kept longer.
@@ -61,25 +63,27 @@ Standard metrics of clients have the prefix `org_apache_kafka_` (KIP-714).
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 
 _Alias = tuple[str, Attributes]
-"""Name and attributes of a series in the form in which a client sends them."""
+"""Name and attributes of a metric series in the form in which a client sends them."""
 
 
 class SeriesRow(NamedTuple):
-    """One line of Prometheus text: `family` + `suffix` + `{labels}` and the value."""
+    """One line of Prometheus text for a client's metric: `family` + `suffix` + `{labels}` and the
+    value."""
 
     family: str
     kind: str
-    """Kind of the metric: counter, gauge or histogram. All rows of a family have the same kind and
-    are adjacent."""
+    """Kind of the row's metric: counter, gauge or histogram. All rows of a family have the same
+    kind and are adjacent."""
     suffix: str
-    """Suffix of a histogram's row: _bucket, _sum or _count.  Empty for other kinds."""
+    """Suffix of the metric name in a histogram's row: _bucket, _sum or _count. Empty for other
+    kinds."""
     labels: str
-    """Labels as escaped text, without the surrounding braces."""
+    """Labels of the row as escaped text, without the surrounding braces."""
     value: int | float
 
 
 class _Client:
-    """One client that has series: its labels as text, and its values."""
+    """One client that has metric series: its labels as text, and the series' values."""
 
     __slots__ = ("added", "keys", "outline", "pushes", "text", "values")
 
@@ -87,20 +91,20 @@ class _Client:
         self.text = label_text(labels.pairs())
         self.pushes = 0
         self.keys: dict[_Key, int] = {}
-        """Number of the last push that contained each key, by key.  Not updated while successive
-        pushes have the same outline."""
+        """Number of the client's last push that contained a set of attributes, by this set
+        (`_Key`). Not updated while successive pushes have the same series."""
         self.values: list[Value] = []
         self.outline: Outline | None = None
-        """Outline of the last push, if it contains exactly the series of this client, in the order
-        of its values.  None if some series were refused or occurred twice, or if older sums are
-        still kept."""
+        """Series (outline) of the client's last push, if they are exactly the client's stored
+        series in the order of its values. None if some series were refused or occurred twice, or if
+        older sums are still kept."""
         self.added: tuple[int, ...] = ()
-        """Positions, in the outline of the last push, of the values that are added to the previous
-        value."""
+        """Positions, in the client's last push, of the values that are added to the previous value
+        because they are increases."""
 
 
 class _Key:
-    """One set of attributes in a metric family, and the clients that have a value for this set."""
+    """One set of attributes in a metric family, and the clients that have a value for it."""
 
     __slots__ = ("aliases", "family", "places", "text")
 
@@ -109,7 +113,7 @@ class _Key:
         self.text = text
         self.aliases: list[_Alias] = []
         self.places: dict[_Client, int] = {}
-        """Position of the series among the values of each client."""
+        """Position of the series with these attributes among the values of a client, by client."""
 
 
 class _Family:
@@ -121,11 +125,11 @@ class _Family:
         self.name = name
         self.kind = kind
         self.keys: dict[str, _Key] = {}
-        """Sets of attributes of this metric, by their text."""
+        """Sets of attributes in this metric family, each by its text in Prometheus's form."""
 
 
 class ClientSeries:
-    """The series of all clients, with their current values."""
+    """The metric series of all clients, with their current values."""
 
     def __init__(
         self, *, per_client_max: int = SERIES_PER_CLIENT_MAX, series_max: int = SERIES_MAX
@@ -135,14 +139,15 @@ class ClientSeries:
         self._clients: dict[UUID, _Client] = {}
         self._families: dict[str, _Family] = {}
         self._sample_names: set[str] = set()
-        """Names of the samples of all families, including the suffixes of histograms.  Each name
+        """Sample names of all metric families, including the suffixes of histograms. Each name
         belongs to only one family."""
         self._keys: dict[_Alias, _Key] = {}
         self._count = 0
         self._refused = 0
 
     def apply(self, labels: ClientLabels, outline: Outline, values: list[Value]) -> None:
-        """Apply the values of a push.  The caller must not use the list `values` afterwards."""
+        """Update a client's series with the values of a push. `outline` contains the series of the
+        push. The caller must not use the list `values` afterwards."""
         client = self._clients.get(labels.client_instance_id)
         if client is None:
             client = self._clients[labels.client_instance_id] = _Client(labels)
@@ -156,7 +161,8 @@ class ClientSeries:
         client.values = values
 
     def _replace_series(self, client: _Client, outline: Outline, values: Sequence[Value]) -> None:
-        """Apply a push whose series differ from the series of the client's previous push."""
+        """Update a client's series with a push whose series differ from those of the client's
+        previous push."""
         if client.outline is not None:
             client.keys = dict.fromkeys(client.keys, client.pushes - 1)
         taken: list[Value] = []
@@ -190,7 +196,7 @@ class ClientSeries:
         client.added = tuple(place for place, series in enumerate(outline) if series.is_delta)
 
     def forget(self, instance_id: UUID) -> None:
-        """Delete all series of a client."""
+        """Delete all metric series of a client."""
         client = self._clients.pop(instance_id, None)
         if client is None:
             return
@@ -198,8 +204,8 @@ class ClientSeries:
             self._drop_value(client, key)
 
     def rows(self) -> Iterator[SeriesRow]:
-        """Yield the current values of all series, family by family. Changes during the iteration
-        may or may not be included."""
+        """Yield the current values of all clients' series as lines of Prometheus text, family by
+        family. Changes during the iteration may or may not be included."""
         for family in list(self._families.values()):
             for key in list(family.keys.values()):
                 for client in list(key.places):
@@ -214,13 +220,13 @@ class ClientSeries:
                         yield SeriesRow(family.name, family.kind, "", labels, value)
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of clients and of series, and the number of points that were dropped
+        """Return the number of clients and of their series, and the number of data points dropped
         because a limit was reached."""
         return {"clients": len(self._clients), "series": self._count, "refused": self._refused}
 
     def _has_room(self, client: _Client, key: _Key) -> bool:
         """Count another series of a client, and return True, if the limits permit it. Otherwise
-        return False, and delete the key if no client uses it."""
+        return False, and delete `key` (the series' set of attributes) if no client uses it."""
         if len(client.keys) >= self._per_client_max or self._count >= self._series_max:
             if not key.places:
                 self._drop(key)
@@ -229,8 +235,8 @@ class ClientSeries:
         return True
 
     def _left_out_but_kept(self, client: _Client) -> list[_Key]:
-        """Delete the series that the last push omits, except for sums that are kept for some more
-        pushes. Returns the keys of these sums."""
+        """Delete the series that the client's last push omits, except for sums that are kept for
+        some more pushes. Returns the sets of attributes of these sums."""
         left_out = [(key, last) for key, last in client.keys.items() if last < client.pushes]
         kept = []
         for key, last in left_out:
@@ -249,8 +255,8 @@ class ClientSeries:
             self._drop(key)
 
     def _new_key(self, series: Series) -> _Key | None:
-        """Return the set of attributes to which a new series belongs. Returns None if the names,
-        the length or the kind of the series do not permit it."""
+        """Return the set of attributes (`_Key`) to which a new series belongs. Returns None if the
+        names, the length or the kind of the series do not permit it."""
         if (
             len(series.name) > NAME_LENGTH_MAX
             or sum(len(name) + len(value) for name, value in series.attributes)
@@ -288,20 +294,22 @@ class ClientSeries:
 
 
 def sample_names(name: str, kind: str) -> tuple[str, ...]:
-    """Return the sample names of a family in Prometheus text.  A histogram has three names in
+    """Return the sample names of a metric family in Prometheus text. A histogram has three names in
     addition to the name of the family."""
     suffixes = HISTOGRAM_SUFFIXES if kind == "histogram" else ()
     return (name, *(name + suffix for suffix in suffixes))
 
 
 def legal_name(name: str) -> str:
-    """Return a metric name in Prometheus's form: dots and dashes are replaced by underscores."""
+    """Return the name of a client's metric in Prometheus's form: dots and dashes are replaced by
+    underscores."""
     legal = _NOT_IN_NAMES.sub("_", name)
     return legal if legal and not legal[0].isdigit() else f"_{legal}"
 
 
 def label_text(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return labels as they are between the braces in Prometheus text."""
+    """Return labels, given as (name, value), in the form that they have between the braces in
+    Prometheus text."""
     return ",".join([f'{name}="{_escaped(value)}"' for name, value in pairs])
 
 
@@ -311,9 +319,9 @@ _RESERVED_LABELS = frozenset((*LABEL_NAMES, "le"))
 
 
 def _legal_attributes(attributes: Attributes) -> Iterator[tuple[str, str]]:
-    """Yield attributes with names in Prometheus's form.
+    """Yield the attributes of a series with their names in Prometheus's form.
 
-    If several attributes have the same name, the last one is used.  Attributes with a name in
+    If several attributes have the same name, the last one is used. Attributes with a name in
     `LABEL_NAMES` are dropped.
     """
     by_name = {}
@@ -334,8 +342,8 @@ def _escaped(value: str) -> str:
 
 
 def _sum_of(before: Value, added: Value) -> Value:
-    """Return the sum of two values of one kind.  If the bounds of histograms differ, the result is
-    the added value alone."""
+    """Return the sum of two values of one series, both numbers or both histograms. If the bounds of
+    histograms differ, the result is `added` alone."""
     if not isinstance(before, HistogramValue) or not isinstance(added, HistogramValue):
         assert not isinstance(before, HistogramValue)
         assert not isinstance(added, HistogramValue)

@@ -18,8 +18,8 @@ half an interval is enough.
 """
 
 ALWAYS = -1
-"""A time before all times of a monotonic clock. A request with this earliest time is always
-accepted."""
+"""Time before all times of a monotonic clock, as the earliest time of a client's next request. The
+request is then always accepted."""
 
 
 class PushGate:
@@ -37,7 +37,7 @@ class PushGate:
 
     def try_get(self, now_ms: int, *, is_excused: bool = False) -> int:
         """Accept a GetTelemetrySubscriptions request and return 0, or return the milliseconds by
-        which it arrived too early. `is_excused` means that it is accepted at any time."""
+        which it arrived too early. `is_excused` means that the request is accepted at any time."""
         early_ms = self._get_from_ms - now_ms
         if early_ms <= 0:
             self._get_from_ms = now_ms + self._interval_ms
@@ -51,7 +51,8 @@ class PushGate:
         return 0
 
     def try_push(self, now_ms: int) -> int:
-        """Accept a push and return 0, or return the milliseconds by which it arrived too early."""
+        """Accept a client's push and return 0, or return the milliseconds by which it arrived too
+        early."""
         early_ms = self._push_from_ms - now_ms
         if early_ms > 0:
             return early_ms

@@ -33,39 +33,41 @@ from ottla.telemetry.clients.unpack import unpack
 from ottla.wire.compression import Codec
 
 PENDING_PUSHES_MAX = 4_096
-"""Maximum number of pushes that wait for the worker thread. Above this number, pushes are refused
-until the worker has caught up."""
+"""Maximum number of clients' pushes that wait for the worker thread. Above this number, pushes are
+refused until the thread has caught up."""
 PENDING_BYTES_MAX = 32 * MIB
-"""Maximum total size in bytes of the waiting payloads, as received."""
+"""Maximum total size in bytes of the payloads of pushes that wait for the worker thread, as
+received."""
 TURN_PUSHES_MAX = 16
-"""Maximum number of pushes that the worker thread processes at a time.
+"""Maximum number of clients' pushes that the worker thread processes in one batch.
 
 A smaller number costs more thread switches. With a larger number, the event loop waits longer for
 the GIL each time it returns from the kernel.
 """
 SMALL_BYTES_MAX = 4 * KIB
-"""Size in bytes of the largest payload that the event loop itself processes.  A push of a
-librdkafka client has a quarter of this size.  Decompressing larger payloads would take longer than
+"""Size in bytes of the largest payload of a push that the event loop itself processes. A push of a
+librdkafka client has a quarter of this size. Decompressing larger payloads would take longer than
 the switch to the thread."""
 SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
-"""Largest decompressed size of a small push, in bytes.  Such a push cannot exceed any limit on its
-parts, so the parts need not be counted."""
+"""Maximum decompressed size, in bytes, of a push that the event loop itself processes. Such a push
+cannot exceed any limit on its parts (messages, texts and lists), so they need not be counted."""
 GATHER_MS = 50
-"""Time in ms for which an already answered push waits for further pushes, to form one batch for the
-worker.  With a lower value, batches are smaller. With a higher one, the exporters get pushes later.
-"""
+"""Time in ms for which a push that was already answered waits for further pushes, to form one batch
+for the worker thread. With a lower value, batches are smaller. With a higher one, the exporters get
+pushes later."""
 GATHER_PUSHES = 8
 """Number of waiting pushes at which they are passed to the worker thread without further delay."""
 MISSES_MAX = 8
-"""Number of successive pushes with changed series layouts after which the layouts of a client are
-no longer computed. Computing a layout takes the worker as long as two pushes."""
+"""Number of successive pushes of a client with changed series layouts after which layouts are no
+longer computed for this client. Computing a layout takes the worker thread as long as two pushes.
+"""
 SLICE_MS_MAX = 2
-"""Longest time, in ms, for which the delivery to exporters blocks the event loop before it
-yields."""
+"""Longest time, in ms, for which the delivery of pushes to exporters blocks the event loop before
+it yields."""
 
 
 class Ingest:
-    """The queue of clients' pushes, and the worker that processes them."""
+    """The queue of clients' pushes, and the loop that processes them with a worker thread."""
 
     def __init__(
         self,
@@ -86,17 +88,18 @@ class Ingest:
         self._worker = Worker(wants_points=series is not None)
         self._known: dict[UUID, LastPush] = {}
         self._waiting: dict[UUID, int] = {}
-        """Sequence number of the last waiting push, for each client that has one."""
+        """Sequence number of the last push that waits to be processed, by client instance id."""
         self._gone: dict[UUID, int] = {}
         self._counts = {"pushes": 0, "bytes": 0, "refused": 0, "overflowed": 0, "known": 0}
 
     def submit(
         self, labels: ClientLabels, codec: int, payload: bytes, received_ms: int, done: Done
     ) -> None:
-        """Queue a push for processing. `done` is called once with the result, either by this method
-        or later by `run`.
+        """Queue a client's push for processing. `done` is called once with the result, either by
+        this method or later by `run`.
 
-        The caller has already refused pushes that arrive before the client may push again."""
+        The caller has already refused pushes that arrive before the client may push again.
+        """
         if (
             len(self._pending) >= PENDING_PUSHES_MAX
             or self._pending_bytes + len(payload) > PENDING_BYTES_MAX
@@ -139,12 +142,12 @@ class Ingest:
             self._series.forget(instance_id)
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes and bytes, and of refused, overflowed and waiting
-        pushes."""
+        """Return the number of accepted pushes and bytes, and of pushes that were refused,
+        overflowed the queue or are waiting."""
         return {**self._counts, "pending": len(self._pending), "pending_bytes": self._pending_bytes}
 
     async def run(self) -> None:
-        """Process the queued pushes until cancelled."""
+        """Process the queued pushes of clients until this call is cancelled."""
         limiter = trio.CapacityLimiter(1)
         while True:
             if not self._pending:
@@ -170,7 +173,7 @@ class Ingest:
     def _wait(
         self, labels: ClientLabels, codec: int, data: bytes, received_ms: int, done: Done | None
     ) -> None:
-        """Queue a push for the worker.  `done` is None if the client has already received its
+        """Queue a push for the worker thread. `done` is None if the client has already received its
         response."""
         self._numbers += 1
         known = self._known.get(labels.client_instance_id)
@@ -221,7 +224,8 @@ class Ingest:
         done(error)
 
     async def flush(self) -> None:
-        """Wait until `run` has delivered all pushes that were queued before this call."""
+        """Wait until `run` has delivered all pushes to the exporters that were queued before this
+        call."""
         end = self._numbers
         while self._handed_on < end:
             self._is_due.set()

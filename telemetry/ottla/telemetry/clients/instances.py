@@ -32,15 +32,16 @@ from ottla.telemetry.clients.subscriptions import (
 from ottla.wire.compression import Codec
 
 INSTANCES_MAX = 16_384
-"""Maximum number of known clients, as in Kafka.
+"""Maximum number of clients that report metrics to this broker, as in Kafka.
 
-If there are more clients, they evict each other and are throttled less accurately.  Each client
+If there are more clients, they evict each other and are throttled less accurately. Each client
 takes about a kilobyte of memory, in addition to the data that exporters keep about it.
 """
 
 INSTANCES_PER_CONNECTION_MAX = 64
-"""Maximum number of instance ids of one connection.  A client normally has one id.  If a client
-requests new ids endlessly, it evicts its own instances, not the instances of other clients."""
+"""Maximum number of client instance ids of one connection. A client normally has one id. If a
+client requests new ids endlessly, it evicts its own instances, not the instances of other clients.
+"""
 
 SILENCE_MS_MIN = 60_000
 SILENCE_INTERVALS_MAX = 3
@@ -55,18 +56,19 @@ clients in the same second.
 """
 
 CROWDED_LINE_MS = 300_000
-"""Minimum time in ms between two log messages that the limit of known clients was reached."""
+"""Minimum time in ms between two log messages that the limit of clients that report metrics was
+reached."""
 
 EXCUSING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""Errors after which a client has to request its subscription again, and may do so without
-waiting."""
+"""Errors in the response to a push after which the client has to request its subscription again,
+and may do so without waiting."""
 
 CODECS = frozenset(Codec)
 
 
 class ClientInstance:
-    """One client instance, with its subscription and its requests.  Times are milliseconds of the
-    monotonic clock."""
+    """One client instance that reports metrics, with its subscription and its requests. Times are
+    milliseconds of the monotonic clock."""
 
     __slots__ = (
         "alarm_ms",
@@ -94,7 +96,8 @@ class ClientInstance:
         self.effective = effective
         self.connection_id = connection_id
         self.version = version
-        """Version of the subscriptions from which `effective` was computed."""
+        """Version of the broker's subscriptions from which `effective`, the client's subscription,
+        was computed."""
         self.gate = PushGate(effective.interval_ms)
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
@@ -102,18 +105,18 @@ class ClientInstance:
         self.last_get_ms: int | None = None
         self.last_push_ms: int | None = None
         self.push_count = 0
-        """Number of pushes that were accepted.  `push_bytes` is the total size of these pushes as
-        received, in bytes."""
+        """Number of the client's pushes that were accepted. `push_bytes` is the total size of these
+        pushes as received, in bytes."""
         self.push_bytes = 0
         self.export_count = 0
-        """Number of pushes that were decompressed and exported.  `error_count` is the number of
-        pushes for which this failed."""
+        """Number of the client's pushes that were decompressed and exported. `error_count` is the
+        number of pushes for which this failed."""
         self.error_count = 0
         self.throttle_count = 0
         self.expires_ms = 0
         self.alarm_ms: int | None = None
-        """Time in ms at which the client is next checked for expiry. None if no check is
-        scheduled."""
+        """Time in ms of the monotonic clock at which the client is next checked for expiry. None if
+        no check is scheduled."""
 
     @property
     def id(self) -> UUID:
@@ -122,8 +125,8 @@ class ClientInstance:
 
 
 class GetAnswer(NamedTuple):
-    """Response to GetTelemetrySubscriptions.  If `error` is NONE, `instance` has the
-    subscription."""
+    """Decision on a GetTelemetrySubscriptions request. If `error` is NONE, `instance` is the client
+    with its subscription."""
 
     error: ErrorCode
     throttle_ms: int
@@ -131,8 +134,8 @@ class GetAnswer(NamedTuple):
 
 
 class PushVerdict(NamedTuple):
-    """Response to PushTelemetry.  If `error` is NONE, the push is accepted and `instance` is
-    set."""
+    """Decision on a PushTelemetry request. If `error` is NONE, the push is accepted and `instance`
+    is the client."""
 
     error: ErrorCode
     throttle_ms: int
@@ -141,7 +144,7 @@ class PushVerdict(NamedTuple):
 
 @dataclass(slots=True)
 class InstanceCounts:
-    """Number of requests of all clients since the broker started, by outcome."""
+    """Number of the telemetry requests of all clients since the broker started, by outcome."""
 
     throttled: int = 0
     unknown_subscriptions: int = 0
@@ -149,7 +152,8 @@ class InstanceCounts:
     exported: int = 0
     failed: int = 0
     evicted: int = 0
-    """Number of clients that were deleted because there were too many."""
+    """Number of client instances that the broker evicted because there were too many
+    (`INSTANCES_MAX`)."""
 
 
 class ClientInstances:
@@ -173,7 +177,8 @@ class ClientInstances:
     ) -> None:
         self.counts = InstanceCounts()
         self.on_earlier_deadline: Callable[[], None] = lambda: None
-        """Function that is called when `next_deadline_ms` becomes earlier."""
+        """Function that is called when `next_deadline_ms`, the time of the next check for expired
+        clients, becomes earlier."""
         self._fresh_id = fresh_id
         self._payload_bytes_max = payload_bytes_max
         self._unsubscribed_interval_ms = unsubscribed_interval_ms
@@ -189,20 +194,21 @@ class ClientInstances:
         self._alarms: list[tuple[int, UUID]] = []
 
     def __len__(self) -> int:
-        """Return the number of known clients."""
+        """Return the number of clients that report metrics to this broker."""
         return len(self._instances)
 
     def __iter__(self) -> Iterator[ClientInstance]:
-        """Yield all clients, starting with the one that has been silent for longest."""
+        """Yield all clients that report metrics, starting with the one that has been silent for
+        longest."""
         return iter(self._instances.values())
 
     @property
     def has_subscriptions(self) -> bool:
-        """True if a valid subscription requests metrics."""
+        """True if a valid subscription requests metrics from clients."""
         return any(one.metrics for one in self._subscriptions)
 
     def get(self, instance_id: UUID) -> ClientInstance | None:
-        """Return a client, or None if it is unknown."""
+        """Return the client with this instance id, or None if it is unknown."""
         return self._instances.get(instance_id)
 
     # Requests of clients.
@@ -282,8 +288,8 @@ class ClientInstances:
     # Other events.
 
     def on_subscriptions(self, configs: Mapping[str, Mapping[str, str]]) -> list[str]:
-        """Replace all subscriptions. `configs` contains their settings by subscription name.
-        Returns the names of the invalid subscriptions.
+        """Replace all subscriptions for clients' metrics. `configs` contains their settings by
+        subscription name. Returns the names of the invalid subscriptions.
 
         Clients get their new subscription with their next request.
         """
@@ -324,15 +330,15 @@ class ClientInstances:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """The earliest time, in ms, at which `expire` may find clients to forget. None if no client
-        is known."""
+        """The earliest time, in ms of the monotonic clock, at which `expire` may find clients to
+        delete. None if no client is known."""
         return self._alarms[0][0] if self._alarms else None
 
     # The cache.
 
     def _instance_of(self, traits: ClientTraits, connection_id: int, now_ms: int) -> ClientInstance:
-        """Return the client of a request, with its subscription up to date.  An unknown client is
-        added."""
+        """Return the client that sent a request, with its subscription up to date. An unknown
+        client is added."""
         instance = self._instances.get(traits.client_instance_id)
         if instance is None:
             instance = self._new_instance(traits, connection_id, now_ms)
@@ -423,5 +429,6 @@ class ClientInstances:
 
 
 def is_reserved(instance_id: UUID) -> bool:
-    """Return whether no client may have this id.  Zero means that a client has no id yet."""
+    """Return whether the client instance id is reserved, so that no client may have it. Zero means
+    that a client has no id yet."""
     return instance_id.int < RESERVED_UUIDS_BELOW

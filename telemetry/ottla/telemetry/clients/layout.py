@@ -20,34 +20,35 @@ from ottla.telemetry.clients.otlp_bounds import DELIMITED, FIXED32, FIXED64, VAR
 from ottla.telemetry.clients.outline import Value
 
 LAYOUTS_MAX = 1_000
-"""Maximum number of remembered layouts. Many clients may have the same layout. If the maximum is
-exceeded, all layouts are forgotten."""
+"""Maximum number of remembered layouts of pushes. Many clients may have the same layout. If the
+maximum is exceeded, all layouts are forgotten."""
 
 
 class NumberSlot(NamedTuple):
-    """Position of eight bytes that may differ from push to push: a value or a time."""
+    """Position of eight bytes in a push that may differ from push to push: a value or a time."""
 
     position: int
     code: str
-    """Struct code: d or q for a value, x for a time."""
+    """Struct format code of the number: d or q for a value, x for a time."""
 
 
 @frozen
 class Layout:
-    """Positions of the numbers in pushes of one size."""
+    """Positions of the numbers in clients' pushes that have the same size and series."""
 
     size_bytes: int
     resource_end: int
-    """Position of the end of the resource in the only ResourceMetrics.  The labels are inserted
-    there."""
+    """Position, in bytes, of the end of the resource in a push with a single ResourceMetrics. The
+    client's labels are inserted there."""
     fixed: Struct
-    """Struct of all bytes except the numbers that may differ from push to push."""
+    """Struct that reads all bytes of a push except the numbers that may differ from push to
+    push."""
     values: Struct
 
 
 class PushShape(NamedTuple):
-    """Shape of a push: the positions of its numbers (layout), and the hash of all bytes that are
-    not numbers."""
+    """Shape of a client's push: the positions of its numbers (layout), and the hash of all bytes
+    that are not numbers."""
 
     layout: Layout
     fixed_hash: int
@@ -62,7 +63,7 @@ class PushShape(NamedTuple):
 
 
 class Layouts:
-    """Cache of recently used layouts. Used by one thread only."""
+    """Cache of recently used layouts of clients' pushes. Used by one thread only."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, tuple[NumberSlot, ...]], Layout] = {}
@@ -110,7 +111,7 @@ def _layout(size_bytes: int, resource_end: int, slots: Sequence[NumberSlot]) -> 
 
 
 class _Field(NamedTuple):
-    """One field of a message, and the position of its content."""
+    """One field of a Protobuf message, and the position of its content."""
 
     number: int
     kind: int
@@ -175,7 +176,7 @@ _CODES = {2: "x", 3: "x", 4: "d", 6: "q"}
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of the message in `data[at:end]`, which is known to be valid."""
+    """Yield the fields of the Protobuf message in `data[at:end]`, which is known to be valid."""
     while at < end:
         key, at = varint(data, at, end)
         kind = key & 7

@@ -1,4 +1,4 @@
-"""Decides whether clients are offered the APIs with which they report metrics (KIP-714). Pure.
+"""Decision whether clients are offered the APIs with which they report metrics (KIP-714). Pure.
 
 Clients send requests as soon as a broker lists the APIs, and librdkafka then prints a line on the
 application's console. The APIs are therefore listed only if a setting or a subscription requires
@@ -8,7 +8,8 @@ reports.
 from typing import Literal, TypeAlias
 
 OfferSetting: TypeAlias = Literal["auto", "on", "off"]
-"""Values of the setting `client.telemetry`."""
+"""Values of the setting `client.telemetry`, which decides whether clients are offered the metrics
+APIs."""
 
 
 def telemetry_is_offered(

@@ -32,11 +32,11 @@ from ottla.telemetry.clients.otlp_bounds import (
 )
 
 Attributes = tuple[tuple[str, str], ...]
-"""Names and values of attributes as texts, in the order in which they were sent."""
+"""Attributes of a metric, as (name, value) texts, in the order in which the client sent them."""
 
 
 class PointKind(IntEnum):
-    """Meaning of a point's value, numbered as in `ClientMetricsRecord`."""
+    """Meaning of a data point's value, numbered as in `ClientMetricsRecord`."""
 
     GAUGE = 0
     SUM = 1
@@ -45,8 +45,8 @@ class PointKind(IntEnum):
 
 @frozen
 class HistogramValue:
-    """Counts of a histogram: `counts[i]` is the number of values that are at most `bounds[i]` and
-    above the previous bound.  The last count has all values above the last bound.
+    """Value of a histogram's data point: `counts[i]` is the number of values that are at most
+    `bounds[i]` and above the previous bound. The last count has all values above the last bound.
 
     Both lists are empty if only the count and the sum are known.
     """
@@ -58,20 +58,21 @@ class HistogramValue:
 
 
 class Point(NamedTuple):
-    """One value of one series at one time, decoded from a client's push."""
+    """One data point: the value of one series at one time, decoded from a client's push."""
 
     name: str
     unit: str
     kind: PointKind
     is_delta: bool
-    """True if the value is the increase since `start_ns`. False if it is the total since the client
-    started."""
+    """True if the data point's value is the increase since `start_ns`. False if it is the total
+    since the client started."""
     is_monotonic: bool
     attributes: Attributes
-    """Attributes of the resource (without the labels that the broker adds), then the attributes of
-    the point."""
+    """Attributes of the data point: first those of its resource (without the labels that the broker
+    adds), then its own."""
     start_ns: int
-    """Start of the interval of the value, in ns since 1970.  0 if the client did not send it."""
+    """Start of the interval that the data point's value covers, in ns since 1970. 0 if the client
+    did not send it."""
     end_ns: int
     value: int | float | HistogramValue
 
@@ -80,7 +81,7 @@ _FIELDS = fields_of(MetricsData.DESCRIPTOR)
 
 
 def decode(data: bytes) -> MetricsData:
-    """Return the metrics of a push.  Raises CorruptDataError if the push is not OTLP.
+    """Decode the OTLP message of a client's push. Raises CorruptDataError if the push is not OTLP.
 
     Raises RefusedError(TELEMETRY_TOO_LARGE) if its content is much larger than its encoding.
     """
@@ -91,7 +92,7 @@ def decode(data: bytes) -> MetricsData:
 
 
 def reread(data: bytes) -> MetricsData:
-    """Return the metrics of a push that was already parsed and labelled.  The limits are not
+    """Decode the OTLP message of a push that was already checked and labelled. The limits are not
     checked, because the added labels may exceed them."""
     try:
         return MetricsData.FromString(data)
@@ -100,12 +101,12 @@ def reread(data: bytes) -> MetricsData:
 
 
 def label(data: MetricsData, labels: ClientLabels) -> bytes:
-    """Add the labels of the client to every resource, and return the encoded message.
+    """Add the labels of the client to every resource of its push, and return the encoded message.
 
-    Changes `data`.  Equal resources are merged into one (the Java client sends one per metric). The
+    Changes `data`. Equal resources are merged into one (the Java client sends one per metric). The
     concatenated bytes of several messages are one message with all their resources, and also a
-    valid ExportMetricsServiceRequest, so batches need no encoding.  Raises RefusedError if there
-    are too many different resources.
+    valid ExportMetricsServiceRequest, so batches need no encoding. Raises RefusedError if there are
+    too many different resources.
     """
     ours = [_text_attribute(name, value) for name, value in labels.pairs()]
     distinct: dict[tuple[bytes, str], ResourceMetrics] = {}
@@ -131,7 +132,7 @@ def label(data: MetricsData, labels: ClientLabels) -> bytes:
 
 
 def points_of(data: MetricsData) -> Iterator[Point]:
-    """Yield all data points that have a value, in the order in which they were sent."""
+    """Yield all data points of a push that have a value, in the order in which they were sent."""
     for part in data.resource_metrics:
         of_resource = tuple(
             pair for pair in _attributes(part.resource.attributes) if pair[0] not in LABEL_NAMES
@@ -160,7 +161,7 @@ def _points_of_numbers(
     shape: tuple[PointKind, bool, bool],
     of_resource: Attributes,
 ) -> Iterator[Point]:
-    """Yield the points of a gauge or a sum. `shape` contains the kind of the points, is_delta and
+    """Yield the data points of a gauge or a sum. `shape` contains their kind, is_delta and
     is_monotonic."""
     for number in numbers:
         if not number.flags & DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK:
@@ -209,7 +210,8 @@ def _attributes(attributes: Iterable[KeyValue]) -> Attributes:
 
 
 def _text_of(value: AnyValue) -> str:
-    """Return an attribute's value as text. Lists and maps, which no client sends, become empty."""
+    """Return the value of an OTLP attribute as text. Lists and maps, which no client sends, become
+    empty."""
     kind = value.WhichOneof("value")
     if kind == "bool_value":
         return "true" if value.bool_value else "false"

@@ -20,22 +20,23 @@ UNCOUNTED_BYTES_MAX = 2 * PARTS_MAX
 """Size in bytes of a push up to which its parts are not counted. A part has at least two bytes, so
 a push of this size cannot have more than `PARTS_MAX` parts."""
 POINTS_MAX = 20_000
-"""Maximum number of points in one push.  A Java client with every metric on a thousand partitions
-has fewer."""
+"""Maximum number of data points in one push. A Java client with every metric on a thousand
+partitions has fewer."""
 SPREAD_BYTES_MAX = 16 * MIB
 """Maximum total size in bytes of the names, units and resources of one push, each counted once for
-every point."""
+every data point that it applies to."""
 UNSPREAD_BYTES_MAX = 8 * KIB
-"""Size in bytes of a push up to which the total of `SPREAD_BYTES_MAX` is not computed.  Even if
-half of the push is a name and half consists of empty points, the total is within the limit."""
+"""Size in bytes of a push up to which the size of its names is not checked against
+`SPREAD_BYTES_MAX`. Even if half of the push is a name and half consists of empty points, the total
+is within the limit."""
 RESOURCES_MAX = 256
-"""Maximum number of different resources in one push. A client normally has one resource. The labels
-of the client are added to each resource."""
+"""Maximum number of different OTLP resources in one push. A client normally has one resource. The
+labels of the client are added to each resource."""
 NESTING_MAX = 64
-"""Maximum depth of nested parts.  Protobuf itself permits 100."""
+"""Maximum depth of nested messages, texts and lists in a push. Protobuf itself permits 100."""
 
 Fields = dict[int, "Fields"]
-"""Tree of the fields of a message that are themselves messages, by field number."""
+"""Tree of those fields of a Protobuf message that are themselves messages, by field number."""
 
 assert (UNSPREAD_BYTES_MAX // 2) * (UNSPREAD_BYTES_MAX // 4) <= SPREAD_BYTES_MAX
 assert UNSPREAD_BYTES_MAX // 2 <= POINTS_MAX
@@ -45,8 +46,8 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 def fields_of(message: Descriptor) -> Fields:
-    """Return the tree of a message's fields.  If a message contains itself, the tree contains a
-    cycle."""
+    """Return the tree of those fields of a Protobuf message that are messages. If a message
+    contains itself, the tree contains a cycle."""
     known: dict[str, Fields] = {}
 
     def visit(part: Descriptor) -> Fields:
@@ -102,8 +103,8 @@ def check_parts(data: bytes, fields: Fields) -> None:
 
 
 def check_spread(data: MetricsData, size_bytes: int) -> None:
-    """Check the number of points and the size of their names.  Raises RefusedError if they are too
-    many or too large.
+    """Check the number of data points in a push, and the size of their names. Raises RefusedError
+    if they are too many or too large.
 
     `size_bytes` is the size of the encoded message.
     """
@@ -135,7 +136,8 @@ def _point_count(metric: Metric) -> int:
 
 
 def varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Decode a varint at a position of the data. Returns its value and the position of its end."""
+    """Decode the Protobuf varint at the position `at` of the data. Returns its value and the
+    position of its end."""
     value = shift = 0
     while at < end:
         byte = data[at]

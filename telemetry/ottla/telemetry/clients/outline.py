@@ -1,4 +1,5 @@
-"""Separates a push into its series (the outline), which seldom change, and their values.
+"""Separation of a client's push into its series (the outline), which seldom change, and their
+values.
 
 Pure. A client pushes the same series repeatedly, and thousands of clients with the same program
 push equal series. If an equal outline was seen before, the earlier object is returned. A comparison
@@ -11,29 +12,29 @@ from typing import NamedTuple
 from ottla.telemetry.clients.otlp import Attributes, HistogramValue, Point, PointKind
 
 OUTLINE_SERIES_MAX = 200_000
-"""Maximum number of series in all remembered outlines.  With a smaller number, outlines are
-forgotten too early if many clients have different attributes; a larger number uses memory without
-need."""
+"""Maximum number of series in all remembered outlines (the lists of series in pushes). With a
+smaller number, outlines are forgotten too early if many clients have different attributes; a larger
+number uses memory without need."""
 
 Value = int | float | HistogramValue
 
 
 class Series(NamedTuple):
-    """The series to which a point belongs: its name, its attributes and its kind."""
+    """The metric series to which a data point belongs: its name, its attributes and its kind."""
 
     name: str
     attributes: Attributes
     kind: str
-    """Kind of the metric for Prometheus: counter, gauge or histogram."""
+    """Kind of the series' metric for Prometheus: counter, gauge or histogram."""
     is_delta: bool
 
 
 Outline = tuple[Series, ...]
-"""The series of one push, in the order in which they were sent."""
+"""The series of one client's push, in the order in which they were sent."""
 
 
 class Outlines:
-    """Cache of recently used outlines. Used by one thread only."""
+    """Cache of recently used outlines (the lists of series in pushes). Used by one thread only."""
 
     def __init__(self, series_max: int = OUTLINE_SERIES_MAX) -> None:
         self._series_max = series_max
@@ -41,8 +42,8 @@ class Outlines:
         self._series_count = 0
 
     def shared(self, outline: Outline) -> Outline:
-        """Return the equal outline that was seen first. If there is none, remember `outline` and
-        return it."""
+        """Return the object for an equal outline that was seen first. If there is none, remember
+        `outline` (the series of a push) and return it."""
         known = self._known.get(outline)
         if known is not None:
             return known
@@ -55,7 +56,7 @@ class Outlines:
 
 
 def split_points(points: Iterable[Point]) -> tuple[Outline, list[Value]]:
-    """Return the series and the values of points, both in the order of the points."""
+    """Return the series and the values of data points, both in the order of the points."""
     outline, values = [], []
     for point in points:
         outline.append(Series(point.name, point.attributes, kind_of(point), point.is_delta))
@@ -64,7 +65,7 @@ def split_points(points: Iterable[Point]) -> tuple[Outline, list[Value]]:
 
 
 def kind_of(point: Point) -> str:
-    """Return the kind of a point's metric for Prometheus: counter, gauge or histogram."""
+    """Return the kind of a data point's metric for Prometheus: counter, gauge or histogram."""
     if point.kind is PointKind.HISTOGRAM:
         return "histogram"
     return "counter" if point.kind is PointKind.SUM and point.is_monotonic else "gauge"

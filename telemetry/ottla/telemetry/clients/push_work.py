@@ -17,19 +17,20 @@ from ottla.telemetry.clients.outline import Outline, Outlines, Value, split_poin
 from ottla.telemetry.clients.unpack import unpack
 
 TURN_UNPACKED_BYTES_MAX = 16 * MIB
-"""Decompressed size, in bytes, at which the worker ends a batch of pushes early. Together with the
-size of one more push, it limits the memory of the worker."""
+"""Decompressed size, in bytes, at which the worker thread ends a batch of pushes early. Together
+with the size of one more push, it limits the memory of the worker."""
 TURN_POINTS_MAX = 20_000
-"""Number of points at which the worker ends a batch of pushes early. Together with the points of
-one more push, it limits the size of a batch's result."""
+"""Number of data points at which the worker thread ends a batch of pushes early. Together with the
+points of one more push, it limits the size of a batch's result."""
 
 Done = Callable[[ErrorCode | None], None]
-"""Function that is called with the error of a push, or None if the push was accepted."""
+"""Function that is called with the result of a client's push: its error code, or None if the push
+was accepted."""
 
 
 class LastPush:
-    """Series layout of a client's last push. A next push with the same layout need not be
-    decoded."""
+    """Layout of the numbers in a client's last push, with its series. The client's next push need
+    not be decoded if it has the same layout."""
 
     __slots__ = ("head", "labels", "misses", "outline", "shape")
 
@@ -40,48 +41,49 @@ class LastPush:
         self.outline = outline
         self.shape = shape
         self.head = head
-        """Bytes of the labelled push up to the end of its resource."""
+        """Bytes of the client's last push, with its labels, up to the end of its resource."""
         self.misses = 0
-        """Number of successive pushes whose series layout differed from that of the previous push.
-        """
+        """Number of successive pushes of the client whose layout differed from that of the previous
+        push."""
 
 
 class WaitingPush(NamedTuple):
-    """A push that waits to be processed by the worker thread."""
+    """A client's push that waits to be processed by the worker thread."""
 
     number: int
-    """Sequence number of the push, which increases with every push of the process."""
+    """Sequence number of the waiting push, which increases with every push to the process."""
     labels: ClientLabels
     codec: int
     payload: bytes
     received_ms: int
     done: Done | None
-    """Function to call with the result.  None if the client has already received its response."""
+    """Function to call with the result of the push. None if the client has already received its
+    response."""
     wants_shape: bool = False
-    """True if the layout of this push is to be returned, so that a next push with the same layout
-    need not be decoded."""
+    """True if the worker thread is to compute the layout of this push, so that a next push with the
+    same layout need not be decoded."""
 
 
 class ParsedPush(NamedTuple):
-    """Result of processing one push in the worker thread."""
+    """Result of processing one client's push in the worker thread."""
 
     error: ErrorCode | None
     push: LabelledPush | None
-    """The labelled push.  None if the push was refused or is empty."""
+    """The client's push with its labels. None if the push was refused or is empty."""
     outline: Outline
-    """Series of the push.  Empty if no exporter needs points."""
+    """Series of the client's push. Empty if no exporter needs data points."""
     values: list[Value]
     known: LastPush | None
-    """Layout with which the client's next push need not be decoded, or None if the push has none.
-    """
+    """Layout of the client's push, with which its next push need not be decoded. None if the push
+    has no layout."""
     fault: Exception | None = None
     """Unexpected exception during the processing of the push, which is a bug. None if there was
     none."""
 
 
 class Worker:
-    """The worker that processes clients' pushes, with the outlines and layouts that it remembers
-    from batch to batch."""
+    """Processor of clients' pushes, used in the worker thread. It remembers outlines and layouts of
+    pushes from batch to batch."""
 
     def __init__(self, *, wants_points: bool) -> None:
         self._wants_points = wants_points
@@ -89,8 +91,8 @@ class Worker:
         self._layouts = Layouts()
 
     def take_in(self, turn: Sequence[WaitingPush]) -> list[ParsedPush]:
-        """Decompress, decode, label and convert pushes. Returns the results of the processed
-        pushes: at least of the first push of `turn`, possibly not of all."""
+        """Decompress, decode, label and convert a batch of clients' pushes. Returns the results of
+        the processed pushes: at least of the first push of `turn`, possibly not of all."""
         taken: list[ParsedPush] = []
         unpacked_bytes = points_count = 0
         for pending in turn:

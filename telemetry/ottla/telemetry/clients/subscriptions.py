@@ -25,16 +25,16 @@ from ottla.model.values import frozen
 from ottla.wire.crc import crc32c
 
 ALL_METRICS = "*"
-"""Prefix that requests all metrics of a client. Clients recognise it only if it is the only
-prefix."""
+"""Metric name prefix in a subscription that requests all metrics of a client. Clients recognise it
+only if it is the only prefix."""
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""Push interval of a client without a subscription in ms, as in Kafka."""
+"""Push interval in ms of a client to which no subscription applies, as in Kafka."""
 
 LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
-"""Longest interval that librdkafka (2.16) supports, in ms.
+"""Longest push interval that librdkafka (2.16) supports, in ms.
 
-librdkafka counts up to 1.2 intervals in 32-bit microseconds.  From half an hour on, this overflows,
+librdkafka counts up to 1.2 intervals in 32-bit microseconds. From half an hour on, this overflows,
 and librdkafka sends requests without any pause.
 """
 
@@ -60,7 +60,8 @@ class ClientTraits:
         return LIBRDKAFKA_INTERVAL_MS_MAX if is_librdkafka else INTERVAL_MS_MAX
 
     def by_name(self) -> dict[str, str | None]:
-        """Return each property as text, by its name in a subscription's `match`."""
+        """Return each property of the client as text or None, by its name in a subscription's
+        `match`."""
         return {
             "client_instance_id": uuid_text(self.client_instance_id),
             "client_id": self.client_id,
@@ -73,8 +74,8 @@ class ClientTraits:
 
 @frozen
 class ClientMetricsSubscription:
-    """One CLIENT_METRICS resource: its metrics, its interval, and the clients that it applies
-    to."""
+    """One CLIENT_METRICS resource: the metrics that clients are requested to push, the interval,
+    and the clients that it applies to."""
 
     name: str
     metrics: tuple[str, ...]
@@ -98,16 +99,16 @@ class Effective(NamedTuple):
     client."""
 
     metrics: tuple[str, ...]
-    """Prefixes of metric names, sorted.  No prefix begins with another one.  ("*",) means all
-    metrics."""
+    """Prefixes of the names of the metrics that the client is requested to push, sorted. No prefix
+    begins with another one. ("*",) means all metrics."""
     interval_ms: int
     subscription_id: int
-    """Subscription id as an int32; see `subscription_id_of`."""
+    """Id of the client's effective subscription as an int32; see `subscription_id_of`."""
 
 
 def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
-    """Return the subscription that the settings `texts` define.  Raises RefusedError if they are
-    invalid."""
+    """Return the subscription `name` that the settings `texts` define. Raises RefusedError if they
+    are invalid."""
     check_subscription_texts(texts)
     # A release with other bounds may have stored values that are invalid now; they are ignored.
     config, _ = load(SubscriptionConfig, allowed_texts(CLIENT_METRICS_DEFINITIONS, texts)[0])
@@ -125,11 +126,12 @@ def resolve(
     *,
     unsubscribed_interval_ms: int = UNSUBSCRIBED_INTERVAL_MS,
 ) -> Effective:
-    """Return the subscription of a client: the union of the metrics, at the shortest interval.
+    """Return the effective subscription of a client: the union of the metrics of all matching
+    subscriptions, at the shortest interval.
 
     An interval longer than Kafka's default of five minutes applies if all matching subscriptions
-    have a longer one.  In Kafka such an interval never applies, because Kafka includes the default
-    in the minimum.  No client gets a longer interval than it supports.
+    have a longer one. In Kafka such an interval never applies, because Kafka includes the default
+    in the minimum. No client gets a longer interval than it supports.
     """
     texts = traits.by_name()
     matching = [one for one in subscriptions if one.matches(texts)]
@@ -144,7 +146,8 @@ def resolve(
 
 
 def least_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
-    """Return the smallest set of prefixes that select the same metrics, sorted.
+    """Return the smallest set of metric name prefixes that select the same metrics as `prefixes`,
+    sorted.
 
     A prefix that begins with another prefix is left out, because librdkafka reports a metric once
     for each matching prefix.
@@ -171,6 +174,7 @@ def subscription_id_of(metrics: tuple[str, ...], interval_ms: int, client: UUID)
 
 
 def _hash_of(client: UUID) -> int:
-    """Return the value of Kafka's `Uuid.hashCode`, as an unsigned 32-bit number."""
+    """Return the hash of a client's id as Kafka's `Uuid.hashCode` computes it, as an unsigned
+    32-bit number."""
     halves = (client.int >> 64) ^ (client.int & (1 << 64) - 1)
     return (halves >> 32) ^ (halves & (1 << 32) - 1)

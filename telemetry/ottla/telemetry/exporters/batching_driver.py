@@ -18,10 +18,11 @@ from ottla.telemetry.clients.exporter import LabelledPush
 from ottla.telemetry.exporters.export_queue import BackOff, ExportOutcome, ExportVerdict, PushQueue
 
 BATCH_PUSHES_MAX = 1_000
-"""Maximum number of pushes in a batch."""
+"""Maximum number of pushes that an exporter sends in one batch."""
 BATCH_BYTES_MAX = 1 * MIB
-"""Maximum size of a batch, in bytes.  A collector accepts 4 MiB by default.  A larger push is sent
-alone.  Joining this many bytes blocks the event loop for a fraction of a millisecond."""
+"""Maximum size, in bytes, of a batch that an exporter sends. A collector accepts 4 MiB by default.
+A larger push is sent alone. Joining this many bytes blocks the event loop for a fraction of a
+millisecond."""
 
 logger = logging.getLogger("ottla.telemetry")
 
@@ -29,8 +30,8 @@ Deliver = Callable[[Sequence[LabelledPush]], Awaitable[ExportOutcome]]
 
 
 class BatchingExporter:
-    """The queue, the loop and the counters of one exporter. The caller supplies `deliver`, which
-    sends one batch."""
+    """The queue, the loop and the counters of one exporter of metrics. The caller supplies
+    `deliver`, which sends one batch."""
 
     def __init__(self, name: str, deliver: Deliver, config: ExporterConfig, rng: Rng) -> None:
         self.name = name
@@ -48,7 +49,7 @@ class BatchingExporter:
         self._sent = self._refused = self._failures = self._rejected_points = 0
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Queue pushes for export without blocking."""
+        """Queue pushes of metrics for export without blocking."""
         self._queue.offer(pushes)
         self._has_pushes.set()
 
@@ -71,7 +72,7 @@ class BatchingExporter:
         }
 
     async def run(self) -> None:
-        """Send the queued pushes until cancelled."""
+        """Send the queued pushes in batches until this call is cancelled."""
         while True:
             if not self._queue:
                 self._has_pushes = trio.Event()
@@ -101,8 +102,8 @@ class BatchingExporter:
         return self._sent + self._refused + self._queue.dropped
 
     def _on_outcome(self, batch: Sequence[LabelledPush], outcome: ExportOutcome) -> int:
-        """Count the outcome of a batch that was sent. Returns the delay before the next batch is
-        sent, in ms."""
+        """Count the outcome of a batch that the exporter sent. Returns the delay in ms before the
+        next batch is sent."""
         if outcome.verdict is ExportVerdict.SENT:
             self._sent += len(batch)
             self._rejected_points += outcome.rejected_points

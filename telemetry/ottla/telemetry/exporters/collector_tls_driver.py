@@ -1,9 +1,9 @@
 """Certificates for TLS between a node and its collectors, reloaded when their files change.
 
 The files are read when the node starts. A ConfigError then names the setting of an unusable file.
-The files are read again after changes. While data is being sent, they are checked for changes at
-most once a second.  If new files are unusable, the previous certificates stay in use, and the error
-is logged once.
+The files are read again after changes. While data is being sent, the files are checked for changes
+at most once a second. If new files are unusable, the previous certificates stay in use, and the
+error is logged once.
 """
 
 import logging
@@ -27,11 +27,12 @@ logger = logging.getLogger("ottla.telemetry")
 
 
 class CollectorTls:
-    """Certificates of a node for connections to collectors.  Methods may be called in any
+    """Certificates of a node for TLS connections to collectors. Methods may be called in any
     thread."""
 
     def __init__(self, config: ExporterConfig) -> None:
-        """Read the certificate files. Raises ConfigError if they are unusable."""
+        """Read the certificate files that the settings name. Raises ConfigError if they are
+        unusable."""
         self._config = config.otlp_tls
         self._lock = Lock()
         self._files = ChangedFiles(self._config.files)
@@ -55,7 +56,7 @@ class CollectorTls:
 
     @property
     def material(self) -> TlsMaterial:
-        """Certificates and key for a new connection to a collector."""
+        """Certificates and private key for a new connection to a collector."""
         return self._material
 
     def _reread(self) -> None:
@@ -85,14 +86,16 @@ class CollectorTls:
 
 
 def system_trust() -> str | None:
-    """Return the path of the CAs that this machine trusts, a file or a directory.  Returns None if
-    OpenSSL knows neither.  The variables SSL_CERT_FILE and SSL_CERT_DIR override the path."""
+    """Return the path of the CA certificates that this machine trusts, a file or a directory.
+    Returns None if OpenSSL knows neither. The variables SSL_CERT_FILE and SSL_CERT_DIR override the
+    path."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath
 
 
 def system_certificates() -> bytes | None:
-    """Return the CAs that this machine trusts as PEM, or None if they are not in one file."""
+    """Return the CA certificates that this machine trusts as PEM, or None if they are not in one
+    file."""
     path = ssl.get_default_verify_paths().cafile
     return None if path is None else Path(path).read_bytes()
 

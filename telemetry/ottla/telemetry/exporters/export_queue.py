@@ -11,16 +11,16 @@ from ottla.model.values import frozen
 from ottla.telemetry.clients.exporter import LabelledPush
 
 BACK_OFF_MS_FIRST = 500
-"""Delay in ms after the first failure.  It is doubled with each further failure."""
+"""Delay in ms before an exporter's first retry. It is doubled with each further failure."""
 BACK_OFF_MS_MAX = 10_000
-"""Largest delay between retries, in ms.  After a collector is reachable again, it receives a batch
-within this time."""
+"""Maximum delay in ms between an exporter's retries. After a collector is reachable again, it
+receives a batch within this time."""
 RETRY_AFTER_MS_MAX = 300_000
 """Longest delay, in ms, that a collector may request before a retry."""
 
 
 class PushQueue:
-    """Pushes in order of arrival, and their counters."""
+    """Queue of an exporter: pushes in order of arrival, and their counters."""
 
     def __init__(self, *, pushes_max: int, bytes_max: int) -> None:
         self._pushes_max = pushes_max
@@ -33,8 +33,8 @@ class PushQueue:
         return len(self._pushes)
 
     def offer(self, pushes: Iterable[LabelledPush]) -> None:
-        """Add pushes at the end.  If the queue exceeds its bounds, pushes at the front are
-        dropped."""
+        """Add pushes at the end of the queue. If the queue exceeds its bounds, pushes at the front
+        are dropped."""
         for push in pushes:
             self._pushes.append(push)
             self.bytes += len(push.otlp)
@@ -67,20 +67,20 @@ class PushQueue:
 
 
 class BackOff:
-    """Delays between retries, which grow with each consecutive failure."""
+    """Delays between an exporter's retries, which grow with each consecutive failure."""
 
     def __init__(self) -> None:
         self._failures = 0
 
     def reset(self) -> None:
-        """Restart with the first delay, because an attempt has succeeded."""
+        """Restart with the first delay, because sending a batch has succeeded."""
         self._failures = 0
 
     def next_ms(self, chance: float, asked_ms: int | None = None) -> int:
-        """Return the delay in ms after a failure: doubled each time, and multiplied by a random
-        factor from 0.5 to 1.
+        """Return the delay in ms before the retry after a failure: doubled each time, and
+        multiplied by a random factor from 0.5 to 1.
 
-        `chance` is a random number in `[0, 1)`.  If the receiver requests a delay (`asked_ms`), the
+        `chance` is a random number in `[0, 1)`. If the receiver requests a delay (`asked_ms`), the
         result is at least that delay.
         """
         whole_ms = min(BACK_OFF_MS_FIRST << min(self._failures, 10), BACK_OFF_MS_MAX)
@@ -101,11 +101,11 @@ class ExportVerdict(Enum):
 
 @frozen(kw_only=True)
 class ExportOutcome:
-    """Outcome of sending a batch, with details of the receiver's response."""
+    """Outcome of sending a batch of metrics, with details of the receiver's response."""
 
     verdict: ExportVerdict
     why: str = ""
     rejected_points: int = 0
     """Number of points in an accepted batch that the receiver left out."""
     retry_after_ms: int | None = None
-    """Delay that the receiver requests, in ms, or None."""
+    """Delay in ms that the receiver requests before a retry, or None if it requests none."""

@@ -1,4 +1,4 @@
-"""Creates all exporters of metrics that a node's settings require."""
+"""Creation of all exporters of metrics that a node's settings require."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

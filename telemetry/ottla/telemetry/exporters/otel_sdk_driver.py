@@ -1,4 +1,4 @@
-"""Exports a node's spans to collectors, with the provider, batches and exporters of the
+"""Export of a node's trace spans to collectors, with the provider, batches and exporters of the
 OpenTelemetry SDK.
 
 Spans are created long after the responses to their requests, with the times that were recorded
@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from requests import Session
 
 SPANS_QUEUED_MAX = 10_000
-"""Maximum number of spans that are queued for each collector, which is enough for up to four
+"""Maximum number of trace spans that are queued for each collector, which is enough for up to four
 seconds."""
 
 BATCH_SPANS_MAX = 512
-"""Maximum number of spans in a batch, about 200 KB.  Collectors accept 4 MiB by default."""
+"""Maximum number of trace spans in a batch to a collector, about 200 KB. Collectors accept 4 MiB by
+default."""
 
 EXPORT_INTERVAL_MS = 1_000
 
 CLOSE_S_MAX = 3.0
 """Longest time in seconds that the node's shutdown waits for collectors to accept the queued spans.
-The time for clients' pushes is the same."""
+It waits as long for clients' pushes."""
 
 
 def check_otel_sdk(setting: str) -> None:
@@ -81,7 +82,7 @@ def open_tracer_provider(config: ExporterConfig, attributes: Mapping[str, str]) 
 
 
 async def close_tracer_provider(provider: "TracerProvider") -> None:
-    """Send the queued spans for at most `CLOSE_S_MAX`, and end the SDK's threads."""
+    """Send the queued trace spans for at most `CLOSE_S_MAX` seconds, and end the SDK's threads."""
     with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_S_MAX):
         # The thread of a collector that hangs ends with the process.
         await trio.to_thread.run_sync(provider.shutdown, abandon_on_cancel=True)
@@ -108,8 +109,8 @@ def _span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExpor
 
 
 def _session_to(url: str) -> "Session":
-    """Return an HTTP session that uses the proxy in the environment variables, and ignores all
-    other settings in them.
+    """Return an HTTP session for a collector's URL. It uses the proxy in the environment variables,
+    and ignores all other settings in them.
 
     Otherwise REQUESTS_CA_BUNDLE would take precedence over the CAs in the node's settings.
     """

@@ -20,8 +20,8 @@ class OtlpSender(Protocol):
     """Interface of a sender of export requests to one OTLP collector."""
 
     async def send(self, body: bytes) -> ExportOutcome:
-        """Send an export request, and return the outcome.  Any problem with the collector is an
-        outcome, not an exception."""
+        """Send an export request (`body`) to the collector, and return the outcome. Any problem
+        with the collector is an outcome, not an exception."""
         ...
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ class OtlpExporter:
         return self._batching.counts()
 
     async def run(self) -> None:
-        """Send the queued pushes until cancelled."""
+        """Send the queued pushes to the collector until this call is cancelled."""
         try:
             await self._batching.run()
         finally:

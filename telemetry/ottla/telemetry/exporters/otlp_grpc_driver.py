@@ -66,8 +66,8 @@ class GrpcSender:
         self._export: Any = None
 
     async def send(self, body: bytes) -> ExportOutcome:
-        """Send an export request, and return the outcome.  Any problem with the collector is an
-        outcome, not an exception."""
+        """Send an export request (`body`) to the collector, and return the outcome. Any problem
+        with the collector is an outcome, not an exception."""
         if self._tls is not None and self._tls.look() != self._tls_version:
             self.close()
         if self._channel is None:
@@ -95,7 +95,7 @@ class GrpcSender:
         return _outcome_of(call)
 
     def close(self) -> None:
-        """Close the channel to the collector. Sending another batch would open it again."""
+        """Close the gRPC channel to the collector. Sending another batch would open it again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -160,7 +160,8 @@ def _outcome_of(call: Any) -> ExportOutcome:
 
 
 def _retry_after_ms(trailers: Any) -> int | None:
-    """Return the delay that a collector requests in the details of an error, in ms, or None."""
+    """Return the delay in ms that a collector requests in the details of a gRPC error, or None if
+    it requests none."""
     for key, value in trailers:
         if key == DETAILS_KEY:
             try:

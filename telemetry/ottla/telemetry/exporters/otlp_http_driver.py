@@ -18,8 +18,8 @@ from ottla.telemetry.exporters.export_queue import ExportOutcome, ExportVerdict
 from ottla.telemetry.exporters.otlp_outcomes import sent
 
 ANSWER_BYTES_MAX = 64 * KIB
-"""Maximum number of bytes of a response that are read.  The response to a partial success has a few
-hundred bytes."""
+"""Maximum number of bytes that are read of a collector's HTTP response. The response to a partial
+success has a few hundred bytes."""
 SECONDS_DIGITS_MAX = 9
 RETRIABLE = {429, 502, 503, 504}
 """HTTP status codes that OTLP's specification calls retriable."""
@@ -44,15 +44,15 @@ class HttpSender:
         self._limiter = trio.CapacityLimiter(1)
 
     async def send(self, body: bytes) -> ExportOutcome:
-        """Send an export request, and return the outcome.  Any problem with the collector is an
-        outcome, not an exception."""
+        """Send an export request (`body`) to the collector, and return the outcome. Any problem
+        with the collector is an outcome, not an exception."""
         # Abandoned when the node stops: the thread ends after its timeout.
         return await trio.to_thread.run_sync(
             self._post, body, abandon_on_cancel=True, limiter=self._limiter
         )
 
     def close(self) -> None:
-        """Do nothing: connections are closed after each batch."""
+        """Do nothing: each HTTP connection is closed after its batch."""
 
     def _post(self, body: bytes) -> ExportOutcome:
         connection = self._connection()

@@ -26,7 +26,7 @@ logger = logging.getLogger("ottla.telemetry")
 
 
 class Plugin(Protocol):
-    """Interface of the object that an exporter's entry point returns: the operator's plug-in."""
+    """Interface of the operator's plug-in: the object that an exporter's entry point returns."""
 
     def export(self, pushes: Sequence[LabelledPush]) -> None:
         """Export a batch of pushes. The method may block, and may raise any exception."""
@@ -34,7 +34,7 @@ class Plugin(Protocol):
 
 
 class PluginExporter:
-    """Exporter to the operator's plug-in, with its queue."""
+    """Exporter that passes batches of metrics to the operator's plug-in, with its queue."""
 
     def __init__(self, name: str, plugin: Plugin, config: ExporterConfig, rng: Rng) -> None:
         self.name = name

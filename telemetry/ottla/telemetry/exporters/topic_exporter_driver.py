@@ -29,12 +29,12 @@ class TopicRecord(NamedTuple):
 
 
 Send = Callable[[Sequence[TopicRecord]], Awaitable[None]]
-"""Async function that writes records, in order for each key.  Raises RefusedError if the topic does
-not accept them."""
+"""Async function that writes records to the topic `__client_metrics`, in order for each key. Raises
+RefusedError if the topic does not accept them."""
 
 
 class TopicExporter:
-    """Exporter to the topic `__client_metrics`, with its queue."""
+    """Exporter of clients' metrics to the topic `__client_metrics`, with its queue."""
 
     def __init__(self, send: Send, config: ExporterConfig, rng: Rng) -> None:
         self.name = TOPIC
@@ -45,7 +45,7 @@ class TopicExporter:
         self.flush = self._batching.flush
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Queue the pushes of clients.  The metrics of nodes are not written to this topic."""
+        """Queue the pushes of clients for the topic. The metrics of nodes are not written to it."""
         self._batching.offer([push for push in pushes if push.labels is not None])
 
     def counts(self) -> Mapping[str, int]:
@@ -63,8 +63,8 @@ class TopicExporter:
 
 
 def _records_of(batch: Sequence[LabelledPush]) -> tuple[list[TopicRecord], int]:
-    """Encode pushes. Returns their records, and the number of points that are too large for any
-    record."""
+    """Encode pushes as records of `__client_metrics`. Returns the records, and the number of data
+    points that are too large for any record."""
     records: list[TopicRecord] = []
     left_out = 0
     for push in batch:

@@ -17,18 +17,19 @@ SDK_LOGGERS = (
     "opentelemetry.exporter.otlp.proto.grpc.exporter",
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
 )
-"""Names of the loggers of the SDK's exporters, whose lines are suppressed."""
+"""Names of the loggers of the OpenTelemetry SDK's exporters, whose log messages are suppressed."""
 
 
 class _LastLine(threading.local):
-    """Last line that an exporter of the SDK has logged in this thread."""
+    """Log filter that keeps the last message that an exporter of the SDK has logged in this
+    thread."""
 
     is_listening = False
     text = "it does not answer"
 
     def keep_back(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a line. Lines of wrapped exporters are not logged, but remembered
-        as the possible reason of an outage."""
+        """Return whether to log a message of the SDK. Messages of wrapped exporters are not logged,
+        but remembered as the possible reason of an outage."""
         if self.is_listening:
             self.text = record.getMessage()
         return not self.is_listening
@@ -46,14 +47,15 @@ class WatchedExporter(SpanExporter):
         self._name = name
         self._exporter = exporter
         self._lost_count = 0
-        """Number of spans in failed batches since the last successful batch."""
+        """Number of trace spans in failed batches since the last batch that the collector
+        accepted."""
         for sdk_logger in map(logging.getLogger, SDK_LOGGERS):
             # Adding a filter that is present already has no effect.
             sdk_logger.addFilter(_LAST_LINE.keep_back)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans, and return the result of the wrapped exporter.  Spans are lost if the
-        collector does not accept them in time."""
+        """Send trace spans to the collector, and return the result of the wrapped exporter. Spans
+        are lost if the collector does not accept them in time."""
         _LAST_LINE.is_listening = True
         try:
             result = self._exporter.export(spans)

@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeAlias
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 UNCOUNTED_MAX = 128
-"""Number of values that a histogram stores before it sorts and counts them.  With a smaller number,
-each value costs more time; with a larger one, a histogram uses more memory."""
+"""Number of observed values that a histogram stores before it sorts and counts them. With a smaller
+number, each value costs more time; with a larger one, a histogram uses more memory."""
 """`QUANTILES` has the quantiles of Kafka's own histograms, which dashboards use."""
 
 
@@ -33,8 +33,8 @@ class MetricKind(Enum):
 
 
 class Summary(NamedTuple):
-    """A distribution as quantiles of the recent past, with the count and sum of all values since
-    the process started."""
+    """Value of a metric: a distribution as quantiles of the recent past, with the count and sum of
+    all values since the process started."""
 
     value_count: int
     value_sum: float
@@ -42,8 +42,9 @@ class Summary(NamedTuple):
 
 
 class Buckets(NamedTuple):
-    """A distribution as counts: `counts[i]` is the number of values that are at most `bounds[i]`
-    and above the previous bound.  The last count has all values above the last bound."""
+    """Value of a metric: a distribution as counts. `counts[i]` is the number of values that are at
+    most `bounds[i]` and above the previous bound. The last count has all values above the last
+    bound."""
 
     bounds: Sequence[float]
     counts: Sequence[int]
@@ -56,9 +57,10 @@ Sample: TypeAlias = tuple[Labels, Value]
 
 
 class Family(NamedTuple):
-    """One metric name with all its samples.  Every sample has a value for each label.
+    """One metric name with all its samples (values by label values). Every sample has a value for
+    each label.
 
-    One sample may have the empty tuple as its labels.  As in Kafka, this sample is the total of all
+    One sample may have the empty tuple as its labels. As in Kafka, this sample is the total of all
     other samples.
     """
 
@@ -79,7 +81,8 @@ class Registry:
         self._collectors: list[Collector] = []
 
     def register(self, collector: Collector) -> None:
-        """Add a collector, whose metrics follow the metrics of all earlier collectors."""
+        """Add a collector (a function that yields metric families), whose metrics follow those of
+        all earlier collectors."""
         self._collectors.append(collector)
 
     def collect(self) -> Iterator[Family | None]:
@@ -89,7 +92,7 @@ class Registry:
             yield from collector()
 
     def names(self) -> list[str]:
-        """Return the names of all families, in order."""
+        """Return the names of all metric families, in order of registration."""
         return [family.name for family in self.collect() if family is not None]
 
     # ---- common collectors, created and registered in one call
@@ -101,7 +104,7 @@ class Registry:
         return counter
 
     def counters(self, name: str, help_text: str, label_names: Labels) -> "Counters":
-        """Register and return a new family of counters."""
+        """Register and return a new family of counters with the given labels."""
         counters = Counters()
         family = Family(name, MetricKind.COUNTER, help_text, label_names, ())
         self.register(lambda: iter((family._replace(samples=counters.samples()),)))
@@ -127,7 +130,7 @@ class Registry:
 
 
 class Counter:
-    """A metric that only increases. Callers add to `value`."""
+    """A metric that only increases. Callers count by adding to `value`."""
 
     __slots__ = ("value",)
 
@@ -154,17 +157,17 @@ class Counters:
         return cell
 
     def samples(self) -> Iterator[Sample]:
-        """Yield the value of every counter."""
+        """Yield the label values and the value of every counter."""
         for labels, cell in list(self._cells.items()):
             yield labels, cell.value
 
 
 class Histogram:
-    """Counts of values by fixed bounds.  Quantiles of the recent past are computed from differences
-    between counts.
+    """Distribution of observed values, as counts by fixed bounds. Quantiles of the recent past are
+    computed from differences between counts.
 
-    A value is at first only stored.  Sorting and counting many values together takes a fifth of the
-    time of counting them one by one.  The recent past covers one to two windows, or more if there
+    A value is at first only stored. Sorting and counting many values together takes a fifth of the
+    time of counting them one by one. The recent past covers one to two windows, or more if there
     are no scrapes, because only a scrape starts a new window.
     """
 
@@ -188,7 +191,8 @@ class Histogram:
             self._count()
 
     def _count(self) -> None:
-        """Sort the values that are not counted yet, and count them in their buckets."""
+        """Sort the stored values of the histogram that are not counted yet, and count them in their
+        buckets."""
         values, self._uncounted = self._uncounted, []
         values.sort()
         self._sum += sum(values)
@@ -202,26 +206,27 @@ class Histogram:
 
     @property
     def counts(self) -> list[int]:
-        """Number of values in each bucket.  The last bucket has the values above the last bound."""
+        """Number of observed values in each bucket of the histogram. The last bucket has the values
+        above the last bound."""
         if self._uncounted:
             self._count()
         return self._counts
 
     @property
     def sum(self) -> int:
-        """Sum of all values that were observed."""
+        """Sum of all values that the histogram has observed."""
         if self._uncounted:
             self._count()
         return self._sum
 
     @property
     def count(self) -> int:
-        """Number of all values that were observed."""
+        """Number of all values that the histogram has observed."""
         return sum(self.counts)
 
     def recent(self, now_ms: int, *, window_ms: int) -> list[int]:
-        """Return the counts of the recent past by bucket, and start a new window if the current one
-        is full. `window_ms` is the length of a window."""
+        """Return the number of values of the recent past in each bucket, and start a new window if
+        the current one is full. `window_ms` is the length of a window in ms."""
         if self._recent_since is None:
             self._recent_since = now_ms
         if now_ms - self._recent_since >= window_ms:
@@ -230,8 +235,8 @@ class Histogram:
         return [new - old for new, old in zip(self.counts, self._older, strict=True)]
 
     def buckets(self, *, unit: float = 1.0) -> Buckets:
-        """Return the distribution of all values that were observed, with bounds divided by
-        `unit`."""
+        """Return the distribution of all values that the histogram has observed, with bounds
+        divided by `unit`."""
         bounds = [bound / unit for bound in self.bounds]
         return Buckets(bounds, list(self.counts), self.sum / unit)
 

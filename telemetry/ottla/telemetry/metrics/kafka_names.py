@@ -1,7 +1,7 @@
-"""Converts Kafka's MBean names to Prometheus names.
+"""Conversion of Kafka's MBean names to Prometheus names.
 
-Pure.  Dashboards and alerts for Kafka use the names that the JMX exporter creates from Kafka's
-MBeans by a few rules.  Ottla's metrics are declared with Kafka's documented MBean names, and the
+Pure. Dashboards and alerts for Kafka use the names that the JMX exporter creates from Kafka's
+MBeans by a few rules. Ottla's metrics are declared with Kafka's documented MBean names, and the
 same rules are applied, so that these dashboards work:
 
 * jmx_exporter, `examples/kafka-kraft-3_0_0.yml`: the rules that are followed here;

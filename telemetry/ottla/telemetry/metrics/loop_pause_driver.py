@@ -1,5 +1,5 @@
-"""Measures the event loop: its pauses (the longest time between two waits for I/O), and its idle
-time.
+"""Measurement of the event loop: its pauses (the longest time between two waits for I/O), and its
+idle time.
 
 Any code that blocks the event loop (a handler, the loading of metadata, the garbage collector)
 delays every client.
@@ -15,8 +15,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 NANOSECONDS_PER_MS = 1_000_000
 
 PAUSE_NS_MIN = NANOSECONDS_PER_MS
-"""Shortest pause that is counted, in ns.  Most iterations of the event loop are shorter, and have
-no effect on clients."""
+"""Shortest pause of the event loop that is counted, in ns. Most iterations of the event loop are
+shorter, and have no effect on clients."""
 
 PAUSE_BOUNDS_NS = tuple(ms * NANOSECONDS_PER_MS for ms in (2, 5, 10, 20, 50, 100, 200, 500, 1_000))
 
@@ -26,8 +26,8 @@ IDLE_MBEANS = (
 )
 
 SHARE_NS_MIN = 5_000_000_000
-"""Shortest interval, in ns, for which the idle fraction of the event loop is computed.  Two scrapes
-in quick succession get the same value."""
+"""Shortest interval, in ns, for which the idle fraction of the event loop is computed. Two scrapes
+of the metrics in quick succession get the same value."""
 
 
 class LoopPauseMeter(Instrument):
@@ -40,9 +40,9 @@ class LoopPauseMeter(Instrument):
         self._longest_ever_ns = 0
         self._waits_since_ns = self._started_ns
         self.idle_ns = 0
-        """Idle time of the event loop since the start, in ns."""
+        """Total idle time of the event loop in ns since the process started."""
         self.pauses = Histogram(PAUSE_BOUNDS_NS)
-        """Pauses of the event loop that are longer than a millisecond, in ns."""
+        """Histogram, in ns, of the event loop's pauses that are longer than a millisecond."""
         self._share_since_ns = self._started_ns
         self._share_idle_ns = 0
         self._idle_share = 1.0
@@ -78,7 +78,7 @@ class LoopPauseMeter(Instrument):
 
     @property
     def longest_ever_ms(self) -> float:
-        """Longest pause of the event loop since the start, in ms."""
+        """Longest pause of the event loop in ms since the process started."""
         return max(self._longest_ns, self._longest_ever_ns) / NANOSECONDS_PER_MS
 
     def take_longest_ms(self) -> float:

@@ -37,32 +37,34 @@ HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 
 SLICE_NS = 2_000_000
-"""Time in ns for which one slice of rendering blocks the event loop.  With a lower value, clients
-are delayed less. With a higher value, a scrape ends sooner on a busy loop, in which each slice
-waits for other tasks."""
+"""Time in ns for which one slice of rendering the metrics text blocks the event loop. With a lower
+value, clients are delayed less. With a higher value, a scrape ends sooner on a busy loop, in which
+each slice waits for other tasks."""
 
 CHUNK_BYTES = 64 * 1024
-"""Minimum size in bytes of a piece of text that is sent, except for the last piece."""
+"""Minimum size in bytes of a piece of the metrics text that the server sends, except for the last
+piece."""
 
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTION_COUNT_MAX = 16
 REQUEST_TIMEOUT_S = 30.0
-"""Timeout in seconds for a peer to send a request, and to read one chunk of the response."""
+"""Timeout in seconds for a client of the metrics server to send a request, and to read one chunk of
+the response."""
 
 IDLE_TIMEOUT_S = 300.0
-"""Time in seconds for which an idle connection is kept for the next scrape. It is longer than any
-usual scrape interval."""
+"""Time in seconds for which the metrics server keeps an idle connection for the next scrape. It is
+longer than any usual scrape interval."""
 
 GZIP_LEVEL = 1
-"""Compression level of gzip.  A higher level takes more time of the event loop than it saves on the
-network."""
+"""Compression level of gzip for the metrics text. A higher level takes more time of the event loop
+than it saves on the network."""
 
 GZIP_WINDOW_BITS = 31
 
 ANSWER_PATIENCE_S = 10.0
-"""Time in seconds after which the connection of a slow reader may be closed in favour of a new
-connection. With a lower value, scrapes over slow networks are cut off. With a higher one, slow
-readers exclude other clients for longer."""
+"""Time in seconds after which the metrics server may close the connection of a slow reader in
+favour of a new connection. With a lower value, scrapes over slow networks are cut off. With a
+higher one, slow readers exclude other clients for longer."""
 
 Render = Callable[[], Iterator[bytes]]
 """Function that renders the metrics text of a new scrape, piece by piece. An empty piece only lets
@@ -74,12 +76,14 @@ Unready = Callable[[], str | None]
 
 
 def always_ready() -> str | None:
-    """Return None: the node counts as ready as soon as it answers."""
+    """Return None, which means that the node is ready. The default for nodes without a check of
+    their own: they are ready as soon as they answer."""
     return None
 
 
 class Head(NamedTuple):
-    """The request line and header fields of an HTTP request that the server uses."""
+    """The request line and header fields of an HTTP request, as far as the metrics server uses
+    them."""
 
     method: str
     path: str
@@ -99,8 +103,8 @@ async def serve_metrics(
     unready: Unready = always_ready,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve /metrics and the probes until cancelled. `task_status.started` reports the port; with
-    port 0, the system chooses the port.
+    """Serve /metrics and the probes (/healthz, /readyz) over HTTP until cancelled.
+    `task_status.started` reports the port; with port 0, the system chooses the port.
 
     Raises ConfigError if the address cannot be opened.
     """
@@ -123,13 +127,14 @@ class MetricsTls:
     certificate."""
 
     def __init__(self, config: TlsConfig) -> None:
-        """Read the certificate and the key.  Raises ConfigError if they are unusable."""
+        """Read the certificate and private key of the metrics server. Raises ConfigError if they
+        are unusable."""
         self._config = config
         self._files = ChangedFiles(config.files)
         self._context = server_context(config)
 
     def wrapped(self, stream: trio.abc.Stream) -> TlsServerStream:
-        """Return a TLS stream over another stream.  The handshake takes place with the first
+        """Return a TLS stream over a client's stream. The handshake takes place with the first
         read."""
         if self._files.look():
             try:
@@ -144,8 +149,8 @@ class MetricsTls:
 
 
 class MetricsCaller:
-    """One connection to the metrics server, with its state and the time of the last change of
-    state."""
+    """One connection to the metrics server: whether it is idle or being sent a response, and since
+    when."""
 
     __slots__ = ("is_answered", "scope", "since")
 
@@ -154,14 +159,14 @@ class MetricsCaller:
         self.turn_to(is_answered=False)
 
     def turn_to(self, *, is_answered: bool) -> None:
-        """Record whether the connection is being sent a response (`is_answered`), or is waiting for
-        the next request."""
+        """Record whether the server is sending a response on this connection (`is_answered`), or is
+        waiting for the next request."""
         self.is_answered = is_answered
         self.since = trio.current_time()
 
 
 class MetricsServer:
-    """The server of /metrics and of the probes, with its open connections."""
+    """The HTTP server of /metrics and of the probes, with its open connections."""
 
     def __init__(
         self,
@@ -179,7 +184,7 @@ class MetricsServer:
         self._callers: dict[MetricsCaller, None] = {}
 
     async def serve(self, socket: trio.abc.HalfCloseableStream) -> None:
-        """Process the requests of one connection until it ends."""
+        """Process the HTTP requests of one connection until it ends."""
         caller = MetricsCaller()
         stream: trio.abc.Stream = socket
         try:
@@ -202,8 +207,9 @@ class MetricsServer:
             await trio.aclose_forcefully(socket)
 
     def _make_room(self) -> bool:
-        """Close the connection that has been idle longest. If no connection is idle, close one
-        whose peer reads too slowly. Returns False if there is no such connection."""
+        """Close the connection to the metrics server that has been idle longest. If no connection
+        is idle, close one whose peer reads too slowly. Returns False if there is no such
+        connection."""
         now = trio.current_time()
         droppable = [
             caller
@@ -356,8 +362,8 @@ async def _send(stream: trio.abc.Stream, data: bytes) -> None:
 
 
 async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> None:
-    """Send an error response and close the connection.  If the peer does not read the response, the
-    connection is closed nevertheless."""
+    """Send an HTTP error response and close the connection. If the peer does not read the response,
+    the connection is closed nevertheless."""
     text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{fields}\r\n"
     try:
         with trio.move_on_after(REQUEST_TIMEOUT_S):

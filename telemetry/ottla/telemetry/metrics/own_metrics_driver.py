@@ -1,4 +1,4 @@
-"""Sends the metrics of a node to OTLP collectors at an interval."""
+"""Task that sends the metrics of a node to OTLP collectors at an interval."""
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from ottla.telemetry.clients.exporter import LabelledPush, Sink
 from ottla.telemetry.metrics.instruments import Registry
 
 SLICE_NS = 2_000_000
-"""Longest time in ns for which one slice of encoding blocks the event loop."""
+"""Longest time in ns for which one slice of encoding the node's metrics blocks the event loop."""
 
 NS_PER_MS = 1_000_000
 
@@ -40,7 +40,7 @@ async def send_own_metrics(
     interval_ms: int,
     clock: Clock,
 ) -> None:
-    """Send the registry's metrics to the sinks every `interval_ms`, until cancelled.
+    """Send the registry's metrics to the exporters (`sinks`) every `interval_ms`, until cancelled.
 
     `attributes` identify the node, with OpenTelemetry's names.
     """
@@ -62,7 +62,8 @@ async def send_own_metrics(
 
 
 async def _in_slices(messages: Iterator[bytes | None]) -> AsyncIterator[bytes]:
-    """Yield the encoded messages. Other tasks run between slices of the work of building them."""
+    """Yield the encoded OTLP messages. Other tasks run between slices of the work of building
+    them."""
     ends_ns = time.perf_counter_ns() + SLICE_NS
     for message in messages:
         if message is not None:

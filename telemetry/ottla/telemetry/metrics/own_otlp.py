@@ -1,10 +1,10 @@
-"""Encodes a registry of metrics as OTLP messages, of a size that collectors accept.
+"""Encoding of a registry of metrics as OTLP messages, of a size that collectors accept.
 
-Pure.  The messages are built directly, which takes some 7 µs per point.  The SDK takes 22 µs for
-collecting and encoding the same points, and blocks the event loop for all of them at once.  It also
+Pure. The messages are built directly, which takes some 7 µs per point. The SDK takes 22 µs for
+collecting and encoding the same points, and blocks the event loop for all of them at once. It also
 has no summaries, which are needed for the quantiles of Kafka's request times
-(`bench/own_metrics_beside_sdk` repeats the measurement).  The format is `metrics.proto` of
-opentelemetry-proto, version 1.  All values are cumulative since the start of the process.
+(`bench/own_metrics_beside_sdk` repeats the measurement). The format is `metrics.proto` of
+opentelemetry-proto, version 1. All values are cumulative since the start of the process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,10 +30,12 @@ from ottla.telemetry.metrics.instruments import Buckets, Family, Labels, MetricK
 SCOPE = InstrumentationScope(name="ottla")
 
 POINTS_PER_SLICE = 256
-"""Number of points that are built before other tasks may run, which takes about a millisecond."""
+"""Number of data points that are encoded before other tasks may run, which takes about a
+millisecond."""
 
 POINTS_PER_MESSAGE = 5_000
-"""Maximum number of points in a message, about 300 KB.  Collectors accept 4 MiB by default."""
+"""Maximum number of data points in an OTLP message, about 300 KB. Collectors accept 4 MiB by
+default."""
 
 
 def resource_of(attributes: Mapping[str, str]) -> Resource:
@@ -44,7 +46,8 @@ def resource_of(attributes: Mapping[str, str]) -> Resource:
 def messages_of(
     families: Iterable[Family | None], resource: Resource, *, start_ns: int, now_ns: int
 ) -> Iterator[bytes | None]:
-    """Yield encoded MetricsData messages, and None where other tasks may run.
+    """Yield the metric families encoded as MetricsData messages, and None where other tasks may
+    run.
 
     The values in the messages cover the time from `start_ns` to `now_ns`, both in ns since 1970.
     """
@@ -85,7 +88,7 @@ class _Writer:
         self.point_count = 0
 
     def take(self) -> bytes:
-        """Return the encoded message built so far, and start another message."""
+        """Return the encoded OTLP message built so far, and start another message."""
         data = self._data.SerializeToString()
         self._begin_message()
         return data
@@ -97,7 +100,7 @@ class _Writer:
         self._metric = None
 
     def add(self, labels: Labels, value: Value) -> None:
-        """Add one sample of the current family to the message."""
+        """Add one sample of the current metric family to the OTLP message."""
         if self._metric is None:
             self._metric = self._metrics.add(name=self._family.name, description=self._family.help)
         metric = self._metric
@@ -160,5 +163,6 @@ class _Writer:
 
 
 def text_attribute(name: str, text: str) -> KeyValue:
-    """Return an attribute with a text value.  Characters that UTF-8 cannot encode are replaced."""
+    """Return an OTLP attribute with a text value. Characters that UTF-8 cannot encode are
+    replaced."""
     return KeyValue(key=name, value=AnyValue(string_value=encodable(text)))

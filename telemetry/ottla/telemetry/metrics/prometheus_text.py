@@ -1,5 +1,5 @@
-"""Renders a registry of metrics as Prometheus text (exposition format 0.0.4), in pieces between
-which other tasks may run.
+"""Rendering of a registry of metrics as Prometheus text (exposition format 0.0.4), in pieces
+between which other tasks may run.
 
 Pure.  A piece consists of some rows of one family; the caller decides after how many pieces it lets
 other tasks run.  Invariants:
@@ -24,12 +24,12 @@ from ottla.telemetry.metrics.instruments import (
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 REPLACED = "replace"
-"""Error handler for encoding the text: `?` for anything that UTF-8 cannot encode, so that one label
-cannot end the whole scrape."""
+"""Error handler for encoding the Prometheus text: `?` for anything that UTF-8 cannot encode, so
+that one label cannot end the whole scrape."""
 
 ROWS_PER_PIECE = 64
-"""Number of rows in a piece of text. With a smaller number, each row costs more time. With a larger
-one, each piece blocks the event loop for longer than the present 100 µs."""
+"""Number of rows in a piece of the Prometheus text. With a smaller number, each row costs more
+time. With a larger one, each piece blocks the event loop for longer than the present 100 µs."""
 
 _LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -55,8 +55,8 @@ def render_all(families: Iterable[Family | None], series: Iterable[SeriesRow]) -
 
 
 def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> Iterator[bytes]:
-    """Yield the text of client series, piece by piece. The rows of a family must be adjacent.
-    Families with a name in `taken` are left out."""
+    """Yield the Prometheus text of the series that clients have pushed, piece by piece. The rows of
+    a family must be adjacent. Families with a name in `taken` are left out."""
     rows: list[str] = []
     name = ""
     for row in series:
@@ -105,7 +105,7 @@ def _pieces(family: Family) -> Iterator[bytes]:
 
 
 def _plain_rows(family: Family) -> Iterator[str]:
-    """Yield one row per sample of a family of single numbers."""
+    """Yield one row of Prometheus text per sample of a family of single numbers."""
     name = family.name
     pairs = ",".join(f'{label}="%s"' for label in family.label_names)
     template = f"{name}{{{pairs}}} %s\n"
@@ -157,7 +157,8 @@ def _distribution(family: Family, sample: Sample) -> str:
 
 
 def label_text(names: Labels, values: Labels) -> str:
-    """Return labels as `{name="value",…}`, or an empty text if there are no labels."""
+    """Return labels as Prometheus text `{name="value",…}`, or an empty text if there are no
+    labels."""
     if not values:
         return ""
     pairs = (
@@ -168,7 +169,7 @@ def label_text(names: Labels, values: Labels) -> str:
 
 
 def number(value: Value) -> str:
-    """Return the value of a sample in Prometheus's form."""
+    """Return the value of a sample as Prometheus text."""
     if isinstance(value, int):
         return str(int(value))
     assert isinstance(value, float)
