@@ -22,34 +22,36 @@ from ottla.model.settings.quotas import CONTROLLER_MUTATION_RATE
 from ottla.wire.apis import API
 
 BUCKETS_MAX = 10_000
-"""Maximum number of clients whose buckets are stored, at some 500 bytes each.  With more, the
-controller uses more memory.  With fewer, a client's debt is forgotten when very many other clients
-make changes."""
+"""Maximum number of clients whose token buckets for partition mutations are stored, at some 500
+bytes each. With more, the controller uses more memory. With fewer, a client's debt is forgotten
+when very many other clients make changes."""
 
 NAME_CHARS_MAX = 256
-"""Maximum number of characters of a user name or client id that identify a bucket.  Clients choose
-their client ids, which may have up to 32 KiB."""
+"""Maximum number of characters of a user name or client id that identify a client's token bucket.
+Clients choose their client ids, which may have up to 32 KiB."""
 
 
 class MutationCharge:
-    """Charge of one request against the token bucket of its client."""
+    """Charge of one request that creates or deletes partitions, against the token bucket of its
+    client."""
 
     __slots__ = ("_bucket", "_is_strict", "_now_ms", "_until_ms")
 
     def __init__(
         self, bucket: TokenBucket | None = None, *, is_strict: bool = False, now_ms: int = 0
     ) -> None:
-        """Create the charge of one request. Without a `bucket` the client has no limit, and nothing
-        is charged."""
+        """Create the charge of one request. If `bucket` is None, the client has no limit, and
+        nothing is charged."""
         self._bucket = bucket
         self._is_strict = is_strict
         self._now_ms = now_ms
         self._until_ms = now_ms
 
     def take(self, partition_count: int) -> None:
-        """Charge for partitions that are about to be created or deleted.
+        """Charge the client for partitions that are about to be created or deleted.
 
-        Raises RefusedError if the request is limited strictly and the bucket is in debt.
+        Raises RefusedError if the request is limited strictly and the client's token bucket is in
+        debt.
         """
         bucket = self._bucket
         if bucket is None:
@@ -69,14 +71,14 @@ class MutationCharge:
 
 
 NO_CHARGE = MutationCharge()
-"""The charge of a request whose client has no limit."""
+"""Charge of a request whose client has no limit on created and deleted partitions."""
 
 
 class MutationQuotas:
-    """The token buckets of the clients that create and delete partitions at this controller."""
+    """Token buckets of the clients that create and delete partitions at this controller."""
 
     def __init__(self, shape: WindowShape, custom: CustomLimits | None = None) -> None:
-        """Create the quotas without any buckets.
+        """Create the quotas without any token buckets.
 
         `custom` computes the limits by `client.quota.callback.class`, if that is set.
         """
@@ -96,7 +98,8 @@ class MutationQuotas:
         client_id: str,
         now_ms: int,
     ) -> MutationCharge:
-        """Return the charge of a request, by the quotas of the image on which it is decided.
+        """Return the charge of a request that creates or deletes partitions, by the quotas of the
+        metadata image on which it is decided.
 
         A request without a user was sent by a broker, which creates the topics of its coordinators.
         It is charged nothing.
@@ -119,7 +122,7 @@ class MutationQuotas:
 
     @property
     def buckets(self) -> Mapping[tuple[str, str], TokenBucket]:
-        """The token buckets, by user and client id."""
+        """Token buckets for partition mutations, by user and client id."""
         return self._buckets
 
     def forget_all(self) -> None:
@@ -138,8 +141,8 @@ class MutationQuotas:
         return bucket
 
     def _forget_full(self, now_ms: int) -> None:
-        """Drop all full buckets, so that a new one can be stored. If none is full, drop the oldest
-        bucket."""
+        """Drop all full token buckets, so that a new one can be stored. If none is full, drop the
+        oldest one."""
         for names, bucket in list(self._buckets.items()):
             bucket.fill(now_ms)
             if bucket.is_full:

@@ -31,16 +31,16 @@ from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.rpc.quorum_codec import QUORUM_METHODS
 
 ANY_NODE = None
-"""Placeholder for the name of a sender field.  It means that every caller with a trusted
+"""Placeholder for the name of a request's sender field. It means that every caller with a trusted
 certificate is accepted."""
 
 A_BROKER = ""
-"""Placeholder for the name of a sender field.  It means that any registered broker is accepted as
-the caller."""
+"""Placeholder for the name of a request's sender field. It means that any registered broker is
+accepted as the caller."""
 
 SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
-"""Requests of the quorum's leader. Requests that add, remove or change a voter are missing here:
-only the voter itself may send them."""
+"""Classes of the requests that only the quorum's leader sends. Requests that add, remove or change
+a voter are missing here: only the voter itself may send them."""
 
 SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,
@@ -58,18 +58,18 @@ SENDER_FIELDS: dict[str, str | None] = {
         for kind, one in QUORUM_METHODS.items()
     },
 }
-"""Field of each method's request that contains the id of the sender."""
+"""Name of the request field that contains the id of the sender, by gRPC method."""
 
 
 def accept_any_caller(path: str, request: Message, caller: Caller) -> None:
-    """Accept every caller, on a listener that does not require certificates.  A broker that
+    """Accept every node that calls, on a listener that does not require certificates. A broker that
     registers there has no principal."""
     if isinstance(request, pb.RegisterRequest):
         request.principal, request.is_named_by_certificate = "", False
 
 
 class NodeIdentities:
-    """Check of the callers on a listener that requires certificates."""
+    """Check of the nodes that call gRPC methods on a listener that requires certificates."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class NodeIdentities:
         self._check_sender(node_id, caller, is_registering=path == methods.REGISTER.path)
 
     def _check_right(self, caller: Caller) -> None:
-        """Refuse a caller that is not permitted to act as a node.
+        """Raise RefusedError if a caller is not permitted to act as a node.
 
         Until the metadata is loaded, only super users are permitted.
         """

@@ -27,7 +27,8 @@ from ottla.telemetry.metrics.prometheus_text import render
 
 def unready_reason(*, is_leader: bool, knows_leader: bool, is_caught_up: bool) -> str | None:
     """Return the reason why a controller is not ready, as a sentence for its readiness probe.
-    Returns None if the controller leads, or follows a known leader, and has caught up."""
+    Returns None if the controller leads the quorum, or follows a known leader, and has caught up.
+    """
     if is_caught_up and (is_leader or knows_leader):
         return None
     if is_leader:
@@ -81,7 +82,8 @@ class ControllerTelemetry:
         return registry
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Measure and export until cancelled.  Raises ConfigError if the port cannot be opened."""
+        """Measure the controller and export its metrics until cancelled. Raises ConfigError if the
+        port cannot be opened."""
         settings = self._config.metrics
         is_sent = bool(self._exporters) and settings.otlp_interval_ms > 0
         if not settings.is_prometheus_served and not is_sent:

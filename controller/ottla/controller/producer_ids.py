@@ -13,7 +13,7 @@ def allocate_producer_ids(
     image: MetadataImage, request: pb.AllocateProducerIdsRequest
 ) -> Decision[pb.AllocateProducerIdsResponse]:
     """Return the decision that allocates the next block of producer ids to a broker. If the reply
-    is lost, the block is never used."""
+    to the broker is lost, the block is never used."""
     broker = registered(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id
     if start > INT64_MAX - PRODUCER_ID_BLOCK_COUNT:

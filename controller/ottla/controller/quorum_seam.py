@@ -13,37 +13,38 @@ from ottla.raft.voters import QuorumIdentity
 
 
 class Quorum(Protocol):
-    """A replicated log with majority commit, and the image of its committed records."""
+    """Interface of this node's quorum member: a replicated log with majority commit, and the
+    metadata image of its committed records."""
 
     @property
     def identity(self) -> QuorumIdentity:
-        """Identity of this node, with the latest voter set of its log."""
+        """Identity of this node in the quorum, with the latest voter set of its log."""
         ...
 
     @property
     def image(self) -> MetadataImage:
-        """Image of all committed records that are loaded."""
+        """Metadata image of all committed records that this node has loaded."""
         ...
 
     @property
     def end_offset(self) -> Offset:
-        """End offset of the log. While this node leads, only `append` and changes of the voters
-        change it."""
+        """Offset after the last record of this node's metadata log. While this node leads, only
+        `append` and changes of the voters change it."""
         ...
 
     @property
     def high_watermark(self) -> Offset:
-        """End offset of the records that are known to be committed."""
+        """Offset after the last metadata record that is known to be committed."""
         ...
 
     @property
     def applied_end_offset(self) -> Offset:
-        """End offset of the records that the image contains."""
+        """Offset after the last record that the metadata image contains."""
         ...
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Problems between voters that retries cannot resolve, one sentence each."""
+        """Problems between the quorum's voters that retries cannot resolve, one sentence each."""
         ...
 
     @property
@@ -58,21 +59,22 @@ class Quorum(Protocol):
         ...
 
     def on_leadership(self, listener: Callable[[Epoch | None], None]) -> None:
-        """Add a listener, which is called with the epoch in which this node may act as leader.
+        """Add a listener, which is called with the epoch in which this node may act as the quorum's
+        leader.
 
         It is called with None when this node is no longer the leader.
         """
         ...
 
     def batch_of(self, records: Sequence[Record]) -> bytes:
-        """Return the records as one batch.  May be called in any thread.
+        """Return metadata records encoded as one batch of the log. May be called in any thread.
 
         Raises RefusedError(POLICY_VIOLATION) if the batch is too large.
         """
         ...
 
     async def append(self, batch: bytes, epoch: Epoch, *, at: Offset | None = None) -> Offset:
-        """Append one batch and return the offset of its last record.
+        """Append one batch to the metadata log and return the offset of its last record.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if this node is not the leader of `epoch`, or if
         the first record would not have the offset `at`.
@@ -80,14 +82,15 @@ class Quorum(Protocol):
         ...
 
     async def wait_committed(self, offset: Offset, epoch: Epoch) -> None:
-        """Wait until a record is committed.
+        """Wait until a metadata record that this node has appended is committed.
 
-        Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if the leadership ends first.
+        Raises RefusedError(NOT_LEADER_OR_FOLLOWER) if this node's leadership ends first.
         """
         ...
 
     async def answer(self, request: Request) -> Response:
-        """Return this node's response to a request of the quorum, such as a change of the voters.
+        """Return this node's response to a request of another quorum member, such as a change of
+        the voters.
 
         Raises RefusedError if this node is stopping.
         """
@@ -102,5 +105,6 @@ class Quorum(Protocol):
         ...
 
     def describe(self) -> QuorumProgress | None:
-        """Return the progress of all replicas, or None if this node is not the leader."""
+        """Return the progress of all replicas of the metadata log, or None if this node is not the
+        leader."""
         ...

@@ -27,17 +27,18 @@ from ottla.proto import metadata_pb2
 _LOGGER = logging.getLogger(__name__)
 
 DEADLINE_MS = 5_000
-"""Timeout in ms of one attempt. With a shorter one, an election fails more attempts; with a longer
-one, a new image is noticed later."""
+"""Timeout in ms of one attempt to register this controller. With a shorter one, an election fails
+more attempts; with a longer one, a new metadata image is noticed later."""
 
 PAUSE_MS_FIRST = 100
 PAUSE_MS_MAX = 5_000
-"""Longest pause in ms between two attempts. With a longer one, a new active controller learns later
-which controllers exist. With a shorter one, a controller that refuses the registration is burdened.
-"""
+"""Maximum pause in ms between two attempts to register this controller. With a longer one, a new
+active controller learns later which controllers exist. With a shorter one, a controller that
+refuses the registration is burdened."""
 
 Register = Callable[[pb.RegisterControllerRequest], Awaitable[None]]
-"""Sends a registration to the active controller. Raises RefusedError if it is refused."""
+"""Function that sends a controller's registration to the active controller. Raises RefusedError if
+it is refused."""
 
 
 def registration_of(config: ControllerConfig, incarnation_id: UUID) -> ControllerRegistration:
@@ -80,7 +81,8 @@ def registration_request(
 
 
 class ControllerRegistrar:
-    """The task that registers this controller, and the publisher that wakes it up."""
+    """Background task that registers this controller, and metadata publisher that wakes the
+    task."""
 
     name = "controller registration"
 
@@ -90,7 +92,7 @@ class ControllerRegistrar:
         self._register = register
         self._image: MetadataImage = EMPTY
         self._last_reason: str | None = None
-        """Reason of the last refusal, which is logged once."""
+        """Reason why the registration was last refused, which is logged once."""
         self._changed = trio.Event()
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -102,13 +104,14 @@ class ControllerRegistrar:
 
     @property
     def is_needed(self) -> bool:
-        """True if the latest image has finalized features, but not the current registration of this
-        controller."""
+        """True if the latest metadata image has finalized features, but not the current
+        registration of this controller."""
         image, wanted = self._image, self._wanted
         return bool(image.features) and image.controllers.get(wanted.id) != wanted
 
     async def run(self) -> None:
-        """Register this controller whenever that is needed, until cancelled."""
+        """Register this controller whenever the metadata lacks its registration, until
+        cancelled."""
         pause_ms = PAUSE_MS_FIRST
         while True:
             self._changed = trio.Event()
@@ -131,8 +134,8 @@ class ControllerRegistrar:
 
 
 def register_at(controller: Controller, remote: Register) -> Register:
-    """Return the function that registers a controller: at this node if it is active, or else at
-    the active controller, by `remote`."""
+    """Return a function that registers a controller: at this node if it is the active controller,
+    or else at the active controller by calling `remote`."""
 
     async def register(request: pb.RegisterControllerRequest) -> None:
         if controller.epoch is None:

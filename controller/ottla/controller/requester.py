@@ -16,12 +16,13 @@ class Requester:
     """The sender of a request, with the properties that a decision may depend on."""
 
     principal: str = ""
-    """Principal in Kafka's form, such as `User:alice`.  Empty for a broker."""
+    """Principal of the client in Kafka's form, such as `User:alice`. Empty for a broker's own
+    request."""
     host: str = ""
     authorizer: Authorizer | None = None
-    """Authorizer of the client's requests.  None if everything is allowed."""
+    """Authorizer of the client's requests. None if everything is allowed to the client."""
     is_token: bool = False
-    """True if the client logged in by a delegation token."""
+    """True if the client authenticated with a delegation token."""
 
     def allows(
         self,

@@ -22,7 +22,7 @@ def write_snapshot(
 
 
 def snapshot_response(node_id: NodeId, report: SnapshotReport) -> WriteSnapshotResponse:
-    """Return the WriteSnapshot response with this node's report."""
+    """Return the WriteSnapshot response that contains this node's report on the snapshot."""
     return WriteSnapshotResponse(
         error_message=None,
         node_id=node_id,

@@ -36,29 +36,29 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 _LOGGER = logging.getLogger(__name__)
 
 REST_BETWEEN_RUNS_MS = 10
-"""Pause in ms between two rounds of a task if the first has left work, so that requests are
-processed in between."""
+"""Pause in ms between two rounds of a background task if the first has left work, so that requests
+are processed in between."""
 
 
 BALANCE_INTERVAL_S = 0.2
-"""Interval, in seconds, between two steps of a balance. With a longer one, many small moves take
-longer; with a shorter one, each examines the same moves again."""
+"""Interval, in seconds, between two steps of a balance plan. With a longer one, many small moves of
+partitions take longer; with a shorter one, each step examines the same moves again."""
 
 BALANCE_PACE_INTERVAL_S = 5.0
-"""Interval, in seconds, between two changes of the throttle of a balance. Brokers report the
-latency of producers with each heartbeat, by default every 2 s."""
+"""Interval, in seconds, between two changes of the replication throttle of a balance plan. Brokers
+report the latency of producers with each heartbeat, by default every 2 s."""
 
 BALANCE_IDLE_INTERVAL_S = 1.0
-"""Interval, in seconds, between two checks for the plan of a balance, and between two samples of
-the latency of producers."""
+"""Interval, in seconds, between two checks for a balance plan, and between two samples of the
+latency of producers."""
 
 REST_AFTER_ERROR_MS = 1_000
-"""Pause in ms after an unexpected exception.  With a shorter one, a lasting error repeats in a
-tight loop; with a longer one, fencing is delayed."""
+"""Pause in ms of a background task after an unexpected exception. With a shorter one, a lasting
+error repeats in a tight loop; with a longer one, fencing is delayed."""
 
 
 class Upkeep:
-    """The background tasks of one controller."""
+    """Background tasks of one controller, such as fencing brokers and electing leaders."""
 
     def __init__(
         self, controller: Controller, config: ControllerConfig, errors: UnexpectedErrors
@@ -69,7 +69,7 @@ class Upkeep:
 
     async def run(self) -> None:
         """Allow this controller to become active whenever the quorum elects this node, and run all
-        tasks."""
+        background tasks."""
         self._controller.allow_activation()
         tasks = [
             self._begin_each_turn,
@@ -108,14 +108,15 @@ class Upkeep:
             await turn.wait()
 
     async def _extend_sessions_after_stop(self) -> None:
-        """Detect suspensions of this process (SIGSTOP, a paused VM), and extend all sessions by
-        their length."""
+        """Detect suspensions of this process (SIGSTOP, a paused VM), and extend all brokers'
+        sessions by the suspension's length."""
         while True:
             self._controller.session_time_ms()
             await trio.sleep(self._controller.sessions.look_interval_ms / 1000)
 
     async def _fence_silent_brokers(self) -> None:
-        """Wait until a session has expired or was ended early, and fence its broker."""
+        """Wait until the session of a broker has expired or was ended early, and fence the
+        broker."""
         controller, sessions = self._controller, self._controller.sessions
         while True:
             ended = controller.session_ended
@@ -133,7 +134,7 @@ class Upkeep:
 
     def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
         """Return the decision that fences brokers whose sessions have expired, up to the limit of
-        one decision. The reply is True: the next decision fences the remaining ones."""
+        one decision. The reply is True, because the next decision must fence the remaining ones."""
         now_ms = self._controller.session_time_ms()
         decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
         if decision.reply:
@@ -157,14 +158,14 @@ class Upkeep:
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     def _rebalance(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
-        """Return the decision that restores preferred leaders, up to the limit of one round. The
+        """Return the decision that restores preferred leaders, up to the limit of one decision. The
         reply is True if there may be more."""
         records = elections.rebalance(image, self._config)
         return decided(image, records, len(records) == elections.PREFERRED_ELECTIONS_MAX)
 
     async def _balance(self) -> None:
         """Start moves of the balance plan in the metadata log whenever earlier moves are complete,
-        and adapt their throttle."""
+        and adapt the throttle of the plan."""
         controller = self._controller
         pace = BalancePace()
         paced_at = noted_at = trio.current_time()
@@ -216,7 +217,7 @@ class Upkeep:
         return decided(image, balance_moves.advance(image, self._config), None)
 
     async def _remove_expired_tokens(self) -> None:
-        """Remove expired delegation tokens."""
+        """Remove expired delegation tokens periodically, until cancelled."""
         while True:
             await trio.sleep(self._config.tokens.check_interval_ms / 1000)
             while await self._controller.attempt(
@@ -226,8 +227,8 @@ class Upkeep:
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     async def _write_no_ops(self) -> None:
-        """Write a no-op record whenever no other record was written for a while, so that observers
-        see the log advance."""
+        """Write a no-op record to the metadata log whenever no other record was written for a
+        while, so that observers see the log advance."""
         controller, seen = self._controller, NO_OFFSET
         while True:
             await trio.sleep(self._config.quorum.idle_interval_ms_max / 1000)

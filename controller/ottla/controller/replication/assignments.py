@@ -12,8 +12,8 @@ from ottla.model.ids import NodeId
 
 
 class NewTopics:
-    """Placement of the new topics of one CreateTopics request on brokers, one topic after the
-    other."""
+    """Placement of the replicas of one CreateTopics request's topics on brokers, one topic after
+    the other."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -36,7 +36,8 @@ class NewTopics:
         ]
 
     def count(self) -> None:
-        """Count a topic that was created, so that the next topic starts at another broker."""
+        """Count a topic that was created, so that the next topic's placement starts at another
+        broker."""
         self._turn += 1
 
 
@@ -62,7 +63,7 @@ def place_more(
 def new_partition(
     image: MetadataImage, partition_id: int, replicas: tuple[NodeId, ...]
 ) -> PartitionState:
-    """Return the initial state of a partition.  The replicas on active brokers are in sync."""
+    """Return the initial state of a new partition. The replicas on active brokers are in sync."""
     isr = tuple(replica for replica in replicas if image.is_active(replica))
     if not isr:
         raise RefusedError(
@@ -75,8 +76,8 @@ def new_partition(
 
 
 def directory_for(image: MetadataImage, replica: NodeId) -> UUID:
-    """Return the directory id of a new replica. A broker with several directories chooses the
-    directory itself."""
+    """Return the log directory id of a new replica on a broker. A broker with several directories
+    chooses the directory itself."""
     log_dirs = image.brokers[replica].log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED
 
@@ -84,8 +85,9 @@ def directory_for(image: MetadataImage, replica: NodeId) -> UUID:
 def check_manual(
     image: MetadataImage, replicas: tuple[NodeId, ...], replication_factor: int | None
 ) -> None:
-    """Raise RefusedError if a client's assignment is empty, has unknown or repeated brokers, or has
-    another number of brokers than `replication_factor`.  None allows any number."""
+    """Raise RefusedError if a client's assignment of replicas to brokers is empty, has unknown or
+    repeated brokers, or has another number of brokers than `replication_factor`. None allows any
+    number."""
     problem = None
     times = Counter(replicas)
     repeated = min((one for one, count in times.items() if count > 1), default=None)
@@ -112,7 +114,8 @@ def check_hosts(
     image: MetadataImage, replicas: tuple[NodeId, ...], before: Iterable[NodeId] = ()
 ) -> None:
     """Raise RefusedError if a client's assignment puts several replicas on one host although the
-    active brokers have enough hosts, and if more of them share a host than `before`.
+    active brokers have enough hosts. It is allowed if at most as many replicas share a host as in
+    the previous assignment `before`.
 
     Kafka has no notion of hosts. A host may run a broker for each core. The loss of such a host
     could mean the loss of several replicas, and min.insync.replicas would count brokers that fail
@@ -141,13 +144,13 @@ def _host_of(image: MetadataImage, broker: NodeId) -> tuple[str | None, str | No
 
 
 def _sharing_count(image: MetadataImage, replicas: Iterable[NodeId]) -> int:
-    """Return the number of replicas that share their host with an earlier replica."""
+    """Return the number of a partition's replicas that share their host with an earlier replica."""
     hosts = [_host_of(image, one) for one in replicas]
     return len(hosts) - len(set(hosts))
 
 
 def _shared_host(image: MetadataImage, replicas: Iterable[NodeId]) -> tuple[NodeId, NodeId] | None:
-    """Return the first two replicas that share a host, or None if no replicas do."""
+    """Return the first two replicas of a partition that share a host, or None if no replicas do."""
     known: dict[object, NodeId] = {}
     for replica in replicas:
         other = known.setdefault(_host_of(image, replica), replica)

@@ -35,20 +35,21 @@ from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
 from ottla.model.settings.controller import ControllerConfig
 
 MOVES_PER_BROKER = 2
-"""Maximum number of copies in which a broker takes part at the same time.  With one, a broker idles
-while a copy ends; with more, the copies share the same throttle, and each takes longer."""
+"""Maximum number of copies of a balance plan in which one broker takes part at the same time. With
+one, a broker idles while a copy ends; with more, the copies share the same throttle, and each takes
+longer."""
 
 ELECTIONS_AT_ONCE = 100
-"""Maximum number of elections in one step of a balance plan. More elections would interrupt many
-clients at the same time."""
+"""Maximum number of leader elections in one step of a balance plan. More elections would interrupt
+many clients at the same time."""
 
 HOSTS_GONE_MAX = 1
-"""Maximum number of hosts that may be down while moves start.  With more, each further loss may
-cost records."""
+"""Maximum number of hosts that may be down while moves of partitions start. With more, each further
+loss of a host may cost records."""
 
 
 class MoveStage(Enum):
-    """Stage of one move of a partition."""
+    """Stage of one move of a partition in a balance plan."""
 
     GONE = "the partition was deleted, or is on other brokers than planned"
     DONE = "complete"
@@ -57,8 +58,8 @@ class MoveStage(Enum):
 
 
 def stage_of(state: PartitionState | None, move: StoredMove) -> MoveStage:
-    """Return the stage of a partition move. `state` is the partition's state, or None if the
-    partition does not exist."""
+    """Return the stage of a partition's move in a balance plan. `state` is the partition's state,
+    or None if the partition does not exist."""
     if state is None:
         return MoveStage.GONE
     target = tuple(one for one in state.replicas if one not in state.removing)
@@ -75,7 +76,8 @@ def obstacle_of(
     move: StoredMove,
     state: PartitionState,
 ) -> str | None:
-    """Return the reason why a move of a partition must wait, or None if it may start."""
+    """Return the reason why a partition's move in a balance plan must wait, or None if it may
+    start."""
     for one in move.adding:
         broker = image.brokers.get(one)
         if broker is None or not broker.is_active:
@@ -99,14 +101,15 @@ def obstacle_of(
 
 
 def advance(image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the records of the next step of the balance plan. Returns none if nothing is to be
-    done now."""
+    """Return the metadata records of the next step of the balance plan. Returns none if nothing is
+    to be done now."""
     return _PlanStep(image, config).records() if stored_moves(image) else []
 
 
 def undo(before: MetadataImage, image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the records that cancel the moves in progress of a balance plan that was just removed,
-    and end its throttle. `before` is the image that still has the plan."""
+    """Return the metadata records that cancel the moves in progress of a balance plan that was just
+    removed, and that end its throttle. `before` is the metadata image that still contains the plan.
+    """
     rules = TopicRules(image, config)
     lists = ThrottleLists(image)
     records: list[Record] = []
@@ -141,7 +144,7 @@ class _PlanStep:
         self._busy: Counter[NodeId] = Counter()
 
     def records(self) -> list[Record]:
-        """Return the records of this step of the balance plan."""
+        """Return the metadata records of this step of the balance plan."""
         moves = stored_moves(self._image)
         records: list[Record] = []
         ended: set[StoredMove] = set()
@@ -168,8 +171,8 @@ class _PlanStep:
         return [*records, *self._lists.records(), *plan_records(self._image, kept)]
 
     def _elect_preferred(self, move: StoredMove) -> Iterator[Record]:
-        """Yield the record that elects the partition's preferred leader, if another replica
-        leads."""
+        """Yield the metadata record that elects the partition's preferred leader, if another
+        replica leads."""
         topic, state = _find(self._image, move)
         if topic is None or state is None or state.replicas != move.after:
             return
@@ -177,8 +180,8 @@ class _PlanStep:
             yield from self._changed(topic, state, move, Election.PREFERRED, None)
 
     def _start(self, move: StoredMove) -> Iterator[Record]:
-        """Yield the record that starts a move, unless its brokers are busy or the partition must
-        wait."""
+        """Yield the metadata record that starts the move of a partition, unless its brokers are
+        busy or the partition must wait."""
         if move.is_copy:
             if any(self._busy[one] >= MOVES_PER_BROKER for one in move.brokers):
                 return
@@ -219,8 +222,8 @@ class _PlanStep:
 
 
 def _bounded_rate(image: MetadataImage) -> Iterator[Record]:
-    """Yield the records that set the replication throttle to a value within its bounds, if it is
-    missing or outside them."""
+    """Yield the metadata records that set the replication throttle to a value within its bounds, if
+    it is missing or outside them."""
     lowest, highest = rate_bounds(image)
     yield from rate_records(image, min(max(rate_in_force(image), lowest), highest))
 

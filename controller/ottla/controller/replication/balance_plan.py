@@ -26,23 +26,24 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 EVERY_BROKER = ""
-"""Name of the resource of cluster-wide settings."""
+"""Name of the broker resource whose settings apply to all brokers."""
 
 
 def stored_moves(image: MetadataImage) -> tuple[StoredMove, ...]:
-    """Return the incomplete moves of the stored balance plan. Empty if there is no plan."""
+    """Return the incomplete moves of partitions in the stored balance plan. Empty if there is no
+    plan."""
     return parse_moves(image.config(BROKER_RESOURCE, EVERY_BROKER).get(BALANCE_PLAN, ""))
 
 
 def has_rates(image: MetadataImage) -> bool:
-    """Return whether a cluster-wide throttle of replication is set."""
+    """Return whether a cluster-wide throttle of replication is set in the dynamic settings."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     return any(key in settings for key in RATES)
 
 
 def rate_bounds(image: MetadataImage) -> tuple[int, int]:
-    """Return the lowest and the highest permitted throttle of the balance plan, in bytes per
-    second."""
+    """Return the lowest and the highest permitted throttle of the balance plan's replication, in
+    bytes per second."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     lowest = int(settings.get(BALANCE_RATE_MIN, str(DEFAULT_RATE_MIN)))
     highest = int(settings.get(BALANCE_RATE_MAX, str(DEFAULT_RATE_MAX)))
@@ -50,14 +51,14 @@ def rate_bounds(image: MetadataImage) -> tuple[int, int]:
 
 
 def rate_in_force(image: MetadataImage) -> int:
-    """Return the present throttle of the balance plan, in bytes per second."""
+    """Return the present throttle of the balance plan's replication, in bytes per second."""
     text = image.config(BROKER_RESOURCE, EVERY_BROKER).get(RATES[0])
     return rate_bounds(image)[1] if text is None else int(text)
 
 
 def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
-    """Yield the records that set the replication throttle to `rate` bytes per second. Yields none
-    if it already has this rate."""
+    """Yield the metadata records that set the replication throttle to `rate` bytes per second.
+    Yields none if it already has this rate."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     for key in RATES:
         if settings.get(key) != str(rate):
@@ -65,8 +66,8 @@ def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
 
 
 def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterator[Record]:
-    """Yield the records that make the stored balance plan consist of `moves`. Without moves, the
-    records end the plan and its throttle."""
+    """Yield the metadata records that make the stored balance plan consist of `moves`. Without
+    moves, the records end the plan and its throttle."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     if moves:
         text = moves_text(moves)
@@ -79,8 +80,8 @@ def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterato
 
 
 def under_replicated_count(image: MetadataImage) -> int:
-    """Return the number of partitions with replicas out of sync. Replicas that are being added do
-    not count."""
+    """Return the number of partitions with replicas out of sync. Replicas that a reassignment is
+    adding do not count."""
     return sum(
         not set(state.replicas).difference(state.adding).issubset(state.isr)
         for topic in image.topics.values()
@@ -109,8 +110,8 @@ class ThrottleLists:
             self._removed[key] |= replicas
 
     def records(self) -> Iterator[Record]:
-        """Yield the records that change the lists of throttled replicas. A list of all replicas (*)
-        is not changed."""
+        """Yield the metadata records that change the topics' lists of throttled replicas. A list of
+        all replicas (*) is not changed."""
         for topic, key in sorted({*self._added, *self._removed}):
             if topic not in self._image.topic_ids:
                 continue
@@ -132,8 +133,8 @@ def _listed(move: StoredMove) -> Iterator[tuple[tuple[str, str], set[tuple[int, 
 
 
 def without(image: MetadataImage, partitions: Iterable[TopicPartition]) -> list[Record]:
-    """Return the records that remove partitions from the balance plan, since a client has decided
-    on them.
+    """Return the metadata records that remove partitions from the stored balance plan, since a
+    client has decided on their replicas.
 
     Returns no records if the plan contains none of these partitions.
     """

@@ -33,13 +33,13 @@ PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
 
 PREFERRED_ELECTIONS_MAX = 1_000
-"""Maximum number of partitions whose preferred leader is restored in one run.  More would interrupt
-the clients of the whole cluster at once."""
+"""Maximum number of partitions whose preferred leader is restored in one decision. More would
+interrupt the clients of the whole cluster at once."""
 
 
 class TopicRules:
-    """The rules for changes of partitions when the given brokers leave or return.  The settings of
-    a topic are looked up once."""
+    """Rules for changes of partitions when the given brokers leave or return (settings, and brokers
+    that can lead). The settings of a topic are looked up once."""
 
     def __init__(
         self,
@@ -62,7 +62,8 @@ class TopicRules:
         self._allows_unclean = False
 
     def of(self, topic: Topic, state: PartitionState) -> Rules:
-        """Return the rules for changes of one partition of a topic."""
+        """Return the rules (settings, and brokers that can lead) for changes of one partition of a
+        topic."""
         if topic is not self._topic:
             self._topic = topic
             self._min_insync_replicas = min_insync_replicas(self._image, self._config, topic.name)
@@ -93,11 +94,11 @@ def brokers_unavailable(
     is_unclean: bool = False,
     only_directories: Collection[UUID] | None = None,
 ) -> Iterator[Record]:
-    """Yield the changes that remove brokers from every ISR and elect new leaders for the partitions
-    that they lead.
+    """Yield the partition changes that remove brokers from every ISR and elect new leaders for the
+    partitions that they lead.
 
-    Brokers that leave together never become leader for each other.  If `is_unclean`, they may have
-    lost records, so they are also removed from the sets of eligible replicas (ELRs).  If
+    Brokers that leave together never become leader for each other. If `is_unclean`, they may have
+    lost records, so they are also removed from the sets of eligible replicas (ELRs). If
     `only_directories` is given, only these directories of the brokers have failed.
     """
     rules = TopicRules(image, config, leaving=leaving)
@@ -128,12 +129,11 @@ def replicas_lost(
     broker: NodeId,
     lost: Iterable[TopicIdPartition],
 ) -> Iterator[Record]:
-    """Yield the changes after which the lost replicas of a broker do not count until they have
-    caught up.
+    """Yield the partition changes after which a broker's replicas that have lost records do not
+    count until they have caught up.
 
-    The logs of these replicas have lost records.  They are removed from the ISR and ELR, are not
-    kept as last known leader, and are the last choice in unclean elections.  Nothing changes for a
-    replica that the broker does not have.
+    These replicas are removed from the ISR and ELR, are not kept as last known leader, and are the
+    last choice in unclean elections. Nothing changes for a replica that the broker does not have.
     """
     rules = TopicRules(image, config, leaving=(broker,))
     for partition in lost:
@@ -177,8 +177,8 @@ def broker_available(
 
 
 def rebalance(image: MetadataImage, config: ControllerConfig) -> tuple[Record, ...]:
-    """Return the records that restore preferred leaders, for at most `PREFERRED_ELECTIONS_MAX`
-    partitions."""
+    """Return the metadata records that restore preferred leaders, for at most
+    `PREFERRED_ELECTIONS_MAX` partitions."""
     rules = TopicRules(image, config)
     records: list[Record] = []
     for topic, partition, state in _partitions(image):

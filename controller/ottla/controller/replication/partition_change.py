@@ -24,8 +24,8 @@ from ottla.model.values import frozen
 
 
 class Election(Enum):
-    """Kind of election, which determines when the leader changes and which replicas may become
-    leader."""
+    """Kind of leader election, which determines when the leader changes and which replicas may
+    become leader."""
 
     IF_NEEDED = "keep the leader while it can lead"
     PREFERRED = "give leadership back to the first replica if it is in sync"
@@ -70,11 +70,11 @@ class Assignment:
 
     @property
     def is_changing(self) -> bool:
-        """True if a reassignment is in progress."""
+        """True if a reassignment of the partition is in progress."""
         return bool(self.adding or self.removing)
 
     def without(self, leaving: Collection[NodeId]) -> "Assignment":
-        """Return the assignment without the leaving replicas, and with no reassignment in
+        """Return the assignment without the given leaving replicas, and with no reassignment in
         progress."""
         kept = [
             (replica, directory)
@@ -89,9 +89,10 @@ class Assignment:
     def completed(
         self, isr: tuple[NodeId, ...], can_lead: Callable[[NodeId], bool]
     ) -> "Assignment | None":
-        """Return the assignment at the end of a reassignment, or None if it is not complete.
+        """Return the assignment at the end of the partition's reassignment, or None if the
+        reassignment is not complete.
 
-        It is complete once all added replicas are in sync and a remaining replica can lead.  If
+        It is complete once all added replicas are in sync and a remaining replica can lead. If
         fewer replicas remain than before, all of them must be in sync.
         """
         if not self.is_changing:
@@ -109,7 +110,7 @@ class Assignment:
 
 
 class ElectionResult(NamedTuple):
-    """Result of an election: the leader, and whether it may lack acknowledged records."""
+    """Result of a leader election: the leader, and whether it may lack acknowledged records."""
 
     leader: NodeId
     is_unclean: bool = False
@@ -127,10 +128,11 @@ def change_partition(
     election: Election = Election.IF_NEEDED,
     assignment: Assignment | None = None,
 ) -> Record | None:
-    """Return the record that changes a partition to a new ISR and elects a leader if necessary.
+    """Return the metadata record that changes a partition to a new ISR and elects a leader if
+    necessary.
 
-    Returns None if nothing changes.  `uncleanly_stopped` are brokers that may have lost records.
-    `lost` are replicas that are known to have lost records.  `assignment` is the new assignment, if
+    Returns None if nothing changes. `uncleanly_stopped` are brokers that may have lost records.
+    `lost` are replicas that are known to have lost records. `assignment` is the new assignment, if
     it changes.
     """
     old, target_isr = state, state.isr if isr is None else isr
@@ -186,9 +188,9 @@ def elect(
     isr: tuple[NodeId, ...],
     elr: tuple[NodeId, ...],
 ) -> ElectionResult:
-    """Return the leader that is chosen from the ISR, the ELR or the last known leader. If unclean
-    elections are allowed, any live replica may be chosen. The leader is NO_NODE if no replica can
-    lead."""
+    """Return the leader of a partition, chosen from the ISR, the ELR or the last known leader. If
+    unclean elections are allowed, any live replica may be chosen. The leader is NO_NODE if no
+    replica can lead."""
     order = (state.leader, *state.replicas)
     if election is Election.PREFERRED:
         order = (state.preferred_leader, *order)
@@ -212,7 +214,8 @@ def _eligible(
     isr: tuple[NodeId, ...],
     uncleanly_stopped: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
-    """Return the replicas outside the ISR that have all committed records.
+    """Return the eligible leader replicas of a partition: those outside the ISR that have all
+    committed records.
 
     While the ISR is smaller than min.insync.replicas, these are the replicas that have left the
     ISR.
@@ -234,11 +237,11 @@ def _last_known(
     leader: NodeId,
     lost: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
-    """Return the last known leader, as a tuple of at most one replica.  It is stored only while the
-    partition has no leader.
+    """Return the last known leader of a partition, as a tuple of at most one replica. It is stored
+    only while the partition has no leader.
 
-    It may be elected although the ISR is empty.  The other replicas then truncate all records that
-    it does not have.  A replica in `lost` is not kept.
+    It may be elected although the ISR is empty. The other replicas then truncate all records that
+    it does not have. A replica in `lost` is not kept.
     """
     if not rules.is_elr_enabled or leader != NO_NODE:
         return ()

@@ -19,15 +19,15 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Broker epoch that a leader sends for a follower whose epoch it does not know.  It is not
-checked."""
+"""Broker epoch that a leader sends in AlterPartition for a follower whose epoch it does not know.
+It is not checked."""
 
 
 def alter_partition(
     image: MetadataImage, config: ControllerConfig, request: pb.AlterPartitionRequest
 ) -> Decision[pb.AlterPartitionResponse]:
-    """Return the decision on the ISR changes that a leader proposes, made separately for each
-    partition."""
+    """Return the decision on the ISR changes that a partition leader proposes, made separately for
+    each partition."""
     registered(image, request.broker_id, request.broker_epoch)
     leader = NodeId(request.broker_id)
     rules = TopicRules(image, config)
@@ -137,7 +137,7 @@ def _alter(
 def assign_replicas_to_dirs(
     image: MetadataImage, config: ControllerConfig, request: pb.AssignReplicasToDirsRequest
 ) -> Decision[pb.AssignReplicasToDirsResponse]:
-    """Return the decision that records in which of its directories a broker keeps replicas
+    """Return the decision that records in which of its log directories a broker keeps replicas
     (KIP-858).
 
     A replica in a directory that is offline leaves the ISR at once.

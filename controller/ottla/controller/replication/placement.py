@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Placement:
-    """Placement of replicas on a fixed set of brokers."""
+    """Placement of new replicas on a fixed set of brokers."""
 
     def __init__(self, brokers: Iterable[BrokerRegistration]) -> None:
         registered = list(brokers)
@@ -34,11 +34,11 @@ class Placement:
     def place(
         self, *, partition_count: int, replication_factor: int, turn: int
     ) -> list[tuple[NodeId, ...]]:
-        """Return the replicas of each new partition, preferred leader first.
+        """Return the brokers of each new partition's replicas, preferred leader first.
 
-        `turn` is the position of the first partition's leader in the order of brokers.  The caller
-        increases it from one placement to the next.  Raises
-        RefusedError(INVALID_REPLICATION_FACTOR) if there are too few brokers.
+        `turn` is the position of the first partition's leader in the order of brokers. The caller
+        increases it from one placement to the next. Raises RefusedError(INVALID_REPLICATION_FACTOR)
+        if there are too few brokers.
         """
         assert partition_count >= 0
         assert turn >= 0

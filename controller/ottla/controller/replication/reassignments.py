@@ -153,7 +153,8 @@ def cancelled(
     at: TopicIdPartition,
     state: PartitionState,
 ) -> Record | None:
-    """Return the record that gives a partition its original replicas back.
+    """Return the metadata record that cancels a reassignment, so that the partition has its
+    original replicas again.
 
     Raises RefusedError if the partition is not being reassigned, or if the cancellation needs an
     unclean election.
@@ -194,8 +195,8 @@ def with_assignment(state: PartitionState, target: Assignment) -> PartitionState
 def list_partition_reassignments(
     image: MetadataImage, context: Context, request: ListPartitionReassignmentsRequest
 ) -> Decision[ListPartitionReassignmentsResponse]:
-    """Return the reassignments in progress.  If the topics of the request are null, all are
-    listed."""
+    """Return the decision on a ListPartitionReassignments request, whose reply lists the
+    reassignments in progress. If the topics of the request are null, all are listed."""
     wanted: Sequence[tuple[str, Sequence[int] | None]]
     if request.topics is None:
         wanted = [(name, None) for name in sorted(image.topic_ids)]

@@ -66,7 +66,8 @@ replicas.
 """
 
 UNSET = -1
-"""Partition count or replication factor that stands for the cluster's default."""
+"""Number in a request that stands for the cluster's default partition count or replication
+factor."""
 
 
 def create_topics(
@@ -117,7 +118,7 @@ def create_topics(
 
 def _not_allowed(requester: Requester, times: Mapping[str, int]) -> set[str]:
     """Return the names of the topics that the client may not create. Each name is authorized once.
-    `times` is the number of occurrences of each name."""
+    `times` is the number of occurrences of each name in the request."""
     if requester.allows_on_cluster(AclOperation.CREATE, is_logged=False):
         return set()
     return {
@@ -255,9 +256,10 @@ def _create(
     new_topics: NewTopics,
     defaults: list[CreatableTopicConfigs],
 ) -> CreatableTopicResult:
-    """Add the records that create a topic to a draft.  Returns the topic's result for the response.
+    """Add the metadata records that create a topic to the draft of a decision. Returns the topic's
+    result for the response.
 
-    `defaults` are the settings in the response of a topic without settings of its own.  They are
+    `defaults` are the settings in the response of a topic without settings of its own. They are
     computed once, because a request may create thousands of such topics.
     """
     texts = {config.name: config.value for config in asked.configs}
@@ -305,8 +307,8 @@ class ReservedNames:
         check first needs them."""
 
     def check(self, name: str) -> None:
-        """Raise RefusedError if a topic with this name exists, or if its metrics would have the
-        same name as the metrics of another topic."""
+        """Raise RefusedError if a topic with this name exists, or if the name of another topic's
+        metrics would be the same."""
         if name == METADATA_TOPIC:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
@@ -453,7 +455,7 @@ def _find(image: MetadataImage, asked: DeleteTopicState, rights: DeletionRights)
 def _grow(
     image: MetadataImage, context: Context, asked: CreatePartitionsTopic, before_count: int
 ) -> list[Record]:
-    """Return the records that add partitions to a topic.
+    """Return the metadata records that add partitions to a topic.
 
     `before_count` is the number of partitions that the same request adds to the topics before this
     one.

@@ -38,26 +38,26 @@ from ottla.wire.messages.delete_acls_response import (
 )
 
 NAME_CHARS_MAX = 1_024
-"""Maximum length of a resource name or principal, in characters.  Every node stores them in
+"""Maximum length in characters of a resource name or principal in an ACL. Every node stores ACLs in
 memory."""
 
 HOST_CHARS_MAX = 256
 
 LOOKED_AT_MAX = 2_000_000
-"""Maximum number of ACLs that all filters of a request compare.  This takes some seconds in a
-thread, in which no other decision is made.  A filter with a resource name or principal compares few
-ACLs."""
+"""Maximum number of ACLs that the filters of one request are compared with in total. This takes
+some seconds in a thread, in which no other decision is made. A filter with a resource name or
+principal is compared with few ACLs."""
 
 FOUND_MAX = 4 * USER_OPERATION_RECORDS_MAX
-"""Maximum number of ACLs in a response.  It is larger than the number of ACLs that one request may
-delete, because several filters may match the same ACL."""
+"""Maximum number of ACLs in a DeleteAcls response. It is larger than the number of ACLs that one
+request may delete, because several filters may match the same ACL."""
 
 
 def create_acls(
     image: MetadataImage, context: Context, request: CreateAclsRequest
 ) -> Decision[CreateAclsResponse]:
-    """Return the decision that creates ACLs.  Raises RefusedError, and creates none, if the request
-    contains too many."""
+    """Return the decision on a CreateAcls request. Raises RefusedError, and creates no ACL, if the
+    request contains too many."""
     _check_authorizer(context)
     has_ranges = image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_OF_RANGES
     explanations = Explanations()
@@ -85,7 +85,8 @@ def create_acls(
 def delete_acls(
     image: MetadataImage, context: Context, request: DeleteAclsRequest
 ) -> Decision[DeleteAclsResponse]:
-    """Return the decision that deletes all ACLs that match at least one of the filters.
+    """Return the decision on a DeleteAcls request, which deletes all ACLs that match at least one
+    of its filters.
 
     Raises RefusedError, and deletes none, if the filters match or compare too many ACLs: an
     operator could easily miss that only some filters were processed.
@@ -116,7 +117,8 @@ class _TooMuchError(Exception):
 
 
 class _Search:
-    """Search for the ACLs that match filters, within the limits for one request."""
+    """Search for the ACLs that match the filters of one request, within the limits for a
+    request."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._acls = image.acls

@@ -35,11 +35,12 @@ from ottla.wire.messages.alter_user_scram_credentials_response import (
 )
 
 NAME_CHARS_MAX = 1_024
-"""Maximum length of a user name, in characters.  Every broker stores it in memory, and shows it
-with each connection of the user."""
+"""Maximum length in characters of the name of a user with a SCRAM credential. Every broker stores
+it in memory, and shows it with each connection of the user."""
 
 SALT_BYTES_MAX = KIB
-"""Maximum length of a salt, in bytes.  The broker sends the salt at every login."""
+"""Maximum length in bytes of a SCRAM credential's salt. The broker sends the salt at every
+login."""
 
 
 def alter_user_scram_credentials(
@@ -88,8 +89,8 @@ def _refusals(refused: Mapping[str, RefusedError]) -> list[AlterUserScramCredent
 def _record(
     image: MetadataImage, asked: ScramCredentialDeletion | ScramCredentialUpsertion
 ) -> Record:
-    """Return the record that sets or deletes one SCRAM credential. Raises RefusedError if the
-    requested deletion or update is invalid."""
+    """Return the metadata record that sets or deletes one SCRAM credential. Raises RefusedError if
+    the requested deletion or update is invalid."""
     hashing = _checked_mechanism(asked.name, asked.mechanism)
     if isinstance(asked, ScramCredentialDeletion):
         if asked.name not in image.scram_credentials.get(hashing.number, {}):

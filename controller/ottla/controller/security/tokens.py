@@ -22,18 +22,19 @@ from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTo
 from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 
 TOKENS_MAX = 100_000
-"""Maximum number of tokens in a cluster.  Every broker stores them in memory, and a renewal
-searches all of them for an HMAC."""
+"""Maximum number of delegation tokens in a cluster. Every broker stores them in memory, and a
+renewal searches all of them for an HMAC."""
 
 TOKENS_OF_OWNER_MAX = 1_000
-"""Maximum number of tokens of one owner.  Every user that logs in may create tokens."""
+"""Maximum number of delegation tokens of one owner. Every user that logs in may create tokens."""
 
 RENEWERS_MAX = 100
 NAME_CHARS_MAX = 1_024
-"""Maximum length of a principal's name, in characters.  Every broker stores it in memory."""
+"""Maximum length in characters of the name of a delegation token's principal. Every broker stores
+it in memory."""
 
 REMOVALS_MAX = 1_000
-"""Maximum number of expired tokens that one decision removes."""
+"""Maximum number of expired delegation tokens that one decision removes."""
 
 
 def create_token(
@@ -126,15 +127,16 @@ def expire_token(
 
 
 def remove_expired(image: MetadataImage, now_ms: int) -> Decision[bool]:
-    """Remove expired tokens.  The reply is True if there may be more."""
+    """Return the decision that removes expired delegation tokens. The reply is True if there may be
+    more."""
     over = [one.id for one in image.delegation_tokens.values() if not one.holds_at(now_ms)]
     some = over[:REMOVALS_MAX]
     return decided(image, map(remove_delegation_token_record, some), len(some) < len(over))
 
 
 def _checked(context: Context) -> tuple[str, str]:
-    """Return the secret key for tokens, and the principal of the requester.  Raises RefusedError if
-    tokens are disabled, or not allowed for this client."""
+    """Return the secret key for delegation tokens, and the principal of the requester. Raises
+    RefusedError if tokens are disabled, or not allowed for this client."""
     secret, requester = context.config.tokens.secret, context.requester
     if requester.is_token or requester.principal in ("", ANONYMOUS):
         raise RefusedError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
@@ -144,8 +146,8 @@ def _checked(context: Context) -> tuple[str, str]:
 
 
 def _found(image: MetadataImage, context: Context, mac: bytes) -> DelegationToken:
-    """Return the token that has this HMAC.  Raises RefusedError if there is no such token that the
-    requester may use."""
+    """Return the delegation token that has this HMAC. Raises RefusedError if there is no such token
+    that the requester may use."""
     secret, requester = _checked(context)
     for token in image.delegation_tokens.values():
         if token_hmac(secret, token.id) == mac:
@@ -170,7 +172,8 @@ def _principal(type_: str, name: str) -> str:
 
 
 def _new_id(image: MetadataImage, context: Context) -> str:
-    """Return a new token id in Kafka's format: 22 characters, the first of which is not a dash."""
+    """Return a new delegation token id in Kafka's format: 22 characters, the first of which is not
+    a dash."""
     while True:
         found = urlsafe_b64encode(context.rng.uuid().bytes).decode().rstrip("=")
         if not found.startswith("-") and found not in image.delegation_tokens:

@@ -59,8 +59,8 @@ def alter_client_quotas(
 
 
 def _records(image: MetadataImage, entry: AskedEntry) -> list[Record]:
-    """Return the records for one entry of an AlterClientQuotas request. Raises RefusedError if the
-    entry is invalid."""
+    """Return the metadata records for one entry of an AlterClientQuotas request. Raises
+    RefusedError if the entry is invalid."""
     entity = _entity(entry.entity)
     keys = IP_KEYS if entity[0].type == "ip" else CLIENT_KEYS
     in_force: Mapping[str, float] = image.client_quotas.get(entity, {})
@@ -112,8 +112,8 @@ def _entity(parts: Sequence[AskedEntity]) -> tuple[QuotaEntity, ...]:
 
 
 def _check_address(name: str | None) -> None:
-    """Refuse a text that is not an IP address.  Host names are not resolved, since their addresses
-    may change."""
+    """Raise RefusedError for a text that is not an IP address. Host names are not resolved, since
+    their addresses may change."""
     if name is None:
         return
     try:

@@ -48,7 +48,7 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 )
 
 Changes = dict[str, str | None]
-"""New values by key, as text.  None removes the setting."""
+"""New values of settings by key, as text. None removes the setting."""
 
 
 def incremental_alter_configs(
@@ -92,7 +92,7 @@ def alter_configs(
 
 
 class Resource(Protocol):
-    """A resource in a request, identified by its type and name."""
+    """Resource in a request that alters settings, identified by its type and name."""
 
     resource_type: int
     resource_name: str
@@ -111,8 +111,8 @@ def _alter_each(
     *,
     is_validation: bool,
 ) -> tuple[Draft, list[A]]:
-    """Alter the settings of each resource, and return the draft and one answer per resource. The
-    draft is empty with `is_validation`."""
+    """Alter the settings of each resource in a request. Returns the draft of the decision, and one
+    result per resource for the response. The draft is empty with `is_validation`."""
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     draft = Draft(image)
     explanations = Explanations()
@@ -136,10 +136,11 @@ def _alter_each(
 
 
 def _replacing(gone: Changes, wanted: Changes) -> Changes:
-    """Return the changes after which a resource has only the `wanted` settings. `gone` contains the
-    changes that delete all its present settings.
+    """Return the changes after which a resource has only the settings in `wanted`. `gone` contains
+    the changes that delete all its present settings.
 
-    Raises RefusedError if a wanted value is null."""
+    Raises RefusedError if a wanted value is null.
+    """
     if None in wanted.values():
         raise _null_values(wanted)
     return gone | wanted
@@ -148,9 +149,10 @@ def _replacing(gone: Changes, wanted: Changes) -> Changes:
 def _elections_due(
     image: MetadataImage, context: Context, made: Sequence[Record]
 ) -> Sequence[Record]:
-    """Return the elections that become possible because unclean elections are now allowed.
+    """Return the leader elections that become possible because changed settings now allow unclean
+    elections.
 
-    The partitions get their leaders at once.  In Kafka, they get them only at the next periodic
+    The partitions get their leaders at once. In Kafka, they get them only at the next periodic
     check.
     """
     if any(record.config.key == UNCLEAN_LEADER_ELECTION for record in made):
@@ -159,8 +161,8 @@ def _elections_due(
 
 
 def _moves_due(before: MetadataImage, image: MetadataImage, context: Context) -> list[Record]:
-    """Return the records that start the moves of a balance plan that was just set, or cancel the
-    moves of a plan that was just removed."""
+    """Return the metadata records that start the moves of a balance plan that was just set, or
+    cancel the moves of a plan that was just removed."""
     was, now = balance_plan.stored_moves(before), balance_plan.stored_moves(image)
     if now and not was:
         return balance_moves.advance(image, context.config)
@@ -175,8 +177,8 @@ NAMELESS: dict[int, str] = {
     ConfigKind.CLIENT_METRICS: "Subscription name can't be empty",
     ConfigKind.GROUP: "Default group resources are not allowed.",
 }
-"""Error messages for changes without a resource name, by kind of resource.  Resources of these
-kinds have no common defaults."""
+"""Error messages for changes of settings without a resource name, by type of resource. Resources of
+these types have no common defaults."""
 
 
 def _alter(
@@ -221,8 +223,8 @@ def _refused(refusal: RefusedError) -> Outcome:
 
 
 def _check_allowed(requester: Requester, resource: tuple[int, str]) -> None:
-    """Raise RefusedError if the client may not make this change. This check precedes all checks
-    that would reveal whether the resource exists."""
+    """Raise RefusedError if the client may not change the settings of a resource. This check
+    precedes all checks that would reveal whether the resource exists."""
     number, name = resource
     if number == ConfigKind.TOPIC:
         requester.check_topic(AclOperation.ALTER_CONFIGS, name)

@@ -42,7 +42,7 @@ from ottla.wire.messages.update_features_response import (
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 UNSUPPORTED = LevelRange(0, 0)
-"""Supported levels of a feature that a node did not register."""
+"""Range of supported levels that stands for a feature that a node did not register."""
 EVERY_TOPIC = ""
 
 
@@ -96,8 +96,8 @@ def update_features(
 
 
 def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Record]:
-    """Yield the records that give the cluster exactly one default of min.insync.replicas, which all
-    controllers know."""
+    """Yield the metadata records that give the cluster exactly one default of min.insync.replicas,
+    which all controllers know."""
     for (resource_type, name), values in image.configs.items():
         if resource_type == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in values:
             yield config_record(BROKER_RESOURCE, name, MIN_INSYNC_REPLICAS, None)
@@ -107,7 +107,8 @@ def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Rec
 
 
 def _upgrade_type(context: Context, update: FeatureUpdateKey) -> int:
-    """Return the type of the update.  Version 0 only has a flag that permits a downgrade."""
+    """Return the type of a feature's update in a request. Version 0 of the request only has a flag
+    that permits a downgrade."""
     if context.api_version == 0:
         return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
     return update.upgrade_type
@@ -195,7 +196,7 @@ def _reason_not_supported(
 
 
 def _range_of(features: Iterable[FeatureRange], name: str) -> LevelRange:
-    """Return the range of levels that a node registered for a feature."""
+    """Return the range of levels that a node has registered as supported for a feature."""
     for found in features:
         if found.name == name:
             return LevelRange(found.lowest, found.highest)
