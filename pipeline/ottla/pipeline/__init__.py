@@ -56,7 +56,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import and return the public name `name` of this package, and load only the module that
+    """Import and return the public object `name` of this package, and load only the module that
     defines it."""
     home = _HOME.get(name)
     if home is None:

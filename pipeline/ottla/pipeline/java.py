@@ -20,9 +20,9 @@ from ottla.model.errors import ConfigError
 VERSION_MIN = 17
 """Minimum version of Java that can run Spark 4."""
 VERSIONS_FIRST = (17, 21)
-"""Versions of Java with which Spark 4 is tested. They are preferred to later ones."""
+"""Versions of Java with which Spark 4 is tested. They are preferred over later ones."""
 VECTOR_MODULE = "jdk.incubator.vector"
-"""Module that Spark's own start script requires.  It is missing in runtimes that jlink has
+"""Java module that Spark's own start script requires. It is missing in runtimes that jlink has
 reduced."""
 DIRECTORIES = (
     "/usr/lib/jvm/*",
@@ -36,7 +36,7 @@ DIRECTORIES = (
 """Patterns of the usual directories of Java installations: Debian, Red Hat, containers, macOS,
 SDKMAN."""
 ANSWER_SECONDS_MAX = 20.0
-"""Timeout in seconds of `java -version`.  A program that takes longer does not count as a Java."""
+"""Timeout in seconds of `java -version`. A program that takes longer is not used as a Java."""
 
 
 class Java(NamedTuple):
@@ -45,16 +45,17 @@ class Java(NamedTuple):
     home: str
     """Value for JAVA_HOME: the parent directory of bin/java."""
     version: int
-    """Feature version of the Java: 17 for 17.0.15, 8 for 1.8.0_402."""
+    """Feature version of the Java installation: 17 for 17.0.15, 8 for 1.8.0_402."""
     version_text: str
     has_vector: bool
-    """True if the Java has the module `VECTOR_MODULE`."""
+    """True if the Java installation has the module `VECTOR_MODULE`."""
     found_by: str
-    """The source of the path: JAVA_HOME, PATH, or the directory in which the Java was found."""
+    """Source of the installation's path: JAVA_HOME, PATH, or the directory in which the Java was
+    found."""
 
     @property
     def problem(self) -> str:
-        """Reason why Spark cannot run on this Java; empty if it can."""
+        """Reason why Spark cannot run on this Java installation; empty if it can."""
         if self.version < VERSION_MIN:
             return f"is Java {self.version}, and Spark needs {VERSION_MIN}"
         if not self.has_vector:
@@ -75,7 +76,8 @@ def find_java(
 
 
 def none_fits(found: Sequence[Java]) -> str:
-    """Return the reason why no Java installation of a machine is suitable, and the remedy."""
+    """Return a text with the reason why no Java installation of a machine is suitable for Spark,
+    and the remedy."""
     cure = (
         f"install a full Java {VERSION_MIN} (such as Debian's openjdk-{VERSION_MIN}-jdk-headless), "
         "or set JAVA_HOME to one"
@@ -123,7 +125,8 @@ def look_at(home: str, found_by: str) -> Java | None:
 
 
 def read_release(text: str) -> tuple[str, frozenset[str]] | None:
-    """Return the version and the modules in a `release` file, or None if one of them is missing."""
+    """Return the version and the modules in the `release` file of a Java installation, or None if
+    one of them is missing."""
     fields = dict(re.findall(r'^(\w+)="([^"]*)"', text, re.MULTILINE))
     if "JAVA_VERSION" not in fields:
         return None
@@ -134,8 +137,8 @@ def read_release(text: str) -> tuple[str, frozenset[str]] | None:
 
 
 def feature_version(text: str) -> int | None:
-    """Return the feature version: 17 for 17.0.15 or 17-ea, 8 for 1.8.0_402.  Returns None if the
-    text is not a version."""
+    """Return the feature version in a Java version text: 17 for 17.0.15 or 17-ea, 8 for 1.8.0_402.
+    Returns None if the text is not a version."""
     match = re.match(r"(?:1\.)?(\d+)", text)
     return int(match[1]) if match else None
 

@@ -31,7 +31,7 @@ class _KeptManager:
         self.failure: Exception | None = None
 
     async def run(self) -> None:
-        """Open the manager, wait for `release`, and close the manager, all in one task, as
+        """Open the context manager, wait for `release`, and close the manager, all in one task, as
         nurseries require."""
         try:
             async with self.manager as self.value:
@@ -71,12 +71,13 @@ class LoopThread:
         return trio.from_thread.run(function, *arguments, trio_token=self._token)
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
-        """Open `manager` and return what it yields; it stays open until `close`."""
+        """Open the async context manager `manager` and return the object that it yields. The
+        manager stays open until `close`."""
         return self.call(self._enter, manager)
 
     def close(self) -> None:
-        """Close the managers that `enter` has opened, and end the loop.  A second call has no
-        effect."""
+        """Close the context managers that `enter` has opened, and end the event loop. A second call
+        has no effect."""
         if self._thread.is_alive():
             # Another thread may have closed the loop first.  If the loop has failed, its error is
             # raised below.

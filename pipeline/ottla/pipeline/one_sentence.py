@@ -18,7 +18,7 @@ HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class TopicError(Exception):
-    """An error whose message is one sentence, for the user who runs the query."""
+    """Error whose message is one sentence, for the user who runs a Spark query."""
 
 
 TopicError.__module__ = "ottla.pipeline"
@@ -68,7 +68,7 @@ def _sentence(error: BaseException, doing: str) -> str | None:
 
 
 def _hidden(error: TopicError) -> TopicError:
-    """Make Spark omit the traceback of this error, for as long as the error object exists. Returns
+    """Let Spark omit the traceback of this error, for as long as the error object exists. Returns
     the error."""
     if HIDE_TRACEBACK not in os.environ:
         os.environ[HIDE_TRACEBACK] = "1"

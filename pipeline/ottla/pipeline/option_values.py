@@ -20,19 +20,20 @@ C = TypeVar("C", bound=Hashable)
 KAFKA = "kafka."
 BOOTSTRAP = "kafka.bootstrap.servers"
 IGNORED = frozenset({"kafka.group.id"})
-"""Options without effect: a group id, because a reader in Spark does not join a group."""
+"""Names of the options of a Spark data source that have no effect: a group id, because a reader in
+Spark does not join a group."""
 DURATION = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d|)")
 MS_PER_UNIT = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 MS_PER_DAY = 86_400_000
 
 
 class KafkaOptions(NamedTuple):
-    """The validated `kafka.*` options."""
+    """The validated `kafka.*` options of a Spark data source."""
 
     bootstrap: str
     client: tuple[tuple[str, str], ...]
-    """Settings without the prefix `kafka.`, sorted by key. Every key is a setting of the class
-    `client`."""
+    """Settings of Ottla's client as (key, value), without the prefix `kafka.`, sorted by key. Every
+    key is a setting of the class `client`."""
 
 
 def parse_options(
@@ -43,8 +44,8 @@ def parse_options(
     set_by_spark: Mapping[str, str],
     also_known: Iterable[str] = (),
 ) -> tuple[C, KafkaOptions]:
-    """Parse options into their class `declared`. Returns an instance of it, and the validated
-    `kafka.*` options.
+    """Parse the options of a Spark data source into the class `declared`. Returns an instance of
+    the class, and the validated `kafka.*` options.
 
     `client` is the settings class of the `kafka.*` keys. `set_by_spark` names the keys that users
     must not set, and the alternative for each. Options in `also_known` belong to other code and are
@@ -66,8 +67,8 @@ def parse_options(
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """Return the error text for an unknown option, with a suggestion if a known option has a
-    similar name."""
+    """Return the error text for an unknown option of a data source, with a suggestion if a known
+    option has a similar name."""
     by_lower = {one.lower(): one for one in known}
     nearest = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return "there is no such option" + (f"; is it {by_lower[nearest[0]]}?" if nearest else "")

@@ -26,7 +26,7 @@ NAME = "ottla"
 
 
 class OttlaDataSource(DataSource):
-    """Data source of Spark: topics of an Ottla or Kafka cluster."""
+    """Data source of Spark for the topics of an Ottla or Kafka cluster."""
 
     @classmethod
     def name(cls) -> str:
@@ -34,32 +34,32 @@ class OttlaDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Return the requested columns as Spark's DDL."""
+        """Return the requested columns of the topics as Spark's DDL."""
         with one_sentence("read options"):
             return spark_ddl(parse_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch query."""
+        """Return the reader of a batch query over the topics."""
         from ottla.pipeline.read.batch_reader import TopicReader
 
         with one_sentence("read options"):
             return TopicReader(parse_source_options(self.options, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream."""
+        """Return the reader of a streaming query over the topics."""
         from ottla.pipeline.read.stream_reader import TopicStreamReader
 
         return TopicStreamReader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch query."""
+        """Return the writer of a batch query into topics."""
         from ottla.pipeline.write.batch_writer import make_batch_writer
 
         with one_sentence("write to topics"):
             return make_batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return the writer of a stream."""
+        """Return the writer of a streaming query into topics."""
         from ottla.pipeline.write.stream_writer import make_stream_writer
 
         with one_sentence("write to topics"):

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 FORMAT = "ottla"
 MILLISECONDS = 1_000
 CHECKPOINT = "_checkpoint"
-"""Directory of the streaming query's checkpoint, within the output directory. Readers ignore names
-with a leading underscore."""
+"""Name of the directory of the streaming query's checkpoint, within the archive's output directory.
+Readers ignore names with a leading underscore."""
 PARQUET = {
     # Spark's default, INT96, is deprecated.  It has no order, so its statistics are useless.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""Settings of the Spark session that writes an archive."""
+"""Settings of the Spark session that writes an archive of Parquet files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,28 +39,29 @@ class ArchiveOptions:
     """Source, output and options of the streaming query that writes an archive."""
 
     output: str
-    """The output directory of the archive, or any URL to which Spark can write."""
+    """Output directory of the archive, or any URL to which Spark can write."""
     name: str
-    """Name of the streaming query. It commits its progress to the group spark-<name>."""
+    """Name of the streaming query. The query commits its progress to the group spark-<name>."""
     source: Mapping[str, str]
     """Options of Spark's data source `format("ottla")`: addresses, topics, starting offsets."""
     schema: str | None = None
-    """Schema of JSON values: a DDL text, or the path of a file that contains one.  None archives
-    raw bytes."""
+    """Schema of the records' JSON values: a DDL text, or the path of a file that contains one. None
+    archives raw bytes."""
     transform: Transform | None = None
-    """Function that transforms the records further, after the columns date and hour were added. Its
-    result must contain topic, date and hour."""
+    """Function of the user that transforms the records further, after the columns date and hour
+    were added. Its result must contain topic, date and hour. None if there is no such function."""
     checkpoint: str | None = None
-    """Directory of the checkpoint.  None means `_checkpoint` within the output directory."""
+    """Directory of the streaming query's checkpoint. None means `_checkpoint` within the output
+    directory."""
     trigger_s: float | None = None
-    """Seconds between the starts of two batches.  None processes all records that exist now, and
-    then ends."""
+    """Seconds between the starts of two batches of the streaming query. None processes all records
+    that exist now, and then ends."""
     sink: Mapping[str, str] = field(default_factory=dict)
-    """Options of Spark's Parquet writer."""
+    """Options of Spark's Parquet writer, by name."""
 
     @property
     def checkpoint_path(self) -> str:
-        """Directory of the checkpoint: the one that is set, or the default."""
+        """Directory of the streaming query's checkpoint: the one that is set, or the default."""
         return self.checkpoint or f"{self.output.rstrip('/')}/{CHECKPOINT}"
 
 
@@ -131,8 +132,8 @@ def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQ
 
 
 def trigger_words(trigger_s: float | None) -> dict[str, Any]:
-    """Return the keyword arguments of `DataStreamWriter.trigger` for an interval in seconds.  None
-    means one run over all records that exist now."""
+    """Return the keyword arguments of Spark's `DataStreamWriter.trigger` for an interval in
+    seconds. None means one run over all records that exist now."""
     if trigger_s is None:
         return {"availableNow": True}
     return {"processingTime": f"{round(trigger_s * MILLISECONDS)} milliseconds"}
@@ -156,7 +157,7 @@ def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
 
 
 def check_columns(output: str, schema: "StructType") -> None:
-    """Raise ConfigError if a column of `schema` has another type than in the existing archive."""
+    """Raise ConfigError if a column of `schema` has another type in the existing archive."""
     path = local_path(output)
     before = None if path is None else ArchiveDirectory(path).spark_schema()
     if before is None:
@@ -171,8 +172,8 @@ def check_columns(output: str, schema: "StructType") -> None:
 
 
 def clashing(before: "StructType", after: "StructType", within: str = "") -> list[str]:
-    """Return the names of the columns whose types differ between two schemas. Columns that only one
-    schema has are ignored."""
+    """Return the names of the columns whose types differ between two Spark schemas. Columns that
+    only one schema has are ignored."""
     from pyspark.sql.types import StructType
 
     found = []

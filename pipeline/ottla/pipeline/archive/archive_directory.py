@@ -62,7 +62,8 @@ def check_output(output: str) -> None:
 
 @contextmanager
 def changing(directory: Path, *, lock: str = LOCK) -> Iterator[int]:
-    """Lock an archive for changes. Raises ConfigError if another process has the lock.
+    """Lock an archive for changes by this process. Raises ConfigError if another process has the
+    lock.
 
     Yields the lock's file descriptor. A process that inherits the descriptor holds the lock until
     it ends. A JVM that writes to the archive must inherit it: if its parent is killed, the JVM may
@@ -85,8 +86,8 @@ def changing(directory: Path, *, lock: str = LOCK) -> Iterator[int]:
 
 
 class ArchiveDirectory:
-    """The log of Spark's file sink and the data files of one archive. They may be changed only
-    within `changing`."""
+    """Directory of one archive: the log of Spark's file sink, and the data files. It may be changed
+    only within `changing`."""
 
     def __init__(self, path: Path) -> None:
         # The log contains resolved paths.  With a symbolic link in the path, no file would seem to
@@ -115,14 +116,14 @@ class ArchiveDirectory:
         return [(file, self.read(file.name)) for file in read_order(self.log_names())]
 
     def live(self) -> list[SinkLogEntry]:
-        """Return the data files that a Spark reader uses now."""
+        """Return the data files of the archive that a Spark reader uses now."""
         return [entry for _file, entries in self.files() for entry in entries]
 
     def named(self) -> set[Path]:
-        """Return the paths of the current data files, after checking that all of them exist within
-        the directory.
+        """Return the paths of the data files that the log of Spark's file sink names now, after
+        checking that all of them exist within the directory.
 
-        Raises CorruptDataError otherwise.  The log of a moved or copied archive names files
+        Raises CorruptDataError otherwise. The log of a moved or copied archive names files
         elsewhere, so it does not show which files are garbage.
         """
         found = set()
@@ -156,7 +157,7 @@ class ArchiveDirectory:
         sync_directory(self._log)
 
     def data_files(self) -> Iterator[Path]:
-        """Yield every Parquet file of the directory, whether or not the log of Spark's file sink
+        """Yield every Parquet file of the archive, whether or not the log of Spark's file sink
         names it."""
         for folder, below, names in os.walk(self.path):
             below[:] = [name for name in below if not name.startswith(NO_DATA)]
@@ -165,8 +166,8 @@ class ArchiveDirectory:
                     yield Path(folder) / name
 
     def spark_schema(self) -> Any:
-        """Return the schema in a current data file, in Spark's JSON notation, or None if no file
-        contains it."""
+        """Return the schema in one of the archive's current data files, in Spark's JSON notation.
+        Returns None if no file contains a schema."""
         from pyarrow import parquet
 
         if self.has_log:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 IDENTITY = ("topic", "partition", "offset", "timestamp")
 """Columns that identify a record in an archive."""
 STAGING = "_ottla-staging"
-"""Directory for new files until the log of Spark's file sink names them. Its underscore hides it
-from readers."""
+"""Name of the directory for a backfill's new files until the log of Spark's file sink names them.
+Its underscore hides it from readers."""
 MICROSECONDS = 1_000
 
 
@@ -48,9 +48,9 @@ class TimeSpan:
     start_ms: int
     end_ms: int
     late_ms: int
-    """Maximum delay in ms with which a record may be appended after records with newer timestamps.
-    Reading of a partition ends at the first record whose timestamp is `end_ms + late_ms` or newer.
-    """
+    """Maximum delay in ms with which a record may be appended to its partition after records with
+    newer timestamps. Reading of a partition ends at the first record whose timestamp is `end_ms +
+    late_ms` or newer."""
 
     def source_options(self) -> dict[str, str]:
         """Return the options of Spark's data source `format("ottla")` that read the records of the
@@ -126,8 +126,8 @@ def _missing(
 def _left_by_stream(
     spark: "SparkSession", records: "DataFrame", options: ArchiveOptions
 ) -> "DataFrame":
-    """Return the records before the position of the stream that writes the archive. The stream
-    itself writes all later records."""
+    """Return the records that a backfill must write: those before the position of the stream that
+    writes the archive. The stream itself writes all later records."""
     from pyspark.sql import functions as f
 
     checkpoint = local_path(options.checkpoint_path)
@@ -148,8 +148,8 @@ def _left_by_stream(
 def _there(
     spark: "SparkSession", wanted: "DataFrame", span: TimeSpan, directory: ArchiveDirectory
 ) -> "DataFrame | None":
-    """Return the identities of the records in the span that the archive already contains, or None
-    if the archive is empty."""
+    """Return the identities (topic, partition, offset and timestamp) of the records in the time
+    span that the archive already contains, or None if the archive is empty."""
     from pyspark.sql import functions as f
 
     if directory.has_log:
@@ -175,7 +175,8 @@ def _row_count(staging: Path) -> int:
 
 
 def _take_in(directory: ArchiveDirectory, staging: Path) -> None:
-    """Move staged files to their final directories and add them to the log of Spark's file sink."""
+    """Move the staged files of a backfill to their final directories and add them to the log of
+    Spark's file sink."""
     entries = []
     for path in sorted(staging.rglob("*.parquet")):
         place = directory.path / path.relative_to(staging)

@@ -15,12 +15,12 @@ from ottla.pipeline.read.offsets import StreamPosition
 
 VERSION = "v1"
 NONE = -1
-"""Number that stands for the last batch if there is no batch."""
+"""Number that stands for the last batch of a streaming query if there is no batch."""
 
 
 def last_batch(checkpoint: Path, log: str) -> int:
-    """Return the number of the last batch in the checkpoint's directory `log` (`offsets` or
-    `commits`), or NONE if it has no batch."""
+    """Return the number of the last batch in the directory `log` of a query's checkpoint (`offsets`
+    or `commits`), or NONE if it has no batch."""
     folder = checkpoint / log
     if not folder.is_dir():
         return NONE
@@ -28,16 +28,17 @@ def last_batch(checkpoint: Path, log: str) -> int:
 
 
 def has_begun(checkpoint: str) -> bool | None:
-    """Return whether a query with this checkpoint has planned a batch, or None if the checkpoint is
-    remote."""
+    """Return whether a streaming query with this checkpoint has planned a batch, or None if the
+    checkpoint is remote."""
     path = local_path(checkpoint)
     return None if path is None else last_batch(path, "offsets") != NONE
 
 
 def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
-    """Return the position after a query's committed batches, by partition.
+    """Return the position after a streaming query's committed batches: the next offset by
+    partition.
 
-    If a partition is missing in the result, the stream itself will write all its records.
+    If a partition is missing in the result, the streaming query itself will write all its records.
     """
     batch = last_batch(checkpoint, "commits")
     if batch == NONE:
@@ -50,12 +51,14 @@ def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Parse a file in a checkpoint's directory `offsets`. Returns the offset of each partition."""
+    """Parse a file in the directory `offsets` of a query's checkpoint. Returns the offset of each
+    partition."""
     return dict(parse_stream_position(text).offsets)
 
 
 def parse_stream_position(text: str) -> StreamPosition:
-    """Parse a file in a checkpoint's directory `offsets`. Returns the position of the query.
+    """Parse a file in the directory `offsets` of a query's checkpoint. Returns the position of the
+    query.
 
     Raises ValueError unless the file has exactly one source, which reads topics.
     """

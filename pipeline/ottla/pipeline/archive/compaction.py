@@ -21,20 +21,21 @@ from ottla.pipeline.archive.compaction_plan import TARGET_BYTES, Merge, merges_o
 from ottla.pipeline.archive.sink_log import FOLDER, SinkLogEntry
 
 GROUP_BYTES = 64 << 20
-"""Number of decoded bytes of a file that are in memory at the same time. The written row groups
-have the same size."""
+"""Number of decoded bytes of a data file that are in memory at the same time. The row groups that
+are written have the same size."""
 OLD_TIMESTAMP = "INT96"
-"""Spark's former encoding of timestamps, which Arrow cannot write back unchanged."""
+"""Parquet type of Spark's former encoding of timestamps, which Arrow cannot write back
+unchanged."""
 
 
 @dataclass(slots=True)
 class CompactionResult:
-    """Numbers and sizes of the files that a compaction has merged, written and removed."""
+    """Numbers and sizes of the archive files that a compaction has merged, written and removed."""
 
     merged_count: int = 0
-    """Number of small files that were merged."""
+    """Number of small archive files that were merged."""
     made_count: int = 0
-    """Number of files that were written in place of the merged files."""
+    """Number of files that were written in place of the merged small files."""
     row_count: int = 0
     byte_count_before: int = 0
     byte_count_after: int = 0
@@ -115,7 +116,7 @@ def _has_old_timestamps(source: Any) -> bool:
 
 
 def files_by_schema(sources: Iterable[Any]) -> list[list[Any]]:
-    """Return the files grouped by equal schemas, each group in order."""
+    """Return the Parquet files grouped by equal schemas, each group in order."""
     found: list[list[Any]] = []
     for source in sources:
         schema = source.schema_arrow
@@ -129,8 +130,8 @@ def files_by_schema(sources: Iterable[Any]) -> list[list[Any]]:
 
 
 def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
-    """Write the rows of files with one schema, in order, into a new durable file. Returns the new
-    file's entry for the log of Spark's file sink."""
+    """Write the rows of Parquet files with one schema, in order, into a new durable file. Returns
+    the new file's entry for the log of Spark's file sink."""
     codec = codec_of(sources)
     path = directory / f"compacted-{uuid.uuid4()}.{codec}.parquet"
     draft = directory / f".{path.name}"
@@ -150,7 +151,7 @@ def _write(directory: Path, sources: Sequence[Any]) -> SinkLogEntry:
 
 
 def codec_of(sources: Sequence[Any]) -> str:
-    """Return the compression codec of the first file that has rows."""
+    """Return the compression codec of the first Parquet file that has rows."""
     for source in sources:
         if source.num_row_groups:
             name = str(source.metadata.row_group(0).column(0).compression).lower()

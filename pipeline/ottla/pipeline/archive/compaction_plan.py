@@ -12,11 +12,11 @@ from typing import NamedTuple
 from ottla.pipeline.archive.sink_log import SinkLogEntry
 
 TARGET_BYTES = 128 << 20
-"""Target size of merged files in bytes. With a larger value, fewer tasks read in parallel. With a
-smaller value, readers send more requests, one for each file."""
+"""Target size in bytes of the files that a compaction writes. With a larger value, fewer tasks read
+in parallel. With a smaller value, readers send more requests, one for each file."""
 SMALL_PART = 2
-"""Divisor of the target size: files smaller than the quotient count as small. With 1, a nearly full
-file would be rewritten for each new small file."""
+"""Divisor of a compaction's target size: files smaller than the quotient count as small and are
+merged. With 1, a nearly full file would be rewritten for each new small file."""
 
 
 FILES_MAX = 200
@@ -26,7 +26,7 @@ become one."""
 
 
 class Merge(NamedTuple):
-    """Files to be merged, in the order of their rows."""
+    """Archive files to be merged into one, in the order of their rows."""
 
     directory: str
     entries: tuple[SinkLogEntry, ...]
@@ -38,8 +38,8 @@ class Merge(NamedTuple):
 
 
 def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES) -> list[Merge]:
-    """Plan the merges of the data files that are listed in one file of Spark's sink metadata log.
-    Each merged file has about `target_bytes` bytes."""
+    """Return the planned merges of the data files that one file in the log of Spark's file sink
+    lists. Each merged file has about `target_bytes` bytes."""
     # The sort is stable, so the files of a directory stay in the order of the log, which is that of
     # their batches.
     by_directory = groupby(sorted(entries, key=_directory), key=_directory)
@@ -64,8 +64,8 @@ def small_groups(
 
 
 def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[SinkLogEntry]]:
-    """Return the entries, in order, in groups. No group is larger than `target_bytes` bytes or has
-    more than `FILES_MAX` files."""
+    """Return the sink log's entries, in order, in groups of files to merge. No group is larger than
+    `target_bytes` bytes or has more than `FILES_MAX` files."""
     found: list[list[SinkLogEntry]] = []
     byte_count = 0
     for entry in entries:
@@ -81,8 +81,8 @@ def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[Sin
 def replaced(
     entries: Sequence[SinkLogEntry], merged: Sequence[tuple[Merge, Sequence[SinkLogEntry]]]
 ) -> list[SinkLogEntry]:
-    """Return the entries in a file of Spark's sink log, in which the files of each merge are
-    replaced by the merged files."""
+    """Return the entries of one file in the log of Spark's file sink, in which the files of each
+    merge are replaced by the merged files."""
     gone = {entry.path for merge, _made in merged for entry in merge.entries}
     first = {merge.entries[0].path: made for merge, made in merged}
     found: list[SinkLogEntry] = []

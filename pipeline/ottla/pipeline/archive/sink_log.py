@@ -19,7 +19,7 @@ VERSION = "v1"
 COMPACT = ".compact"
 ADD = "add"
 KEPT = "/=:@!$&'()*+,;~"
-"""Characters that Hadoop does not escape when it writes a path as a URI."""
+"""Characters that Hadoop does not escape when it writes a file's path as a URI."""
 BLOCK_BYTES = 32 << 20
 """Block size in bytes of Hadoop's local file system. Readers split their tasks at blocks."""
 
@@ -33,7 +33,7 @@ class LogFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the file in `_spark_metadata`."""
+        """Name of the log file in the directory `_spark_metadata`."""
         return f"{self.batch}{COMPACT}" if self.is_compact else str(self.batch)
 
 
@@ -41,11 +41,11 @@ class SinkLogEntry(NamedTuple):
     """Entry in the log of Spark's file sink that names one data file."""
 
     path: str
-    """Absolute and unescaped path of the data file, as `open` expects."""
+    """Absolute and unescaped path of the data file, as Python's `open` expects it."""
     byte_count: int
     fields: tuple[tuple[str, Any], ...] = ()
-    """All fields of the entry as they were read from the log. Empty for a file that is to be added.
-    """
+    """All fields of the entry, as they were read from the log of Spark's file sink. Empty for a
+    file that is to be added."""
 
     def line(self, modified_ms: int = 0) -> str:
         """Return this entry as a line of the log of Spark's file sink. `modified_ms` is the file's
@@ -70,8 +70,8 @@ def log_file(name: str) -> LogFile | None:
 
 
 def read_order(names: Iterable[str]) -> list[LogFile]:
-    """Return the log files that define the present data: the last compact file and all batches
-    after it.
+    """Return the files in the log of Spark's file sink that define the present data: the last
+    compact file and all batches after it.
 
     Raises CorruptDataError if a batch between them is missing, because Spark could not read such a
     log.
@@ -99,7 +99,7 @@ def parse(name: str, text: str) -> list[SinkLogEntry]:
 
 def text_of(entries: Sequence[SinkLogEntry], modified_ms: int) -> str:
     """Return the content of a file in the log of Spark's file sink. `modified_ms` is the
-    modification time of entries that are new."""
+    modification time, in ms since 1970, of the data files in new entries."""
     return "\n".join([VERSION, *(entry.line(modified_ms) for entry in entries)])
 
 

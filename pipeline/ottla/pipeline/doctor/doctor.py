@@ -19,14 +19,14 @@ from ottla.pipeline.run.spark_errors import CURES as WORKER_CURES
 PYTHON_MIN = (3, 11)
 """Oldest version of Python on which Ottla's wheel can be installed."""
 PACKAGES_MIN = {"pyspark": (4, 2), "pyarrow": (18,), "numpy": (2,)}
-"""Minimum versions that the extra `spark` requires."""
+"""Minimum versions of the Python packages that the extra `spark` requires, by package name."""
 REASON_LENGTH_MAX = 160
 INSTALL = install_hint("spark")
 _PREFERRED_CURE = f"pip install 'pyspark == {PREFERRED.spark}.*' 'delta-spark == {PREFERRED.delta}'"
 
 
 class AnswerState(StrEnum):
-    """Result of a check: good, a fault, or skipped."""
+    """Outcome of one check of the machine: good, a fault, or skipped."""
 
     OK = "ok"
     FAILED = "failed"
@@ -40,7 +40,7 @@ class DoctorAnswer(NamedTuple):
     state: AnswerState
     found: str
     cure: str = ""
-    """Remedy for the fault.  Empty if none is needed."""
+    """Remedy for the fault that a check has found. Empty if none is needed."""
     is_of_programs: bool = False
     """True for a fault that `ottla pipeline` works around, so that only users' own programs that
     start Spark themselves fail."""
@@ -50,9 +50,9 @@ class Package(NamedTuple):
     """State of one Python package that Ottla's pipelines require."""
 
     version: str
-    """Installed version.  Empty if the package is not installed."""
+    """Installed version of the package. Empty if the package is not installed."""
     problem: str = ""
-    """Reason why the package cannot be imported; empty if it can."""
+    """Reason why Python cannot import the package; empty if it can."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Interpreter:
     chosen_by: str
     """Reason why Spark selects this Python: PYSPARK_PYTHON, or a note that it is not set."""
     version: tuple[int, int] | None
-    """Version of the Python, or None if it does not run."""
+    """Version of the Python interpreter, or None if it does not run."""
     packages: Mapping[str, Package]
-    """The packages pyarrow and ottla, as this Python finds them."""
+    """State of the packages pyarrow and ottla, as this Python interpreter finds them."""
     problem: str = ""
 
 
@@ -76,24 +76,24 @@ class MachineFacts:
     python: tuple[int, int]
     program: str
     packages: Mapping[str, Package]
-    """The packages in `PACKAGES_MIN`, as the Python that runs this program finds them."""
+    """State of the packages in `PACKAGES_MIN`, as the Python that runs this program finds them."""
     javas: Sequence[Java]
     """Java installations of the machine, in order of preference."""
     java_home: str
-    """Value of JAVA_HOME.  Empty if it is not set."""
+    """Value of the environment variable JAVA_HOME. Empty if it is not set."""
     spark_home: str
-    """Value of SPARK_HOME.  Empty, as recommended, if it is not set."""
+    """Value of the environment variable SPARK_HOME. Empty, as recommended, if it is not set."""
     spark_home_version: str
-    """Version of the Spark in SPARK_HOME; empty if there is none."""
+    """Version of the Spark in the directory SPARK_HOME; empty if there is none."""
     worker: Interpreter
     plain_worker: Interpreter | None
-    """Python that Spark uses if PYSPARK_PYTHON is not set: `python3` on PATH."""
+    """Python interpreter that Spark uses if PYSPARK_PYTHON is not set: `python3` on PATH."""
     delta: str = ""
-    """Installed version of delta-spark; empty if it is not installed."""
+    """Installed version of the Python package delta-spark; empty if it is not installed."""
 
 
 class ReachableBrokers(NamedTuple):
-    """Brokers to which a Spark worker could connect."""
+    """Brokers of a cluster to which a Spark worker could connect."""
 
     brokers: int
     """Number of the cluster's brokers, or 0 if no bootstrap address responded."""
@@ -107,15 +107,16 @@ class Trial:
 
     seconds: float
     rows: int = 0
-    """Number of rows that the query returned through a Python worker and Arrow. 0 if it failed."""
+    """Number of rows that the small query returned through a Python worker and Arrow. 0 if the
+    query failed."""
     problem: str = ""
-    """First line of the query's error message. Empty if it succeeded."""
+    """First line of the small query's error message. Empty if the query succeeded."""
     log: str = ""
-    """Output of the JVM that ran the query."""
+    """Output of the JVM that ran the small query."""
     is_late: bool = False
-    """True if the query was ended by its timeout."""
+    """True if the small query was ended by its timeout."""
     reached: ReachableBrokers | None = None
-    """Brokers that the Spark worker reached, or None if no cluster was named."""
+    """Brokers that the Spark worker of the small query reached, or None if no cluster was named."""
 
 
 def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
@@ -131,7 +132,7 @@ def findings(facts: MachineFacts) -> Iterator[DoctorAnswer]:
 
 
 def python_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the version of the Python that runs this program. Returns the result."""
+    """Check the version of the Python that runs this program. Returns the result of the check."""
     found = f"{_dotted(facts.python)} ({facts.program})"
     if facts.python < PYTHON_MIN:
         return DoctorAnswer(
@@ -141,7 +142,7 @@ def python_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def package_finding(name: str, package: Package) -> DoctorAnswer:
-    """Check one required Python package. Returns the result."""
+    """Check one required Python package. Returns the result of the check."""
     least = PACKAGES_MIN[name]
     if not package.version:
         return DoctorAnswer(name, AnswerState.FAILED, "is not installed", INSTALL)
@@ -157,7 +158,7 @@ def package_finding(name: str, package: Package) -> DoctorAnswer:
 
 def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
     """Check whether the installed delta-spark fits the installed Spark, and name the libraries that
-    have no release for this Spark. Returns the result."""
+    have no release for this Spark. Returns the result of the check."""
     name, version = "libraries", facts.packages["pyspark"].version
     row = version_for(version)
     if row is None:
@@ -179,7 +180,8 @@ def libraries_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def java_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Java installations that were found. Returns the result."""
+    """Check the Java installations that were found on this machine. Returns the result of the
+    check."""
     fit = [java for java in facts.javas if not java.problem]
     if not fit:
         problem, _, cure = none_fits(facts.javas).rpartition("; ")
@@ -202,8 +204,8 @@ def java_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check SPARK_HOME, which takes precedence over the Spark within pyspark. Returns the
-    result."""
+    """Check SPARK_HOME, which takes precedence over the Spark within pyspark. Returns the result of
+    the check."""
     name = "SPARK_HOME"
     if not facts.spark_home:
         return DoctorAnswer(name, AnswerState.OK, "is not set: the Spark within pyspark is used")
@@ -219,7 +221,7 @@ def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def worker_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Python in which Spark's workers run our code. Returns the result."""
+    """Check the Python in which Spark's workers run our code. Returns the result of the check."""
     worker = facts.worker
     name = "PYSPARK_PYTHON"
     problem = _problem_of_worker(worker, facts.python)
@@ -240,19 +242,20 @@ def worker_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def _of_programs(name: str, found: str, cure: str) -> DoctorAnswer:
-    """Return a result for a fault that affects only programs that start Spark themselves."""
+    """Return the result of a check for a fault that affects only programs that start Spark
+    themselves."""
     return DoctorAnswer(name, AnswerState.FAILED, found, cure, is_of_programs=True)
 
 
 def is_fit(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether no check has found a fault, so that even programs that start Spark themselves
-    work."""
+    """Return whether no check of the machine has found a fault, so that even programs that start
+    Spark themselves work."""
     return all(finding.state is not AnswerState.FAILED for finding in found)
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
-    """Return the reason why a Python cannot be a worker for a driver with the given Python version,
-    or an empty text."""
+    """Return the reason why a Python cannot be a Spark worker for a driver with the given Python
+    version, or an empty text if it can."""
     if worker.version is None:
         return f"does not run ({worker.problem})"
     if worker.version != driver:
@@ -299,7 +302,7 @@ def trial_finding(trial: Trial | None, rows_wanted: int) -> DoctorAnswer:
 
 def brokers_finding(reached: ReachableBrokers | None) -> DoctorAnswer:
     """Check the brokers that a Spark worker reached, and return the result. `reached` is None if
-    the query failed earlier."""
+    the small query failed earlier."""
     name = "brokers"
     if reached is None:
         return DoctorAnswer(name, AnswerState.NOT_TRIED, "the faults above would be its own")
@@ -332,8 +335,8 @@ CURES = (
     *WORKER_CURES,
     (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with the extra spark>"),
 )
-"""Patterns in the log of a failed Spark, each with its remedy. The first pattern that matches
-counts."""
+"""Patterns in the log of a failed Spark, each with the remedy for the fault. The first pattern that
+matches counts."""
 
 
 def _cure_of(text: str) -> str:
@@ -345,8 +348,8 @@ def _cure_of(text: str) -> str:
 
 
 def reason_in(log: str) -> str:
-    """Return the first error in the log of a failed Spark, shortened to one line, or an empty
-    text."""
+    """Return the first error in the log of a failed Spark, shortened to one line, or an empty text
+    if there is none."""
     match = _ERROR.search(log)
     return f"{match[1]}: {match[2]}"[:REASON_LENGTH_MAX] if match else ""
 
@@ -359,7 +362,7 @@ _ERROR = re.compile(
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version text; empty if there are none."""
+    """Return the leading numbers of a version text, such as (4, 1, 0); empty if there are none."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 

@@ -19,7 +19,7 @@ from ottla.pipeline.doctor.doctor import PACKAGES_MIN, Interpreter, MachineFacts
 from ottla.pipeline.java import DIRECTORIES, javas
 
 ASK_SECONDS_MAX = 60.0
-"""Timeout in seconds for a Python to import our packages.  A Python that takes longer counts as
+"""Timeout in seconds for a Python to import our packages. A Python that takes longer is reported as
 unusable."""
 WORKER_NEEDS = ("pyarrow", "numpy", "ottla")
 
@@ -47,8 +47,8 @@ the program uses no feature newer than 3.8."""
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
-    """Return the facts of this machine, without starting Spark. `directories` are patterns of the
-    directories in which Java installations are searched for."""
+    """Return the facts of this machine that the checks need, without starting Spark. `directories`
+    are patterns of the directories in which Java installations are searched for."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
     plain = None
@@ -73,7 +73,8 @@ def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -
 
 
 def installed_version(package: str) -> str:
-    """Return the version of a package that this Python has installed, or an empty text."""
+    """Return the installed version of a Python package, or an empty text if this Python does not
+    have it."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -121,7 +122,7 @@ def ask(
 
 def spark_version(home: str) -> str:
     """Return the version of the Spark in a directory, read from the names of its jars, or an empty
-    text."""
+    text if there is none."""
     for path in Path(home, "jars").glob("spark-core_*.jar"):
         match = re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", path.name)
         if match:

@@ -21,7 +21,8 @@ from ottla.pipeline.doctor.doctor import ReachableBrokers, Trial, reason_in
 
 ROWS = 1_000
 TIMEOUT_SECONDS = 180.0
-"""Timeout of the trial query in seconds. A first query took up to 25 s on a busy machine."""
+"""Timeout in seconds of the trial query that tests Spark. A first query took up to 25 s on a busy
+machine."""
 MARK = "ottla-doctor:"
 """Prefix of the lines in which the process of the trial query prints its results."""
 
@@ -34,7 +35,7 @@ def try_query(
     bootstrap: str = "",
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Trial:
-    """Run the trial query in a process of its own, and return its result."""
+    """Run the trial query that tests Spark in a process of its own, and return its result."""
     given = {"PYSPARK_PYTHON": sys.executable, **environ, "JAVA_HOME": java_home}
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-doctor-") as directory:
@@ -83,8 +84,8 @@ def _run(
 
 
 def query(master: str, bootstrap: str) -> None:
-    """Run the trial query, and print the number of rows that it returned. If `bootstrap` is given,
-    also print the brokers that a worker reaches."""
+    """Run the trial query in this process, and print the number of rows that it returned. If
+    `bootstrap` is given, also print the brokers that a worker reaches."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.functions import col

@@ -41,8 +41,9 @@ LIBRARIES = {
 }
 """Names of the libraries in messages, by their fields in SparkVersion."""
 TABLE_FORMATS = "Parquet, Iceberg, Delta"
-"""Table formats of `pipeline archive`. It needs none of the libraries in this module: pyiceberg and
-deltalake, from the extra `tables`, commit the files that Spark writes."""
+"""Names of the table formats that `pipeline archive` writes. They need none of the libraries in
+this module: pyiceberg and deltalake, from the extra `tables`, commit the files that Spark writes.
+"""
 HEADERS = (
     "Spark and pyspark",
     '`format("ottla")`',
@@ -54,8 +55,8 @@ MISSING = "does not exist"
 
 
 def version_for(pyspark: str) -> SparkVersion | None:
-    """Return the row of the table for an installed pyspark, or None if the table does not contain
-    it."""
+    """Return the row of the table of Spark versions for an installed pyspark, or None if the table
+    does not contain it."""
     minor = ".".join(pyspark.split(".")[:2])
     return next((row for row in SPARK_VERSIONS if row.spark == minor), None)
 
@@ -67,7 +68,7 @@ def missing_libraries(row: SparkVersion) -> list[str]:
 
 
 def page_rows() -> list[str]:
-    """Return the table as the lines of a Markdown table."""
+    """Return the table of Spark versions as the lines of a Markdown table."""
     lines = [HEADERS, tuple("---" for _ in HEADERS)]
     for row in SPARK_VERSIONS:
         libraries = (getattr(row, field) or MISSING for field in LIBRARIES)

@@ -38,10 +38,10 @@ from ottla.pipeline.export.table_sink import fenced
 
 PREFIX = "delta:"
 DATA = "data"
-"""Directory of the data files, within the directory of the table."""
+"""Name of the directory of a Delta table's data files, within the directory of the table."""
 COMMITS_MAX = 10
-"""Maximum number of attempts to make one commit while maintenance changes the table at the same
-time."""
+"""Maximum number of attempts to make one commit to a Delta table while maintenance changes the
+table at the same time."""
 MILLISECONDS = 1_000
 RESTORE = "RESTORE"
 
@@ -71,16 +71,16 @@ class DeltaTable:
 
     @property
     def location(self) -> Path:
-        """Directory of the table."""
+        """Path of the Delta table's directory."""
         return self._path
 
     @property
     def data_location(self) -> str:
-        """Directory of the table's data files."""
+        """Path of the directory of the Delta table's data files."""
         return str(self._path / DATA)
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table if it does not exist."""
+        """Create the Delta table if it does not exist."""
         if self._log is not None:
             return
         self._path.mkdir(parents=True, exist_ok=True)
@@ -88,8 +88,8 @@ class DeltaTable:
         self._log = DeltaLog.create(str(self._path), self.schema)
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return a data file in the table's directory. The file belongs to no version of
-        the table before it is committed."""
+        """Create and return a data file in the Delta table's directory. The file belongs to no
+        version of the table before it is committed."""
         self._draft = self._path / DATA / f"{uuid.uuid4()}.parquet"
         self._draft.parent.mkdir(exist_ok=True)
         self._output = self._draft.open("wb")
@@ -97,8 +97,8 @@ class DeltaTable:
         return self._file
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, make it durable, and add it to the table together with the position, in
-        one commit."""
+        """Finish a data file, make it durable, and add it to the Delta table together with the
+        export's position, in one commit."""
         assert self._output is not None
         file.close(POSITION_KEY, position.to_text())
         self._output.flush()
@@ -109,7 +109,8 @@ class DeltaTable:
         self.commit_files([str(self._draft)], position)
 
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
-        """Add finished files, possibly none, and the position to the table in one commit.
+        """Add finished files, possibly none, and the export's position to the Delta table in one
+        commit.
 
         Raises RefusedError if another export has committed. Raises ConnectionLostError if the
         outcome is unknown. The next export then reads the outcome from the table.
@@ -152,18 +153,19 @@ class DeltaTable:
         self.position = position
 
     def reload(self) -> None:
-        """Load the table's present version."""
+        """Load the present version of the Delta table."""
         self._log = DeltaLog(str(self._path))
 
     def present_log(self) -> DeltaLog:
-        """Return the log of the table as it was last loaded. Raises ConfigError if the table does
-        not exist."""
+        """Return the log of the Delta table as it was last loaded. Raises ConfigError if the table
+        does not exist."""
         if self._log is None:
             raise ConfigError(self.name, "does not exist")
         return self._log
 
     def close(self) -> None:
-        """Close the unfinished file, if there is one. It belongs to no version of the table."""
+        """Close the unfinished data file, if there is one. It belongs to no version of the Delta
+        table."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:

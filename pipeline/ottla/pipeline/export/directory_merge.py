@@ -17,8 +17,8 @@ from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.pipeline.archive.archive_directory import changing, sync_directory
 
 MERGE_LOCK = "_ottla.merge.lock"
-"""Lock file for maintaining a directory. An export does not need this lock, so both may run at
-once."""
+"""Name of the lock file for merging files of a directory. An export does not need this lock, so
+both may run at once."""
 NOTE = ".ottla-merge.json"
 DRAFT = ".ottla-merge-"
 """Prefix of the name of a merged file that has not replaced its source files yet."""
@@ -28,7 +28,7 @@ def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
     """Replace the named files of a directory by `draft`, a complete and durable file with the same
     rows.
 
-    The caller has the directory's `MERGE_LOCK`.
+    The caller must hold the directory's `MERGE_LOCK`.
     """
     unfinished = path / f"{NOTE}.tmp"
     with unfinished.open("w") as output:
@@ -41,10 +41,10 @@ def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
 
 
 def complete_replacement(path: Path) -> None:
-    """Complete the replacement that the note file in a directory describes, if there is a note
+    """Complete the replacement of files that a directory's note file describes, if there is a note
     file.
 
-    The caller has the directory's `MERGE_LOCK`. Raises CorruptDataError if the note file is
+    The caller must hold the directory's `MERGE_LOCK`. Raises CorruptDataError if the note file is
     malformed.
     """
     try:

@@ -32,7 +32,8 @@ from ottla.pipeline.read.read_options import ReadOptions
 from ottla.pipeline.read.source_options import Subscribe
 
 POLL_S = 0.5
-"""Interval between checks for new records, in seconds.  Each check sends two small requests."""
+"""Interval in seconds between an export's checks for new records. Each check sends two small
+requests."""
 SAMPLE_ROWS = 20_000
 """Number of records from which the columns of JSON values are inferred.  If the topic has fewer,
 all of its records are used."""
@@ -44,19 +45,20 @@ class ExportOptions:
 
     topic: str
     read: ReadOptions
-    """Options of reading the topic: addresses, login and isolation level."""
+    """Options for reading the topic: addresses, login and isolation level."""
     is_json: bool = False
-    """True if values are JSON, which become typed columns."""
+    """True if the records' values are JSON, which become typed columns."""
     value_type: pa.StructType | None = None
-    """Type of JSON values. None infers it from the first records."""
+    """Arrow type of the records' JSON values. None infers it from the first records."""
     follows: bool = False
-    """True to wait for new records at the end of the topic."""
+    """True if the export waits for new records at the end of the topic instead of ending there."""
     file_bytes: int = 128 << 20
-    """Size in bytes at which a file is finished and committed."""
+    """Size in bytes at which a data file of the table is finished and committed."""
     commit_interval_s: float = 60.0
-    """Maximum time in seconds that rows wait for their commit, if `follows` is true."""
+    """Maximum time in seconds that rows wait until they are committed to the table, if `follows` is
+    true."""
     compression: str = "zstd"
-    """Codec of Parquet: zstd, snappy, lz4, gzip or none."""
+    """Compression codec of Parquet files: zstd, snappy, lz4, gzip or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +66,18 @@ class ExportFigures:
     """Counters and position of one run of an export, for its progress line and its summary."""
 
     row_count: int
-    """Number of rows that this run has read."""
+    """Number of rows that this run of the export has read."""
     committed_count: int
-    """Number of rows that this run has committed."""
+    """Number of rows that this run of the export has committed to the table."""
     file_count: int
     behind_count: int
     """Number of offsets between the rows read so far and the end of the topic at the last
     check."""
     bad_count: int
-    """Number of rows read by this run whose value does not fit the columns."""
+    """Number of rows read by this run of the export whose value does not fit the table's
+    columns."""
     position: TablePosition | None
-    """Position of the last commit."""
+    """Position of the last commit: the next offset of each partition."""
 
 
 def log_bounds(asking: ClusterQueries, topic: str) -> LogBounds:
@@ -105,9 +108,9 @@ class TopicExport:
         show: Callable[[ExportFigures], None] = lambda figures: None,
         is_ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Create a run, which does not start yet. `show` is called with the run's counters and
-        position after each batch. If `is_ending` returns True, the run commits the rows so far and
-        ends."""
+        """Create a run of the export, which does not start yet. `show` is called with the run's
+        counters and position after each batch. If `is_ending` returns True, the run commits the
+        rows so far and ends."""
         self._sink = sink
         self._options = options
         self._read = replace(options.read, columns=READ_COLUMNS, include_headers=True)
@@ -153,7 +156,7 @@ class TopicExport:
         return self.figures()
 
     def figures(self) -> ExportFigures:
-        """Return the present counters and position of the run."""
+        """Return the present counters and position of this run of the export."""
         done = 0 if self._progress is None else sum(self._progress.present().next_offsets.values())
         return ExportFigures(
             row_count=self._row_count,
@@ -186,8 +189,8 @@ class TopicExport:
         self._sink.prepare(self._rows.schema)
 
     def _values_of(self, schema: pa.Schema) -> JsonValues | None:
-        """Return the parser for JSON values in the columns of an existing table, or None if its
-        values are bytes."""
+        """Return the parser for JSON values in the columns of an existing table, or None if the
+        table stores values as bytes."""
         type_ = schema.field("value").type if "value" in schema.names else pa.null()
         options = self._options
         if pa.types.is_struct(type_) != options.is_json:
@@ -211,8 +214,8 @@ class TopicExport:
         return pending_ranges(self._progress.present(), bounds)
 
     def _export(self, ranges: Sequence[OffsetRange]) -> RefusedError | None:
-        """Write the records in ranges of offsets. Returns the error if the log has lost some of
-        these records, or else None."""
+        """Write the topic's records in ranges of offsets to the table. Returns the error if the log
+        has lost some of these records, or else None."""
         assert self._progress is not None
         self._progress.begin(ranges)
         try:
@@ -285,7 +288,7 @@ class TopicExport:
         return self._options.follows and age_s >= self._options.commit_interval_s
 
     def _commit(self) -> None:
-        """Commit the rows of the open file, if there is one."""
+        """Commit the rows of the open data file to the table, if there is one."""
         if self._file is None:
             return
         assert self._progress is not None

@@ -41,8 +41,8 @@ logging.getLogger("pyiceberg.io.pyarrow").addFilter(
     lambda record: _NOT_WRITTEN not in str(record.msg)
 )
 COMMITS_MAX = 10
-"""Maximum number of attempts to make one commit while maintenance changes the table at the same
-time."""
+"""Maximum number of attempts to make one commit to an Iceberg table while maintenance changes the
+table at the same time."""
 
 
 class IcebergTable:
@@ -69,7 +69,7 @@ class IcebergTable:
             raise ConfigError(name, "has rows of something else; export into another table")
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table and its namespace if they do not exist."""
+        """Create the Iceberg table and its namespace if they do not exist."""
         if self._table is not None:
             return
         columns = file_columns(schema)
@@ -78,8 +78,8 @@ class IcebergTable:
         self.schema = columns
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return a data file in the table's location. The file belongs to no snapshot
-        before it is committed."""
+        """Create and return a data file in the Iceberg table's location. The file belongs to no
+        snapshot before it is committed."""
         self._location = f"{self.data_location}/{uuid.uuid4()}.parquet"
         self._output = self._ready().io.new_output(self._location).create()
         self._file = ParquetFile(self._output, schema, compression=compression)
@@ -87,22 +87,23 @@ class IcebergTable:
 
     @property
     def data_location(self) -> str:
-        """Location of the table's data files."""
+        """Location (URL or path) of the Iceberg table's data files."""
         return f"{self._ready().location()}/data"
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, and add it to the table together with the position, in one commit of the
-        catalog."""
+        """Finish a data file, and add it to the Iceberg table together with the export's position,
+        in one commit of the catalog."""
         file.close(POSITION_KEY, position.to_text())
         self._output.close()
         self._output = self._file = None
         self.commit_files([self._location], position)
 
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
-        """Add finished files, possibly none, and the position in one commit of the catalog.
+        """Add finished files, possibly none, and the export's position to the Iceberg table in one
+        commit of the catalog.
 
-        Raises RefusedError if another export has committed.  Raises ConnectionLostError if the
-        outcome is unknown.  The next export then reads the outcome from the table.
+        Raises RefusedError if another export has committed. Raises ConnectionLostError if the
+        outcome is unknown. The next export then reads the outcome from the table.
         """
         text = position.to_text()
         for _ in range(COMMITS_MAX):
@@ -137,18 +138,19 @@ class IcebergTable:
         self.position = position
 
     def close(self) -> None:
-        """Close the unfinished file, if there is one. It belongs to no snapshot."""
+        """Close the unfinished data file, if there is one. It belongs to no snapshot of the Iceberg
+        table."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
             self._output.close()
 
     def reload(self) -> None:
-        """Load the table's present state from the catalog."""
+        """Load the present state of the Iceberg table from the catalog."""
         self._table = self._catalog.load_table(self._identifier)
 
     def present_table(self) -> Table:
-        """Return the table as it was last loaded. Raises ConfigError if the table does not
+        """Return the Iceberg table as it was last loaded. Raises ConfigError if it does not
         exist."""
         if self._table is None:
             raise ConfigError(self.name, "does not exist")
@@ -227,7 +229,8 @@ class OneTryTable(Table):
 
 
 def without_retries(table: Table) -> OneTryTable:
-    """Return a handle of the table whose commits fail at a conflict."""
+    """Return a handle of the Iceberg table whose commits fail at a conflict instead of being
+    repeated."""
     properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
     return OneTryTable(
         table.name(),
@@ -240,7 +243,7 @@ def without_retries(table: Table) -> OneTryTable:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return a table's schema with the types that an export writes."""
+    """Return the schema of an Iceberg table with the types that an export writes."""
     value = schema.field("value").type if "value" in schema.names else pa.null()
     type_ = _plain_type(value) if pa.types.is_struct(value) else None
     expected = table_schema(pa.string(), type_)

@@ -25,8 +25,8 @@ HEAD, TAIL = pa.scalar(b'{"v":', pa.binary()), pa.scalar(b"}\n", pa.binary())
 NOTHING = pa.scalar(b"", pa.binary())
 BLOCK_MARGIN_BYTES = 16
 DEPTH_MAX = 100
-"""Maximum nesting of brackets. Arrow's reader is recursive, and its time grows with the square of
-the depth: 500 levels take seconds."""
+"""Maximum nesting of brackets in a JSON value. Arrow's reader is recursive, and its time grows with
+the square of the depth: 500 levels take seconds."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -36,7 +36,7 @@ class ParsedValues(NamedTuple):
 
     value: pa.StructArray
     bad_value: pa.BinaryArray
-    """Bytes of the values that do not fit. Null for all other values."""
+    """Bytes of the JSON values that do not fit the columns. Null for all other values."""
 
 
 class JsonValues:
@@ -44,12 +44,12 @@ class JsonValues:
 
     def __init__(self, type_: pa.StructType, *, reports_unknown_fields: bool) -> None:
         self.type = type_
-        """Struct type of the parsed values in the column `value`."""
+        """Arrow struct type of the parsed values in the column `value`."""
         self._unknown = "infer" if reports_unknown_fields else "ignore"
 
     def parse(self, values: pa.BinaryArray) -> ParsedValues:
-        """Return JSON values as structs, and the bytes of values that do not fit. A null value is
-        null in both columns."""
+        """Return JSON values as structs, and the bytes of values that do not fit the struct type. A
+        null value is null in both columns."""
         if not len(values):
             return ParsedValues(pa.nulls(0, self.type), pa.nulls(0, pa.binary()))
         pieces = list(self._pieces(values, is_checked=False))
@@ -166,8 +166,8 @@ def _types_of(values: pa.BinaryArray) -> Iterator[pa.DataType]:
 
 
 def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """Return a type for values of both types. If the types contradict each other, returns the
-    first."""
+    """Return an Arrow type for values of both given types. If the types contradict each other,
+    returns the first."""
     if pa.types.is_null(one) or one == other:
         return other
     if pa.types.is_struct(one) and pa.types.is_struct(other):
@@ -183,7 +183,7 @@ def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """Return an inferred type without times, and without fields that were always null."""
+    """Return an inferred Arrow type without times, and without fields that were always null."""
     if pa.types.is_struct(type_):
         fields = [(field.name, _plain(field.type)) for field in type_]
         kept = [(name, one) for name, one in fields if not pa.types.is_null(one)]
@@ -245,7 +245,8 @@ def _either(
 
 
 def _too_deep(values: pa.BinaryArray) -> Flags | None:
-    """Return a mask of the values that are nested deeper than `DEPTH_MAX`, or None if none is."""
+    """Return a mask of the JSON values that are nested deeper than `DEPTH_MAX`, or None if none
+    is."""
     sizes = pc.fill_null(pc.binary_length(values), 0)
     if (pc.max(sizes).as_py() or 0) <= DEPTH_MAX:
         return None
@@ -266,7 +267,7 @@ def _depth(value: bytes) -> int:
 
 
 def _is_fit_text(value: bytes | None, type_: pa.DataType) -> bool:
-    """Return False if Arrow's reader certainly refuses a value."""
+    """Return False if Arrow's reader certainly refuses a JSON value."""
     if value is None:
         return True
     try:

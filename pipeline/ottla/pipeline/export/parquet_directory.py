@@ -27,7 +27,7 @@ from ottla.pipeline.export.table_sink import fenced
 PARQUET = ".parquet"
 _NAME = re.compile(r"part-(\d{10,})\.parquet")
 DELTA_LOG = "_delta_log"
-"""Directory of a Delta table's log, within the directory of the table."""
+"""Name of the directory of a Delta table's log, within the directory of the table."""
 _UNFINISHED = re.compile(r"\.part-\d+\.parquet\.tmp")
 
 
@@ -54,7 +54,7 @@ class ParquetDirectory:
 
     @property
     def name(self) -> str:
-        """The directory's path as the table's name."""
+        """Path of the directory, used as the name of the table."""
         return str(self.path)
 
     def prepare(self, schema: pa.Schema) -> None:
@@ -65,14 +65,15 @@ class ParquetDirectory:
                 os.unlink(self.path / name)
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return the file of the next commit, under a temporary name."""
+        """Create and return the Parquet file of the export's next commit, under a temporary
+        name."""
         self._draft = self.path / f".{_name_of(self._number + 1)}.tmp"
         self._output = self._draft.open("wb")
         self._file = ParquetFile(self._output, schema, compression=compression)
         return self._file
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Finish the file, make it durable, and rename it to its final name.
+        """Finish a Parquet file, make it durable, and rename it to its final name.
 
         Raises RefusedError if another export has committed, and ConfigError if the newest file was
         removed.
@@ -98,7 +99,7 @@ class ParquetDirectory:
         self.position = position
 
     def close(self) -> None:
-        """Close the unfinished file, if there is one. The next export deletes it."""
+        """Close the unfinished Parquet file, if there is one. The next export deletes it."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -126,7 +127,7 @@ def open_directory(path: Path) -> Iterator[ParquetDirectory]:
 
 
 def local_directory(option: str, text: str) -> Path:
-    """Return the path of a directory, given the value of an option.
+    """Return the path of a local directory, given the value of an option.
 
     Raises ConfigError for an empty text and for a URL, whose scheme would become the name of a
     directory.
@@ -156,7 +157,7 @@ def part_names(path: Path) -> list[str]:
 
 def _newest(path: Path) -> str | None:
     """Return the name of the newest Parquet file that an export has written in a directory, or None
-    if there is no file."""
+    if there is no such file."""
     return next(reversed(part_names(path)), None)
 
 

@@ -14,38 +14,38 @@ from ottla.model.limits import MIB
 from ottla.pipeline.export.parquet_layout import ParquetLayout, layout_of
 
 ROW_GROUP_BYTES = 32 * MIB
-"""Size in bytes at which the rows in memory become one row group. A larger value needs more memory,
-some three times its size. With a smaller value, rows are compressed less, and readers skip row
-groups less efficiently."""
+"""Size in bytes at which the rows in memory become one row group of a Parquet file. A larger value
+needs more memory, some three times its size. With a smaller value, rows are compressed less, and
+readers skip row groups less efficiently."""
 ROW_GROUP_ROWS = 250_000
 UNCOUNTED_SHARE = 0.5
-"""Assumed ratio of compressed size to size in memory, for rows that are not written yet.  Used to
-estimate the size of the file."""
+"""Assumed ratio of compressed size to size in memory, for rows that are not written yet. Used to
+estimate the size of a Parquet file."""
 
 
 class ParquetFile:
     """A Parquet file that is being written. `close`, `finish` or `discard` ends it."""
 
     def __init__(self, output: Any, schema: pa.Schema, *, compression: str) -> None:
-        """Create a file without rows.  `output` is a file object that is open for writing; the
-        caller closes it."""
+        """Create a Parquet file without rows. `output` is a file object that is open for writing;
+        the caller closes it."""
         self._output = output
         self._schema = schema
         self._rows: list[pa.RecordBatch] = []
         self._row_bytes = 0
         self._row_count = 0
         self.row_count = 0
-        """Number of rows that were added to the file."""
+        """Number of rows that were added to the Parquet file."""
         self._compression = compression
         self._writer: Any = None
 
     @property
     def size_bytes(self) -> int:
-        """Estimated size of the file in bytes."""
+        """Estimated size of the Parquet file in bytes."""
         return int(self._output.tell()) + round(self._row_bytes * UNCOUNTED_SHARE)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows that have the file's schema."""
+        """Add rows to the Parquet file. They must have the file's schema."""
         self._rows.append(rows)
         self._row_bytes += rows.nbytes
         self._row_count += rows.num_rows
@@ -54,13 +54,14 @@ class ParquetFile:
             self._write_group()
 
     def close(self, key: str, text: str) -> None:
-        """Write the remaining rows and the footer, whose metadata contains `text` under `key`."""
+        """Write the remaining rows and the Parquet file's footer, whose metadata contains `text`
+        under `key`."""
         writer = self._written()
         writer.add_key_value_metadata({key: text})
         writer.close()
 
     def finish(self) -> None:
-        """Write the remaining rows and the footer, without additional metadata."""
+        """Write the remaining rows and the Parquet file's footer, without additional metadata."""
         self._written().close()
 
     def discard(self) -> None:
@@ -72,7 +73,8 @@ class ParquetFile:
                 self._writer.close()
 
     def _written(self) -> Any:
-        """Write the rows in memory as a row group, and return pyarrow's writer."""
+        """Write the rows in memory to the Parquet file as a row group, and return pyarrow's
+        writer."""
         if self._rows or self._writer is None:
             self._write_group()
         return self._writer

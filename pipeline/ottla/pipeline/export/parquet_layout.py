@@ -14,16 +14,18 @@ import pyarrow.compute as pc
 
 SAMPLE_ROWS = 10_000
 DISTINCT_SHARE_MAX = 0.5
-"""Fraction of distinct values in the sample above which a column gets no dictionary."""
+"""Fraction of distinct values in the sample above which a Parquet column gets no dictionary."""
 _RISING = ("offset", "timestamp")
-"""Integer columns whose successive values differ little, so that differences are stored."""
+"""Names of the integer columns whose successive values differ little, so that their differences are
+stored."""
 _REPEATED = ("topic", "partition", "timestamp_type")
 _WHOLE = frozenset(("key", "value", "bad_value", "headers"))
-"""Columns for which no statistics are written."""
+"""Names of the columns for which no statistics are written to a Parquet file."""
 
 
 class ParquetLayout(NamedTuple):
-    """Encoding of each column, the columns with statistics, and the columns with a dictionary."""
+    """Layout of a Parquet file: the encoding of each column, the columns with statistics, and the
+    columns with a dictionary."""
 
     encodings: dict[str, str]
     with_statistics: list[str]
@@ -56,7 +58,7 @@ def _one_array(table: pa.Table, name: str) -> pa.Array:
 
 
 def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the Parquet path and the values of each leaf column within a column."""
+    """Yield the Parquet path and the values of each leaf column within a nested column."""
     if pa.types.is_struct(array.type):
         for index, field in enumerate(array.type):
             yield from _leaves(f"{path}.{field.name}", array.field(index))

@@ -12,8 +12,8 @@ from ottla.pipeline.export.json_values import JsonValues
 from ottla.pipeline.read.arrow_schema import HEADERS, arrow_schema
 
 READ_COLUMNS = ("key", "value", "partition", "offset", "timestamp", "timestampType", HEADERS)
-"""Columns that are read from the log. The topic is left out, because it is the same in every row.
-"""
+"""Columns that an export reads from the log. The topic is left out, because it is the same in every
+row."""
 TOPIC_TYPE = pa.dictionary(pa.int8(), pa.string())
 """Arrow type of the column `topic` in memory: a dictionary with one text for all rows. In files it
 is a string."""
@@ -22,7 +22,8 @@ SMALLEST_BITS = 32
 
 
 def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.Schema:
-    """Return the schema of an exported table. `value_type` is None if values are bytes."""
+    """Return the Arrow schema of an exported table. `value_type` is None if values are stored as
+    bytes."""
     before = {one.name: one for one in arrow_schema(READ_COLUMNS)}
     fields = [before["key"]]
     if value_type is None:
@@ -41,8 +42,8 @@ def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.
 
 
 def file_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of a table's rows in files and catalogs. A dictionary column has the type
-    of the dictionary's values there."""
+    """Return the Arrow schema that an exported table's rows have in files and catalogs. A
+    dictionary column has the type of the dictionary's values there."""
     return pa.schema(
         [
             field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
@@ -87,13 +88,13 @@ class TableRows:
         self._topic = pa.array([topic], pa.string())
         value_type = None if values is None else values.type
         self.schema = table_schema(TOPIC_TYPE, value_type)
-        """Schema of all rows."""
+        """Arrow schema of all rows of the exported table."""
         self.bad_count = 0
-        """Number of rows so far whose value does not fit the columns, so that it is in `bad_value`.
-        """
+        """Number of rows so far whose value does not fit the table's columns, so that it is in
+        `bad_value`."""
 
     def of(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert decoded records to rows of the table, in their order."""
+        """Convert decoded records of the topic to rows of the exported table, in their order."""
         count = records.num_rows
         column = dict(zip(records.schema.names, records.columns, strict=True))
         values: list[pa.Array] = [column["value"]]

@@ -15,12 +15,14 @@ from ottla.pipeline.read.ranges import OffsetRange
 
 VERSION = 1
 POSITION_KEY = "ottla.export"
-"""Key of the position in a Parquet footer, a snapshot's summary and a table's properties."""
+"""Key under which an export's position is stored in a Parquet footer, a snapshot's summary or a
+table's properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """A topic in its cluster: its id, and [start, end) of each partition's log."""
+    """Bounds of a topic's logs: the topic's id, and the offsets [start, end) of each partition's
+    log."""
 
     topic: str
     topic_id: str
@@ -36,17 +38,17 @@ class TablePosition:
     topic_id: str
     """Topic id in Kafka's text form; empty if the cluster has no topic ids."""
     next_offsets: Mapping[int, int]
-    """Offset of the first record that is not in the table, by partition."""
+    """Offset of the first record that is not in the exported table, by partition."""
     commit_number: int = 0
-    """Number of commits so far."""
+    """Number of commits to the exported table so far."""
     commit_id: str = ""
     """Random text that identifies the commit. An export recognises its own commit by this text
     after a lost response."""
     ranges: Mapping[int, tuple[int, int]] | None = None
-    """Offsets [start, end) that the commit added, by partition."""
+    """Offsets [start, end) of the records that the last commit added to the table, by partition."""
 
     def to_text(self) -> str:
-        """Return the position as JSON."""
+        """Return the position of the export as a JSON text."""
         return json.dumps(
             {
                 "version": VERSION,
@@ -62,8 +64,8 @@ class TablePosition:
 
     @classmethod
     def from_text(cls, text: str, where: str) -> "TablePosition":
-        """Parse the result of `to_text`, and return the position.  Raises CorruptDataError if the
-        text is malformed; `where` names the file or table in the error."""
+        """Parse the JSON text that `to_text` has returned, and return the position. Raises
+        CorruptDataError if the text is malformed; `where` names the file or table in the error."""
         try:
             found = json.loads(text)
             if found["version"] != VERSION:
@@ -86,14 +88,15 @@ class TablePosition:
 
 
 def first_position(bounds: LogBounds) -> TablePosition:
-    """Return the position of a new table, which is the start of each partition's log."""
+    """Return the position of a new exported table, which is the start of each partition's log."""
     return TablePosition(
         topic=bounds.topic, topic_id=bounds.topic_id, next_offsets=dict(bounds.starts)
     )
 
 
 def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRange]:
-    """Return the offset ranges that the table lacks, by partition, without empty ranges.
+    """Return the ranges of the topic's offsets that the exported table lacks, by partition, without
+    empty ranges.
 
     A partition that was added to the topic begins at 0. Raises RefusedError if the topic is a new
     one of the same name, if records between the table's end and the log's start are lost, or if a
@@ -124,8 +127,8 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
 
 
 def gap(sentence: str) -> RefusedError:
-    """Return the error for lost records, which the table can no longer get. The message consists of
-    `sentence` and the remedy."""
+    """Return the error for records that the log has lost before they were exported to the table.
+    The message consists of `sentence` and the remedy."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         f"{sentence}; export into another place, which begins at the present start of the log",
@@ -157,12 +160,12 @@ class ExportProgress:
 
     def __init__(self, position: TablePosition) -> None:
         self.committed = position
-        """Position of the last commit."""
+        """Position of the export's last commit."""
         self._next = dict(position.next_offsets)
         self._ranges: Sequence[OffsetRange] = ()
         self._at = 0
         self.row_count = 0
-        """Number of rows that were added since the last commit."""
+        """Number of rows that were read since the export's last commit."""
 
     def begin(self, ranges: Sequence[OffsetRange]) -> None:
         """Start reading ranges of offsets. Their records must then be added in the order of the
@@ -180,12 +183,12 @@ class ExportProgress:
         self.row_count += count
 
     def end(self) -> None:
-        """Finish all ranges: offsets without records, such as markers, count as read."""
+        """Finish all ranges of offsets: those without records, such as markers, count as read."""
         while self._at < len(self._ranges):
             self._finish()
 
     def position(self, commit_id: str) -> TablePosition:
-        """Return the position to commit with the rows since the last commit."""
+        """Return the position to commit to the table with the rows since the last commit."""
         before = self.committed.next_offsets
         return TablePosition(
             topic=self.committed.topic,
@@ -201,13 +204,13 @@ class ExportProgress:
         )
 
     def on_committed(self, position: TablePosition) -> None:
-        """Record that the rows and their position were committed to the table."""
+        """Record that the rows read so far and their position were committed to the table."""
         self.committed = position
         self.row_count = 0
 
     def present(self) -> TablePosition:
-        """Return the position after all rows that were added, committed or not. The next ranges
-        start at this position."""
+        """Return the position after all rows that were read, committed or not. The next ranges of
+        offsets start at this position."""
         return self.position(self.committed.commit_id)
 
     def _finish(self) -> None:

@@ -11,7 +11,7 @@ from ottla.pipeline.export.table_position import TablePosition
 
 
 class TableSink(Protocol):
-    """A table that is open for one export.
+    """Interface of a table that is open for one export.
 
     Invariants: RowsAndPositionTogether (`commit` makes both visible in one atomic change, or
     neither), OneWriter (`commit` raises RefusedError if another export has committed since this one
@@ -20,18 +20,19 @@ class TableSink(Protocol):
 
     @property
     def name(self) -> str:
-        """The table's name as the user gave it."""
+        """Name of the table as the user gave it."""
 
     @property
     def position(self) -> TablePosition | None:
-        """Position of the last commit. None before the first commit."""
+        """Position of the last commit to the table: the next offset of each partition. None before
+        the first commit."""
 
     @property
     def schema(self) -> pa.Schema | None:
         """Schema of the table's rows, or None if it has none yet."""
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table with this schema if it does not exist."""
+        """Create the table with the given schema if it does not exist."""
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
         """Create and return the file that the next commit adds. Readers do not see the file before
@@ -43,18 +44,19 @@ class TableSink(Protocol):
 
 
 class FileTable(Protocol):
-    """A table to which finished Parquet files of another program are added.
+    """Interface of a table to which finished Parquet files of another program are added.
 
     Invariants: RowsAndPositionTogether and OneWriter, as in TableSink.
     """
 
     @property
     def name(self) -> str:
-        """The table's name as the user gave it."""
+        """Name of the table as the user gave it."""
 
     @property
     def position(self) -> TablePosition | None:
-        """Position of the last commit. None before the first commit."""
+        """Position of the last commit to the table: the next offset of each partition. None before
+        the first commit."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -62,10 +64,10 @@ class FileTable(Protocol):
 
     @property
     def data_location(self) -> str:
-        """Location below which the table's data files are."""
+        """Location (URL or path) below which the table's data files are."""
 
     def prepare(self, schema: pa.Schema) -> None:
-        """Create the table with this schema if it does not exist."""
+        """Create the table with the given schema if it does not exist."""
 
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
         """Add finished files to the table, possibly none, and store the position, in one atomic

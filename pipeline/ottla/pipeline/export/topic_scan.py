@@ -25,7 +25,8 @@ from ottla.pipeline.read.source_options import SubscribePattern
 
 
 class TopicScan:
-    """The records that a topic contains at one moment, in the columns of `ottla export`."""
+    """Scan of the records that a topic contains at one moment, in the columns of `ottla export`,
+    for SQL engines."""
 
     def __init__(
         self,

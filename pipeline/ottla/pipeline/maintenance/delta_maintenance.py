@@ -35,8 +35,8 @@ def maintain_delta(
     """Merge the small files of a Delta table, and remove files that no recent version uses, such as
     the file of an export that was killed before its commit.
 
-    Returns the numbers of files and rows. Raises ConfigError if the table does not exist, and
-    ConnectionLostError if the table changed during each attempt to commit.
+    Returns the numbers of changed files and rows. Raises ConfigError if the table does not exist,
+    and ConnectionLostError if the table changed during each attempt to commit.
     """
     done = MaintenanceResult(byte_count_after=None if options.is_rehearsal else 0)
     before = _files(opened.present_log())
@@ -96,8 +96,8 @@ def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceRes
 
 
 def _files(log: DeltaLog) -> dict[str, tuple[int, int]]:
-    """Return the size in bytes and the number of rows of each file of the table's present version,
-    by the file's path."""
+    """Return the size in bytes and the number of rows of each file of the Delta table's present
+    version, by the file's path."""
     found: Any = pa.table(log.get_add_actions(flatten=True))
     paths, sizes = found.column("path").to_pylist(), found.column("size_bytes").to_pylist()
     rows = found.column("num_records").to_pylist()

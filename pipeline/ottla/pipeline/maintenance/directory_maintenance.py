@@ -35,7 +35,8 @@ from ottla.pipeline.maintenance.maintenance import (
 def maintain_directory(
     path: Path, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Merge the small files of a directory once.  Returns the numbers of files, rows and bytes.
+    """Merge the small Parquet files of a directory once. Returns the numbers of changed files, rows
+    and bytes.
 
     Raises ConfigError if the directory has no files of an export, if it is a Delta table, or if
     another maintenance is running.

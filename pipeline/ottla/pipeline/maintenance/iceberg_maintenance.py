@@ -44,12 +44,13 @@ from ottla.pipeline.maintenance.maintenance import (
 
 MILLISECONDS = 1_000
 REMOVED = {"data": (".parquet",), "metadata": (".avro", ".metadata.json")}
-"""Subdirectories of a table's location from which unused files are removed, with the suffixes of
-these files. Other files may belong to a catalog or an engine."""
+"""Subdirectories of an Iceberg table's location from which unused files are removed, with the
+suffixes of these files. Other files may belong to a catalog or an engine."""
 
 
 class _Swap(NamedTuple):
-    """Data files of the current snapshot, and the locations of the files that replace them."""
+    """Data files of an Iceberg table's current snapshot, and the locations of the files that
+    replace them."""
 
     old: tuple[DataFile, ...]
     new: tuple[str, ...]
@@ -112,7 +113,8 @@ class _IcebergWork:
         return self._opened.present_table()
 
     def groups(self) -> list[list[DataFile]]:
-        """Return the groups of small data files.  The files of each group are merged together."""
+        """Return the groups of the table's small data files. The files of each group are merged
+        together."""
         table = self._table
         if not table.spec().is_unpartitioned():
             raise ConfigError(
@@ -141,8 +143,8 @@ class _IcebergWork:
         ]
 
     def merge(self, group: Sequence[DataFile]) -> _Swap | None:
-        """Write one new file for each schema that several files of a group share.  Returns the old
-        and the new files, or None if all schemas differ."""
+        """Write one new file for each schema that several files of a group share. Returns the old
+        and the new files, or None if all files have different schemas."""
         table = self._table
         by_path = {one.file_path: one for one in group}
         opened = {path: table.io.new_input(path).open() for path in by_path}
@@ -163,8 +165,8 @@ class _IcebergWork:
         return _Swap(tuple(old), tuple(new)) if new else None
 
     def commit(self, swap: _Swap) -> None:
-        """Replace files of the table in one commit. If a writer has committed in the meantime,
-        repeat the commit on the writer's snapshot."""
+        """Replace data files of the Iceberg table in one commit. If a writer has committed in the
+        meantime, repeat the commit on the writer's snapshot."""
         for _ in range(COMMITS_MAX):
             table = self._table
             made = [parquet_file_to_data_file(table.io, table.metadata, one) for one in swap.new]
@@ -210,14 +212,16 @@ class _IcebergWork:
         )
 
     def count(self, old: Sequence[DataFile], *, made_count: int) -> None:
-        """Add replaced files, and the number of files written for them, to the result."""
+        """Add the replaced data files, and the number of files written for them, to the result of
+        the maintenance."""
         self._done.merged_count += len(old)
         self._done.made_count += made_count
         self._done.row_count += sum(one.record_count for one in old)
         self._done.byte_count_before += sum(one.file_size_in_bytes for one in old)
 
     def expire(self) -> set[int]:
-        """Expire old snapshots, and return their ids. In a rehearsal, only return the ids."""
+        """Expire old snapshots of the Iceberg table, and return their ids. In a rehearsal, only
+        return the ids."""
         for _ in range(COMMITS_MAX):
             table = self._table
             expired = expirable(table, self._expire_before_ms)
@@ -239,8 +243,8 @@ class _IcebergWork:
         return expired
 
     def remove_unused(self, expired: set[int]) -> None:
-        """Remove old files that no remaining snapshot uses. The `expired` snapshots do not
-        count."""
+        """Remove old files that no remaining snapshot of the Iceberg table uses. The snapshots in
+        `expired` do not count."""
         table = self._table
         io = table.io
         if not isinstance(io, PyArrowFileIO):
@@ -265,8 +269,9 @@ class _IcebergWork:
 
 
 def expirable(table: Table, before_ms: int) -> set[int]:
-    """Return the ids of the snapshots that may be expired. These are older than `before_ms`, belong
-    to no branch or tag, and are not needed to determine the position of the table."""
+    """Return the ids of an Iceberg table's snapshots that may be expired. These are older than
+    `before_ms`, belong to no branch or tag, and are not needed to determine the export's position.
+    """
     kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
     for snapshot in _ancestors(table):
         kept.add(snapshot.snapshot_id)

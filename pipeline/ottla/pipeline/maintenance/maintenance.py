@@ -14,10 +14,11 @@ from ottla.pipeline.archive.compaction import codec_of, files_by_schema, row_gro
 from ottla.pipeline.export.parquet_file import ParquetFile
 
 TARGET_BYTES = 128 * MIB
-"""Target size of merged files in bytes, equal to the size of the files that an export writes."""
+"""Target size in bytes of the files that a table's maintenance writes, equal to the size of the
+files that an export writes."""
 KEEP_S_MIN = 3_600.0
-"""Minimum age, in seconds, at which files are removed. The unfinished file of a running export,
-which no snapshot contains yet, is younger and is therefore not removed."""
+"""Minimum age, in seconds, at which a table's maintenance removes files. The unfinished file of a
+running export, which no snapshot contains yet, is younger and is therefore not removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,29 +26,30 @@ class MaintenanceOptions:
     """Options for maintaining a table once: sizes, ages, and whether it is only a rehearsal."""
 
     target_bytes: int = TARGET_BYTES
-    """Target size of merged files, in bytes.  Only files smaller than half of this are merged."""
+    """Target size of merged files, in bytes. Only files smaller than half of it are merged."""
     keep_s: float
-    """Age in seconds at which snapshots, and files that belong to no snapshot, are removed."""
+    """Minimum age in seconds at which snapshots, and files that belong to no snapshot, are
+    removed."""
     is_rehearsal: bool = False
-    """True to change nothing, and only count the changes that would be made."""
+    """True if the maintenance changes nothing, and only counts the changes that it would make."""
 
 
 @dataclass(slots=True)
 class MaintenanceResult:
-    """Numbers and sizes of the files and snapshots that a maintenance has changed."""
+    """Numbers and sizes of the files and snapshots that a table's maintenance has changed."""
 
     merged_count: int = 0
-    """Number of small files that were merged."""
+    """Number of small files that the maintenance has merged."""
     made_count: int = 0
-    """Number of files that were written in place of the merged files."""
+    """Number of files that the maintenance has written in place of the merged files."""
     row_count: int = 0
     byte_count_before: int = 0
     byte_count_after: int | None = 0
-    """Total size in bytes of the files that were written. None after a rehearsal."""
+    """Total size in bytes of the files that the maintenance has written. None after a rehearsal."""
     expired_count: int = 0
-    """Number of snapshots that were expired."""
+    """Number of table snapshots that the maintenance has expired."""
     removed_count: int = 0
-    """Number of files that were removed because the table does not use them."""
+    """Number of files that the maintenance has removed because the table does not use them."""
     removed_byte_count: int = 0
 
     def add_size(self, byte_count: int) -> None:
@@ -56,16 +58,17 @@ class MaintenanceResult:
 
 
 Show = Callable[[int, int], None]
-"""Function that shows the progress: the bytes merged so far, and the total bytes to merge."""
+"""Function that shows the progress of a maintenance: the bytes merged so far, and the total bytes
+to merge."""
 
 
 def show_nothing(done_bytes: int, total_bytes: int) -> None:
-    """Do nothing: the default function for showing progress."""
+    """Do nothing: the default function for showing the progress of a maintenance."""
 
 
 def mergeable(sources: Sequence[Any]) -> list[list[Any]]:
-    """Group open Parquet files with equal schemas. Files whose schema no other file has are left
-    out."""
+    """Return open Parquet files in groups with equal schemas. Files whose schema no other file has
+    are left out."""
     return [some for some in files_by_schema(sources) if len(some) > 1]
 
 

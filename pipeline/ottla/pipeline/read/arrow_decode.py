@@ -28,14 +28,16 @@ ROWS_MAX = 20_000
 """Maximum number of rows in one Arrow batch. With more rows, they no longer fit into the
 processor's cache until Spark reads them. With fewer rows, the cost per batch dominates."""
 BYTES_MAX = 4 * MIB
-"""Maximum size in bytes of the records that are decoded together. A single batch may be larger."""
+"""Maximum total size in bytes of the record batches that are decoded together. A single batch may
+be larger."""
 US_PER_MS = 1_000
 TIMESTAMP_MS_MAX = INT64_MAX // US_PER_MS
-"""Maximum timestamp of a record in ms. Spark stores timestamps as microseconds in 64 bits."""
+"""Maximum timestamp of a record in ms since 1970. Spark stores timestamps as microseconds in 64
+bits."""
 
 
 class ArrowDecoder:
-    """Decoder of one partition's records into the requested columns."""
+    """Decoder of one partition's records into the requested Arrow columns."""
 
     def __init__(self, at: TopicPartition, names: tuple[str, ...]) -> None:
         self._at = at
@@ -45,8 +47,8 @@ class ArrowDecoder:
         self._end = 0
 
     def decode(self, bodies: Iterable[Body], first: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records with offsets in [first, end) in non-empty batches of at most `ROWS_MAX`
-        rows.
+        """Yield the records with offsets in [first, end) as non-empty Arrow batches of at most
+        `ROWS_MAX` rows.
 
         Raises CorruptDataError at corrupt bytes, after it has yielded the records before them.
         """
@@ -67,8 +69,8 @@ class ArrowDecoder:
             yield from _sliced(self._one_by_one(bodies[0]))
 
     def _from_fields(self, data: Buffer, fields: Fields) -> pa.RecordBatch | None:
-        """Return the rows for located record fields, or None if the name of a header is not
-        UTF-8."""
+        """Return the Arrow rows for the located fields of records, or None if the name of a header
+        is not UTF-8."""
         headers = None
         if fields.headers is not None:
             headers = _header_column(data, fields.headers)
@@ -113,7 +115,7 @@ class ArrowDecoder:
         return headers if rows is None else headers.take(pa.array(rows))
 
     def _one_by_one(self, body: Body) -> pa.RecordBatch:
-        """Return the rows for a record batch that `record_fields` cannot validate."""
+        """Return the Arrow rows for a record batch that `record_fields` cannot validate."""
         header, unpacked = body.header, bytes(memoryview(body.data)[body.start : body.end])
         try:
             records = [
@@ -161,7 +163,7 @@ def _together(bodies: Iterable[Body]) -> Iterator[list[Body]]:
 
 
 def _in_one_buffer(bodies: Sequence[Body]) -> tuple[Buffer, Sequence[Body]]:
-    """Return one buffer that contains all records, and their positions in it.
+    """Return one buffer that contains the bytes of all records, and the records' positions in it.
 
     The records are copied only if they come from several buffers.
     """
@@ -191,7 +193,8 @@ def _of(column: NDArray[Any], rows: Ints | None) -> NDArray[Any]:
 
 
 def _binary(data: Buffer, at: Ints, sizes: Ints, rows: Ints | None = None) -> pa.BinaryArray:
-    """Return the bytes at these positions as one column. A size of -1 means null."""
+    """Return the bytes at the given positions of a buffer as one Arrow column. A size of -1 means
+    null."""
     at, sizes = _of(at, rows), _of(sizes, rows)
     count = len(at)
     if not count or sizes.max() < 0:
@@ -210,8 +213,8 @@ def _binary(data: Buffer, at: Ints, sizes: Ints, rows: Ints | None = None) -> pa
 
 
 def _header_column(data: Buffer, headers: HeaderFields) -> pa.Array | None:
-    """Return the headers of each record as a column, with null for records without headers. Returns
-    None if the name of a header is not UTF-8."""
+    """Return the headers of each record as an Arrow column, with null for records without headers.
+    Returns None if the name of a header is not UTF-8."""
     try:
         keys = _binary(data, headers.key_at, headers.key_bytes).cast(pa.string())
     except pa.ArrowInvalid:

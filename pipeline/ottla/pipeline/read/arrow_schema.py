@@ -25,12 +25,14 @@ DDL: Mapping[str, str] = {
     "timestampType": "INT",
     HEADERS: "ARRAY<STRUCT<key: STRING, value: BINARY>>",
 }
-"""Spark's type of each column.  The column `headers` is present only on request."""
+"""Spark type of each column of a topic, by column name. The column `headers` is present only on
+request."""
 COLUMNS = tuple(DDL)
 
 
 def column_names(columns: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """Return the requested columns in the connector's order, whatever the order of `columns`.
+    """Return the names of the requested columns in the order of Spark's Kafka connector, whatever
+    the order of `columns`.
 
     If `columns` is None, all columns are requested, including `headers` if `include_headers` is
     true. `columns` may also name `headers`. Raises ConfigError for an unknown column, and for an

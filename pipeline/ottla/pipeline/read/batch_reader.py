@@ -20,20 +20,21 @@ READ = "read from topics"
 
 @dataclass
 class TaskPartition(InputPartition):
-    """The offset ranges of one task, which Spark sends to an executor."""
+    """Offset ranges of one Spark task, which Spark sends to an executor."""
 
     ranges: tuple[OffsetRange, ...]
 
 
 class TopicReader(DataSourceReader):
-    """Reader of a batch query. It contains only options, because Spark pickles it and sends it to
-    the executors."""
+    """Reader of a batch query over topics. It contains only options, because Spark pickles it and
+    sends it to the executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks of the query, one input partition each.  Spark calls this once."""
+        """Return the tasks of the batch query, as one input partition each. Spark calls this
+        once."""
         # Executors that only read records need not import the driver's modules.
         from ottla.pipeline.read.cluster_queries import ClusterQueries
         from ottla.pipeline.read.places import batch_ranges
@@ -47,12 +48,12 @@ class TopicReader(DataSourceReader):
         return [*cut(ranges, self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield the records of one task."""
+        """Yield the records of one task of the batch query."""
         return read_task(partition, self._options.read)
 
 
 def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition]:
-    """Divide offset ranges into the tasks that together read all of them."""
+    """Return the Spark tasks that together read all of the given offset ranges."""
     tasks = pack(
         ranges,
         min_partitions=options.min_partitions,
@@ -62,8 +63,8 @@ def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition
 
 
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
-    """Yield the records of one task. `partition` has no ranges if the query has no records, since
-    Spark still starts one task then."""
+    """Yield the records of one Spark task. `partition` has no ranges if the query has no records,
+    since Spark still starts one task then."""
     if isinstance(partition, TaskPartition):
         from ottla.pipeline.read.range_reader import read_ranges
 

@@ -32,23 +32,25 @@ from ottla.wire.messages.metadata_response import MetadataResponse
 T = TypeVar("T")
 
 FIRST_ANSWER_TIMEOUT_S = 15.0
-"""Time in seconds within which the first broker must respond. With a longer time, the user of a
-mistyped address waits longer. With a shorter time, a broker that is still starting is missed."""
+"""Time in seconds within which the first broker of a cluster must respond. With a longer time, the
+user of a mistyped address waits longer. With a shorter time, a broker that is still starting is
+missed."""
 COMMIT_TIMEOUT_S = 5.0
 RETRY_WAIT_S = 0.1
 POLICY = "cleanup.policy"
 LOOK_AGAIN_S = 3.0
-"""Time in seconds after which the metadata of a topic is requested again if no offset was received.
-The topic may have been deleted."""
+"""Time in seconds after which a topic's metadata is requested again if no offset was received. The
+topic may have been deleted."""
 
 
 class FoundTopics(NamedTuple):
-    """The partitions that exist among those in the options, and the names that do not exist."""
+    """Partitions that exist among those in the options of a query, and the names that do not
+    exist."""
 
     partitions: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]
     missing: tuple[str, ...]
-    """Requested topics or partitions that do not exist."""
+    """Requested topics or partitions that do not exist in the cluster."""
 
 
 class ClusterQueries:
@@ -62,7 +64,7 @@ class ClusterQueries:
         self._isolation_level = options.isolation_level
         self._drops_replays = options.drop_replays
         self._keep_all: set[str] = set()
-        """Topics that are known not to be compacted."""
+        """Names of the topics that are known not to be compacted."""
         self._has_answered = False
         self._loop = start_loop_thread()
         self._cluster: Cluster = self._loop.enter(
@@ -94,8 +96,8 @@ class ClusterQueries:
         return self._call(lambda: self._find_offsets(asked)) if asked else {}
 
     def ends(self, topics: Topics) -> StreamPosition:
-        """Return the present end offset of each partition: its high watermark, or its last stable
-        offset with read_committed.
+        """Return the present end offset of each partition's log: its high watermark, or its last
+        stable offset with read_committed.
 
         Topics that are deleted during the call are omitted.
         """
@@ -108,8 +110,8 @@ class ClusterQueries:
         return self._call(attempt)
 
     def commit(self, group: str, position: StreamPosition, note: str) -> None:
-        """Commit a position to a group without members, so that other tools show the lag of the
-        query. `note` is the metadata of the commit."""
+        """Commit the position of a query to a group without members, so that other tools show the
+        lag of the query. `note` is the metadata of the commit."""
         offsets = {
             at: Committed(Offset(offset), metadata=note) for at, offset in position.offsets.items()
         }

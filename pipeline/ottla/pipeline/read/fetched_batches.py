@@ -19,7 +19,7 @@ from ottla.wire.records import Body, record_body
 
 
 class FetchedBatches:
-    """The batches of one fetch response with records at offsets in [first, end)."""
+    """Record batches of one fetch response with records at offsets in [first, end)."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class FetchedBatches:
         aborted: Sequence[tuple[int, int]] | None = None,
         check_crcs: bool = True,
     ) -> None:
-        """Check the headers of the batches in `data`. Raises CorruptDataError if they are
+        """Check the headers of the record batches in `data`. Raises CorruptDataError if they are
         malformed.
 
         `aborted` contains (producer id, first offset) of each aborted transaction. If it is None,
@@ -59,8 +59,8 @@ class FetchedBatches:
             self._found.append((at, header))
 
     def bodies(self) -> Iterator[Body]:
-        """Yield the records of each batch in order.  Raises CorruptDataError if they are
-        corrupt."""
+        """Yield the records of each batch in order, decompressed. Raises CorruptDataError if they
+        are corrupt."""
         aborted = AbortedProducers(self._aborted)
         for at, header in self._found:
             try:
@@ -82,5 +82,5 @@ class FetchedBatches:
 
 
 def corrupt_at(offset: Offset, error: CorruptDataError) -> CorruptDataError:
-    """Return the error with the base offset of the corrupt batch added."""
+    """Return the error for a corrupt record batch, with the base offset of the batch added."""
     return CorruptDataError(f"batch at offset {offset}: {error.where}")

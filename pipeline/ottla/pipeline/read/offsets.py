@@ -34,7 +34,8 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """The next offset of each partition, and the ids of topics if brokers report them."""
+    """Position of a query: the next offset of each partition, and the ids of topics if brokers
+    report them."""
 
     offsets: Offsets
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -44,15 +45,15 @@ class StreamPosition:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Mapping[str, int]]) -> "StreamPosition":
-        """Return the position in a result of `to_json`, or in a checkpoint of Spark's own
-        connector."""
+        """Parse a position that `to_json` has returned, or that a checkpoint of Spark's own
+        connector contains."""
         offsets, marks = _taken_apart(found)
         began = marks.pop("", None)
         return cls(offsets, marks, None if began is None else _taken_apart(json.loads(began))[0])
 
     def to_json(self) -> dict[str, dict[str, int]]:
-        """Return the position as the JSON object that Spark's Kafka connector uses, ordered by
-        topic and partition."""
+        """Return the position of the query as the JSON object that Spark's Kafka connector uses,
+        ordered by topic and partition."""
         found = _by_topic(self.offsets)
         if self.begin is not None:
             began = json.dumps(_by_topic(self.begin), separators=(",", ":"))
@@ -62,8 +63,8 @@ class StreamPosition:
         return found
 
     def is_at(self, other: "StreamPosition") -> bool:
-        """Return whether two positions have equal offsets and topic ids. The start of the query is
-        ignored."""
+        """Return whether two positions of a query have equal offsets and topic ids. The start of
+        the query is ignored."""
         return self.offsets == other.offsets and self.topic_ids == other.topic_ids
 
 
@@ -75,8 +76,8 @@ def _by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def parse_partition_offsets(found: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Return the offsets in JSON that a user writes, such as `{"t": {"0": 250}}`. Raises ValueError
-    if it is malformed."""
+    """Return the partitions' offsets in a JSON text that a user has written, such as `{"t": {"0":
+    250}}`. Raises ValueError if the text is malformed."""
     return dict(_taken_apart(found)[0])
 
 
@@ -104,17 +105,17 @@ def _taken_apart(
 
 
 class StreamBatch(NamedTuple):
-    """The records between two positions, and one message for each loss of records that is already
-    known."""
+    """The records between two positions of a stream, and one message for each loss of records that
+    is already known."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
 
 
 def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
-    """Return the ranges of all partitions from `start` to `end`, in order of partition, and one
-    message for each loss of records: a topic that was created again, or a partition that was
-    deleted or truncated.
+    """Return the ranges of offsets from the position `start` to the position `end`, in order of
+    partition, and one message for each loss of records: a topic that was created again, or a
+    partition that was deleted or truncated.
 
     The end of a query's first batch also contains the start of the query (`end.begin`). That start
     is then used instead of `start`. A new partition starts at offset 0. If the log of the new
@@ -155,11 +156,11 @@ def recreated_topics(start: StreamPosition, end: StreamPosition) -> set[str]:
 def rate_limited(
     limit: int, start: StreamPosition, latest: StreamPosition, earliest: Offsets
 ) -> StreamPosition:
-    """Return the end of a batch of about `limit` records, with a proportional share for each
-    partition.
+    """Return the end position of a stream's batch of about `limit` records, with a proportional
+    share for each partition.
 
     As in Spark's own connector, each share is rounded down, except that a share below one record
-    becomes one, so that no partition starves.  `earliest` contains the start offsets of new
+    becomes one, so that no partition starves. `earliest` contains the start offsets of new
     partitions.
     """
     begins = _begins(start, latest, earliest)
@@ -177,14 +178,14 @@ def rate_limited(
 
 
 def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offsets) -> int:
-    """Return the number of offsets between two positions, which is the maximum number of
+    """Return the number of offsets between two positions of a query, which is the maximum number of
     records."""
     begins = _begins(start, latest, earliest)
     return sum(max(end - begins[at], 0) for at, end in latest.offsets.items())
 
 
 def new_partitions(start: StreamPosition, latest: StreamPosition) -> set[TopicPartition]:
-    """Return the partitions of which no record has been read: new partitions, and partitions of
+    """Return the partitions of which a query has read no record: new partitions, and partitions of
     recreated topics."""
     remade = recreated_topics(start, latest)
     return {at for at in latest.offsets if at not in start.offsets or at.topic in remade}
@@ -207,8 +208,8 @@ def is_behind(start: StreamPosition, latest: StreamPosition) -> bool:
 
 
 class BatchDelay:
-    """Delay of a small batch until there are enough records, or until the batch has waited long
-    enough.
+    """Delay of a stream's small batch until there are enough records, or until the batch has waited
+    long enough.
 
     The first batch is never delayed. The object remembers the time of the last batch.
     """
@@ -219,8 +220,8 @@ class BatchDelay:
         self._last_ms: int | None = None
 
     def may_start(self, count: int, now_ms: int) -> bool:
-        """Return whether a batch of `count` records may start now, or has to wait for further
-        records."""
+        """Return whether a stream's batch of `count` records may start now, or has to wait for
+        further records."""
         is_due = self._last_ms is None or now_ms - self._last_ms >= self._delay_ms_max
         if is_due or count >= self._min_count:
             self._last_ms = now_ms
@@ -265,7 +266,8 @@ Place = AllPartitions | OffsetPerPartition | FromTimestamp | TimestampPerPartiti
 
 
 class OffsetLookups(NamedTuple):
-    """Offsets that are already known, and timestamps whose offsets brokers must look up."""
+    """Offsets of partitions that are already known, and timestamps whose offsets brokers must look
+    up."""
 
     known: dict[TopicPartition, int]
     asked: dict[TopicPartition, int]

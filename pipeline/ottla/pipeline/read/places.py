@@ -22,8 +22,8 @@ GO_ON = "set failOnDataLoss to false to read what is there"
 
 
 def present(asking: ClusterQueries, options: SourceOptions) -> FoundTopics:
-    """Return the topics and partitions in the options that exist. Raises RefusedError if a topic or
-    partition that the options name does not exist."""
+    """Return the topics and partitions in the options of a query that exist. Raises RefusedError if
+    a topic or partition that the options name does not exist."""
     found = asking.find_topics(options.topics)
     if found.missing:
         raise RefusedError(
@@ -35,8 +35,8 @@ def present(asking: ClusterQueries, options: SourceOptions) -> FoundTopics:
 def starting_position(
     asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
 ) -> StreamPosition:
-    """Return the start of a new query, by partition. Raises RefusedError if a start offset is
-    outside the log of its partition."""
+    """Return the start offsets of a new query, by partition. Raises RefusedError if a start offset
+    is outside the log of its partition."""
     offsets = _resolved(asking, options.start, topics, "starting")
     late = [at for at, offset in sorted(offsets.items()) if offset == LATEST]
     if late and options.fails_without_match:
@@ -54,8 +54,8 @@ def starting_position(
 def ending_position(
     asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
 ) -> StreamPosition:
-    """Return the end of a batch query, by partition. If a partition has no record at or after the
-    requested timestamp, the end is the end of its log."""
+    """Return the end offsets of a batch query, by partition. If a partition has no record at or
+    after the requested timestamp, the end is the end of its log."""
     offsets = _resolved(asking, options.end, topics, "ending")
     late = [at for at, offset in offsets.items() if offset == LATEST]
     offsets |= asking.offsets(dict.fromkeys(late, LATEST))

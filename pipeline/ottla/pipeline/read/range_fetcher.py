@@ -37,14 +37,14 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 logger = logging.getLogger("ottla.pipeline")
 
 GONE_AFTER_S = 5.0
-"""Time in seconds after which an unknown topic counts as deleted.  A broker that has just started
-may not know the topic yet."""
+"""Time in seconds after which a topic that brokers do not know is treated as deleted. A broker that
+has just started may not know the topic yet."""
 PATIENCE_S = 10.0
-"""Additional time in seconds that a fetch may take beyond `fetch.max.wait.ms`."""
+"""Time in seconds that a fetch request may take in addition to `fetch.max.wait.ms`."""
 
 
 class RangeRequest(NamedTuple):
-    """A fetch request in flight, its broker, and the ranges that it fetches."""
+    """Fetch request in flight, with its broker and the offset ranges that it fetches."""
 
     node: NodeId
     wanted: dict[TopicPartition, RangeProgress]
@@ -63,12 +63,13 @@ class RangeFetcher:
         self._links: dict[NodeId, Pipeline] = {}
         self._asked: RangeRequest | None = None
         self._stale = {one.topic for one in ranges}
-        """Topics whose metadata must be requested before the next fetch."""
+        """Names of the topics whose metadata must be requested before the next fetch."""
         self._unknown_since: dict[str, float] = {}
         self._trouble = "no broker answered"
 
     async def next(self) -> tuple[RangeProgress, FetchedBatches] | None:
-        """Return the next batches of the first unfinished range, or None after the last range.
+        """Return the next fetched batches of the first unfinished range of offsets, or None after
+        the last range.
 
         Raises RefusedError if records were lost (OFFSET_OUT_OF_RANGE), if no records arrived within
         `poll_timeout_ms` (REQUEST_TIMED_OUT), or if the cluster refuses permanently.
@@ -84,7 +85,7 @@ class RangeFetcher:
         )
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the fetcher's connections to brokers."""
         for node in list(self._links):
             await self._drop(node)
 
@@ -114,8 +115,8 @@ class RangeFetcher:
         return None
 
     async def _ask(self) -> None:
-        """Send a fetch request for the first range that needs more records, and for other ranges
-        with the same leader."""
+        """Send a fetch request for the first range of offsets that needs more records, and for
+        other ranges with the same leader."""
         if self._stale:
             await self._refresh()
         first = next(self._task_ranges.unfetched(), None)
@@ -229,8 +230,8 @@ class RangeFetcher:
             self._trouble = f"{progress.at} has no records there yet"
 
     async def _find_bounds(self, progress: RangeProgress) -> None:
-        """Request the start and end of the range's log, and report records of the range that are
-        lost."""
+        """Request the start and end of the log to which a range belongs, and report records of the
+        range that are lost."""
         at = progress.at
         patience_s = self._config.request_timeout_ms / 1_000
         (earliest, latest) = [
@@ -305,8 +306,8 @@ class RangeFetcher:
 async def open_range_fetcher(
     ranges: Sequence[OffsetRange], options: ReadOptions
 ) -> AsyncIterator[RangeFetcher]:
-    """Open and yield a fetcher of ranges from the cluster that `options` name. Its connections are
-    closed at the end of the caller's block."""
+    """Open and yield a fetcher of offset ranges from the cluster that `options` name. Its
+    connections are closed at the end of the caller's block."""
     config = options.consumer_config()
     async with open_cluster(
         addresses_of(options.bootstrap),

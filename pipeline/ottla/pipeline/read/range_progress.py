@@ -15,8 +15,8 @@ from ottla.pipeline.read.fetched_batches import FetchedBatches
 from ottla.pipeline.read.ranges import OffsetRange
 
 RANGES_PER_FETCH_MAX = 64
-"""Maximum number of ranges of one leader in one fetch.  The broker fills the response from the
-first range on, so more ranges are useful only if most of them are nearly empty."""
+"""Maximum number of offset ranges of one leader in one fetch request. The broker fills the response
+from the first range on, so more ranges are useful only if most of them are nearly empty."""
 
 
 class RangeProgress:
@@ -28,44 +28,47 @@ class RangeProgress:
         self.range = wanted
         self.at = TopicPartition(wanted.topic, wanted.partition)
         self.lookback = max(0, wanted.start - lookback)
-        """First offset to read. Records before the range itself are read only to detect records
-        that were written repeatedly."""
+        """First offset to read, at or before the start of the range. Records before the range are
+        read only to detect records that were written repeatedly."""
         self.position = self.lookback
-        """Offset of the next fetch."""
+        """Offset from which the next fetch of the range starts."""
         self.held: FetchedBatches | None = None
-        """Fetched batches that have not been returned yet.  They end at `position`."""
+        """Fetched record batches of the range that have not been returned yet. They end at
+        `position`."""
         self.is_out_of_range = False
-        """True if the leader responded that `position` is out of range."""
+        """True if the leader responded that the next fetch's offset (`position`) is out of
+        range."""
         self.topic_id = wanted.topic_id
-        """Topic id from the planning of the range, or else from the first fetch.  Empty before
-        that."""
+        """Topic id, known from the planning of the query or else from the first fetch. Empty while
+        it is unknown."""
 
     @property
     def is_fetched(self) -> bool:
-        """True if the range needs no further fetch."""
+        """True if the offset range needs no further fetch."""
         return self.position >= self.range.end
 
     @property
     def is_done(self) -> bool:
-        """True if all batches of the range have been returned to the caller."""
+        """True if all batches of the offset range have been returned to the caller."""
         return self.is_fetched and self.held is None
 
     def take(self, fetched: FetchedBatches) -> None:
-        """Store batches that were fetched from `position` on."""
+        """Store record batches of the range that were fetched from `position` on."""
         assert self.held is None
         if fetched.next_offset > self.position:
             self.held = fetched
             self.position = fetched.next_offset
 
     def give(self) -> FetchedBatches:
-        """Return the stored batches, and remove them from the range."""
+        """Return the stored record batches, and remove them from the range."""
         held, self.held = self.held, None
         assert held is not None
         return held
 
     def on_log_bounds(self, earliest: int, latest: int) -> str | None:
-        """Move the position to the next record that exists in a log from `earliest` to `latest`.
-        Returns a message about the lost records of the range, or None if no record was lost.
+        """Move the position in the range to the next record that exists in a log from offset
+        `earliest` to `latest`. Returns a message about the lost records of the range, or None if no
+        record was lost.
 
         If the log starts after the position, retention has deleted records. If the log ends before
         the position, it was truncated, or belongs to another topic of the same name. Such a log has
@@ -83,8 +86,8 @@ class RangeProgress:
         return None
 
     def lose_rest(self, why: str) -> str:
-        """Mark the rest of the range as lost, so that it is not requested again. Returns a message
-        about the lost records, with the reason `why`."""
+        """Mark the rest of the offset range as lost, so that it is not requested again. Returns a
+        message about the lost records, with the reason `why`."""
         start = max(self.position, self.range.start)
         self.position = self.range.end
         return f"{self._lost(start, self.range.end)}: {why}"
@@ -94,7 +97,7 @@ class RangeProgress:
 
 
 class TaskRanges:
-    """The offset ranges of one task, in the order of their output."""
+    """Offset ranges of one Spark task, in the order of their output."""
 
     def __init__(self, ranges: Sequence[OffsetRange], lookback: int = 0) -> None:
         self._task_ranges = [RangeProgress(one, lookback) for one in ranges if one.end > one.start]
@@ -104,20 +107,21 @@ class TaskRanges:
         return iter(self._task_ranges)
 
     def current(self) -> RangeProgress | None:
-        """Return the range whose records come next in the output, or None after the last range."""
+        """Return the offset range whose records come next in the output, or None after the last
+        range."""
         while self._first < len(self._task_ranges) and self._task_ranges[self._first].is_done:
             self._first += 1
         return self._task_ranges[self._first] if self._first < len(self._task_ranges) else None
 
     def unfetched(self) -> Iterator[RangeProgress]:
-        """Yield the ranges that may be requested now, in order."""
+        """Yield the offset ranges that may be requested from brokers now, in order."""
         for progress in self._task_ranges[self._first :]:
             if progress.held is None and not progress.is_fetched and not progress.is_out_of_range:
                 yield progress
 
 
 def data_loss(sentence: str) -> RefusedError:
-    """Return the error for lost records. The message consists of `sentence` and an advice how to
+    """Return the error for lost records. The message consists of `sentence` and advice on how to
     continue."""
     return RefusedError(
         ErrorCode.OFFSET_OUT_OF_RANGE,

@@ -25,8 +25,8 @@ from ottla.pipeline.write.replays import ReplayFilter
 
 LOOKBACK_GROWTH = 4
 LOOKBACK_COUNT_MAX = 1_000_000
-"""Maximum number of records before a range that one task reads to detect repeated writes. Reading
-this number takes about a second for each range."""
+"""Maximum number of records before an offset range that one task reads to detect repeated writes.
+Reading this number takes about a second for each range."""
 
 
 def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
 
 
 class Rows:
-    """Converter of one range's fetched batches to rows, in order."""
+    """Converter of the fetched batches of one offset range to rows, in order."""
 
     def __init__(
         self, progress: RangeProgress, options: ReadOptions, *, may_learn: bool = True
@@ -70,7 +70,7 @@ class Rows:
         self._decoder = ArrowDecoder(progress.at, needed)
 
     def of(self, fetched: FetchedBatches) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the query requested from fetched batches."""
+        """Yield the rows of fetched batches that the query has requested."""
         # After lost records, reading may continue in the middle of a batch.
         first = max(fetched.first, self._first)
         try:
@@ -83,7 +83,7 @@ class Rows:
             raise CorruptDataError(f"{self._progress.at}: {error.where}") from error
 
     def _new(self, rows: pa.RecordBatch, replays: ReplayFilter) -> Iterator[pa.RecordBatch]:
-        """Yield the rows within the range that do not repeat earlier records."""
+        """Yield the rows within the offset range that do not repeat earlier records."""
         before = int(np.searchsorted(rows.column("offset").to_numpy(), self._progress.range.start))
         if before:
             replays.keep(rows.column(HEADERS).slice(0, before))
@@ -100,8 +100,8 @@ class Rows:
             yield rows.select(list(self._names))
 
     def _sure(self, replays: ReplayFilter) -> ReplayFilter:
-        """Read records further back, until the filter has seen the start of every Spark batch that
-        continues into the range. Returns the new filter."""
+        """Read records further before the range, until the filter of repeated records has seen the
+        start of every Spark batch that continues into the range. Returns the new filter."""
         count = self._options.replay_lookback_count
         margin, most = count // 2, min(self._progress.range.start, LOOKBACK_COUNT_MAX)
         while replays.is_unsure(margin) and count < most:

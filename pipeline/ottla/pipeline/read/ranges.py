@@ -12,15 +12,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 RECORDS_PER_TASK_MIN = 10_000
-"""Number of records per task while a query has fewer than `TASK_COUNT` tasks. With fewer records,
-the fixed cost of a task would exceed its work."""
+"""Number of records per Spark task while a query has fewer than `TASK_COUNT` tasks. With fewer
+records, the fixed cost of a task would exceed its work."""
 TASK_COUNT = 8
-"""Number of tasks that suffices to keep the cores of a typical machine busy, whatever the query
-does with the records."""
+"""Number of Spark tasks that suffices to keep the cores of a typical machine busy, whatever the
+query does with the records."""
 RECORDS_PER_TASK = 100_000
-"""Number of records up to which ranges share a task once there are `TASK_COUNT` tasks. With a
-larger number, cores are idle during the last tasks of a large batch. With a smaller number, each of
-many partitions gets its own task."""
+"""Number of records up to which offset ranges share a Spark task once there are `TASK_COUNT` tasks.
+With a larger number, cores are idle during the last tasks of a large batch. With a smaller number,
+each of many partitions gets its own task."""
 
 
 class OffsetRange(NamedTuple):
@@ -32,8 +32,8 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     topic_id: str = ""
-    """Topic id in Kafka's text form. Empty if it is unknown. Another topic of the same name has
-    other records."""
+    """Topic id in Kafka's text form, or empty if it is unknown. It distinguishes the topic from
+    another one of the same name."""
 
     @property
     def record_count(self) -> int:
@@ -50,7 +50,8 @@ def pack(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """Return the ranges of each task, ordered by topic, partition and offset, without empty ranges.
+    """Return the offset ranges of each Spark task, ordered by topic, partition and offset, without
+    empty ranges.
 
     `min_partitions` (`minPartitions`) is the minimum number of tasks, provided that there are
     enough records; `max_records` (`maxRecordsPerPartition`) is the maximum number of records of a
@@ -66,10 +67,10 @@ def pack(
 
 
 def task_count(record_count: int) -> int:
-    """Return the number of tasks for `record_count` records.
+    """Return the number of Spark tasks for `record_count` records.
 
-    It does not depend on the number of processor cores, because a batch may be repeated on another
-    machine.
+    The result does not depend on the number of processor cores, because a batch may be repeated on
+    another machine.
     """
     few = min(TASK_COUNT, -(-record_count // RECORDS_PER_TASK_MIN))
     return max(few, -(-record_count // RECORDS_PER_TASK))
@@ -78,7 +79,7 @@ def task_count(record_count: int) -> int:
 def _cut(
     ranges: Sequence[OffsetRange], min_partitions: int, max_records: int | None
 ) -> list[OffsetRange]:
-    """Split ranges until each piece has at most `max_records` records and there are at least
+    """Split offset ranges until each piece has at most `max_records` records and there are at least
     `min_partitions` pieces, if possible."""
     parts = [-(-one.record_count // max_records) if max_records else 1 for one in ranges]
     missing = min_partitions - sum(parts)
@@ -104,8 +105,8 @@ def _evenly(one: OffsetRange, count: int) -> Iterable[OffsetRange]:
 def _share_out(
     pieces: Sequence[OffsetRange], count: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Distribute pieces of ranges to tasks, and return the pieces by task. The largest pieces come
-    first, and each goes to the task that has the fewest records.
+    """Distribute pieces of offset ranges to Spark tasks, and return the pieces by task. The largest
+    pieces come first, and each goes to the task that has the fewest records.
 
     If a piece does not fit, another task is created.
     """

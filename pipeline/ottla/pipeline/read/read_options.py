@@ -15,14 +15,15 @@ restart of a broker can fail the task."""
 REPLAY_LOOKBACK_COUNT = 10_000
 FETCH_BYTES_KEY = "max.partition.fetch.bytes"
 FETCH_BYTES = 4 * MIB
-"""Default size in bytes of one fetch, which is also one Arrow batch. Decoding a response costs
-about 0.4 ms regardless of its size: with the client's default of 1 MiB, that was a fifth of the CPU
-time of a read of 1 kB records. With 8 MiB, the rows no longer fit into the processor's cache."""
+"""Default maximum size in bytes of one fetch response, which is also the size of one Arrow batch.
+Decoding a response costs about 0.4 ms regardless of its size: with the client's default of 1 MiB,
+that was a fifth of the CPU time of a read of 1 kB records. With 8 MiB, the rows no longer fit into
+the processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options of reads. The field names are Ottla's; the names that users write are in
+    """Options for reading topics. The field names are Ottla's; the names that users write are in
     `source_options`."""
 
     bootstrap: str
@@ -46,16 +47,17 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     """Columns to read, in the order of the schema. None means all columns."""
     drop_replays: bool = False
-    """True to skip copies of records that a repeated Spark task has written again (`dropReplays`).
-    """
+    """True if copies of records that a repeated Spark task has written again are skipped
+    (`dropReplays`)."""
     replay_lookback_count: int = REPLAY_LOOKBACK_COUNT
-    """Number of records before a range that are read to detect records that were written
+    """Number of records before an offset range that are read to detect records that were written
     repeatedly."""
     client: tuple[tuple[str, str], ...] = ()
     """The `kafka.*` options as (key, value), without the prefix, sorted by key."""
 
     def consumer_config(self) -> ConsumerConfig:
-        """Return the settings of Ottla's client. Raises ConfigError for an invalid value."""
+        """Return the settings of Ottla's consumer for these options. Raises ConfigError for an
+        invalid value."""
         settings = {FETCH_BYTES_KEY: str(FETCH_BYTES), **dict(self.client)}
         config, _unknown = load(ConsumerConfig, settings)
         return config

@@ -45,7 +45,8 @@ class _Query:
 
     name: str | None
     java: Any
-    """The query object in the JVM, which lists its sources once the query is running."""
+    """Java object of the streaming query in the JVM, which lists its sources once the query is
+    running."""
     sources: Mapping[str, SourceOptions] | None = None
     """Options of the query's sources, by the source's description in progress events."""
     asking: dict[str, ClusterQueries] = field(default_factory=dict)
@@ -62,7 +63,8 @@ class ShadowListener(StreamingQueryListener):
         self._queries: dict[str, _Query] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Store the query object, because the session drops it when the query has ended."""
+        """Store the object of a started streaming query, because the session drops it when the
+        query has ended."""
         session: Any = self._session
         query_id = session._jvm.java.util.UUID.fromString(str(event.id))
         java = session._jsparkSession.streams().get(query_id)
@@ -70,7 +72,7 @@ class ShadowListener(StreamingQueryListener):
             self._queries[str(event.runId)] = _Query(event.name, java)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Commit the end of a batch to the group of its query."""
+        """Commit the end offsets of a batch to the group of its streaming query."""
         progress = event.progress
         query = self._queries.get(str(progress.runId))
         if query is None:
@@ -88,10 +90,10 @@ class ShadowListener(StreamingQueryListener):
             logger.warning("no progress is committed for query %s: %s", query.name, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: the end of the last batch is already committed."""
+        """Do nothing: the end offsets of the streaming query's last batch are already committed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Close the connections that belong to the query."""
+        """Close the connections that belong to a streaming query that has ended."""
         query = self._queries.pop(str(event.runId), None)
         for asking in query.asking.values() if query else ():
             asking.close()
@@ -121,8 +123,8 @@ def _commit_end(
 
 
 def _sources(java: Any, format_name: str) -> dict[str, SourceOptions]:
-    """Return the options of a query's sources that have the format `format_name`, by their
-    descriptions. Only the JVM knows the sources."""
+    """Return the options of a streaming query's sources that have the format `format_name`, by the
+    sources' descriptions. Only the JVM knows the sources."""
     found: dict[str, SourceOptions] = {}
     leaves = java.streamingQuery().logicalPlan().collectLeaves()
     for index in range(leaves.size()):

@@ -12,16 +12,16 @@ from ottla.pipeline.read.places import ending_position, present, starting_positi
 from ottla.pipeline.read.source_options import parse_source_options
 
 ANSWER_TIMEOUT_S = 2.0
-"""Time in seconds within which a broker must respond. With a shorter time, a distant broker is
-reported as missing. With a longer time, the user of a wrong address waits, which this check should
-prevent."""
+"""Time in seconds within which a broker must respond to the check of a source. With a shorter time,
+a distant broker is reported as missing. With a longer time, the user of a wrong address waits,
+which this check should prevent."""
 
 
 def check_source(texts: Mapping[str, str], *, is_stream: bool, is_resumed: bool = False) -> None:
-    """Raise the error that a query would raise for its options, addresses, topics or start.
+    """Raise the error that a query would raise for its addresses, topics, start or other options.
 
-    `is_resumed` is true if the start is in a checkpoint. Raises ConfigError for an invalid option,
-    RefusedError for a missing topic or offset, ConnectionLostError if no broker responds.
+    `is_resumed` is true if the query's start is in a checkpoint. Raises ConfigError for an invalid
+    option, RefusedError for a missing topic or offset, ConnectionLostError if no broker responds.
     """
     options = parse_source_options(texts, is_stream=is_stream)
     asking = ClusterQueries(options.read, first_answer_timeout_s=ANSWER_TIMEOUT_S)

@@ -33,7 +33,7 @@ from ottla.pipeline.read.offsets import (
 from ottla.pipeline.read.read_options import POLL_TIMEOUT_MS, REPLAY_LOOKBACK_COUNT, ReadOptions
 
 OF_SPARK = ("path",)
-"""Options that Spark itself adds to the user's options."""
+"""Names of the options that Spark itself adds to the user's options."""
 SET_BY_SPARK = {
     "key.deserializer": "keys are shipped as bytes; use DataFrame operations to read them",
     "value.deserializer": "values are shipped as bytes; use DataFrame operations to read them",
@@ -45,23 +45,23 @@ SET_BY_SPARK = {
 
 @dataclass(frozen=True)
 class Assign:
-    """Partitions that the option names one by one (`assign`)."""
+    """Choice of the partitions that the option `assign` names one by one."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True)
 class Subscribe:
-    """All partitions of the given topics, including partitions that are added later
-    (`subscribe`)."""
+    """Choice of all partitions of the topics that the option `subscribe` names, including
+    partitions that are added later."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """All non-internal topics whose name matches, including topics that are created later
-    (`subscribePattern`)."""
+    """Choice of all non-internal topics whose name matches the option `subscribePattern`, including
+    topics that are created later."""
 
     pattern: str
 
@@ -121,7 +121,7 @@ def parse_times(text: str) -> TimestampPerPartition:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSettings:
-    """The options of a read, with the names and texts that users write."""
+    """Options for reading topics, with the names and texts that users write."""
 
     assign: Assign | None = setting(
         None,

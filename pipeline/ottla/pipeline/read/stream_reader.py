@@ -47,8 +47,8 @@ logger = logging.getLogger("ottla.pipeline")
 
 GO_ON = "set failOnDataLoss to false to go on with what is there"
 IDLE_PAUSE_S = 0.05
-"""Pause in seconds after a check without new records. Without it, Spark would check every 10 ms,
-and each check would send two requests to brokers."""
+"""Pause in seconds after a check of a stream without new records. Without it, Spark would check
+every 10 ms, and each check would send two requests to brokers."""
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -63,16 +63,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked: ClusterQueries | None = None
         self._initial: StreamPosition | None = None
         self._is_new: bool | None = None
-        """True if the query is new, False if it continues from a checkpoint. None until the first
-        call shows which."""
+        """True if the streaming query is new, False if it continues from a checkpoint. None until
+        the first call shows which."""
         self._target: StreamPosition | None = None
-        """End of the query if it processes only the records that exist at its start
-        (availableNow)."""
+        """End of the streaming query if it processes only the records that exist at its start
+        (availableNow). None otherwise."""
         self._latest_seen: StreamPosition | None = None
         self._batch_delay: BatchDelay | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the start of a new query, by partition. Every call returns the same start."""
+        """Return the start of a new streaming query, by partition. Every call returns the same
+        start."""
         with one_sentence(READ):
             if self._initial is None:
                 from ottla.pipeline.read.places import present, starting_position
@@ -82,7 +83,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the batch size that applies unless the trigger sets one."""
+        """Return the limit on the size of a batch that applies unless the trigger sets one."""
         with one_sentence(READ):
             options = self._options
         if options.offsets_per_trigger_max is not None:
@@ -92,13 +93,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Make the query end at the present ends of the logs."""
+        """Let the streaming query end at the present ends of the logs."""
         with one_sentence(READ):
             self._target = self._latest(None)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next batch. Returns `start` if there are no new records, or fewer
-        than a batch requires."""
+        """Return the end position of the next batch. Returns `start` if there are no new records,
+        or fewer than a batch requires."""
         with one_sentence(READ):
             before = StreamPosition.from_json(start)
             latest = self._latest_seen = self._target or self._latest(before)
@@ -115,24 +116,25 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of the logs when they were last requested, or None before the first
-        request. Spark shows them in the query's progress."""
+        """Return the end offsets of the logs when they were last requested, or None before the
+        first request. Spark shows them in the query's progress."""
         return None if self._latest_seen is None else self._latest_seen.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the tasks of the batch between two positions, as one input partition each."""
+        """Return the Spark tasks of the batch between two positions, as one input partition
+        each."""
         with one_sentence(READ):
             batch = between(StreamPosition.from_json(start), StreamPosition.from_json(end))
             self._judge(batch)
         return [*cut(list(batch.ranges), self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield the records of one task."""
+        """Yield the records of one task of a batch."""
         return read_task(partition, self._options.read)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit `end` to the group that the option `shadowGroup` names, if it is set. The stream
-        continues if this fails."""
+        """Commit the position `end` to the group that the option `shadowGroup` names, if it is set.
+        The stream continues if this fails."""
         if self._options.shadow_group is not None:
             try:
                 position = StreamPosition.from_json(end)
@@ -143,7 +145,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def stop(self) -> None:
-        """Close the connection to the cluster."""
+        """Close the stream's connection to the cluster."""
         if self._asked is not None:
             self._asked.close()
             self._asked = None
@@ -162,8 +164,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._asked
 
     def _latest(self, before: StreamPosition | None) -> StreamPosition:
-        """Return the present ends of the logs. Repeats the request if they are before `before`,
-        because a new leader may at first report a lower end."""
+        """Return the present end offsets of the logs. Repeats the request if they are before
+        `before`, because a new leader may at first report a lower end."""
         if before is not None and self._latest_seen is not None and self._latest_seen.is_at(before):
             time.sleep(IDLE_PAUSE_S)
         for attempt in range(self._options.read.fetch_retries + 1):
@@ -177,7 +179,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _admitted(
         self, before: StreamPosition, latest: StreamPosition, limit: ReadLimit
     ) -> StreamPosition:
-        """Return the end of the next batch within the limits of the trigger and the options."""
+        """Return the end position of the next batch within the limits of the trigger and the
+        options."""
         if isinstance(limit, ReadAllAvailable):
             return latest
         new = new_partitions(before, latest)

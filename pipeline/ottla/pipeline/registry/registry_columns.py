@@ -40,7 +40,7 @@ def from_registry(
     config: RegistryConfig | None = None,
     is_corrupt_null: bool = False,
 ) -> Column:
-    """Return a column of values, decoded from a column of record bytes by the schema of each
+    """Return a Spark column of values, decoded from a column of record bytes by the schema of each
     record. The schemas may have any format.
 
     `registry` is an address, or the directory of a `file_registry`. `returns` is the type of the
@@ -77,7 +77,7 @@ def to_registry(
     config: RegistryConfig | None = None,
     serializer_config: SerializerConfig | None = None,
 ) -> Column:
-    """Return a column of record bytes for a topic, encoded with an Avro or a JSON schema.
+    """Return a Spark column of record bytes for a topic, encoded with an Avro or a JSON schema.
 
     `schema` is an Avro schema as text, or a Schema. `value` is a column of structs with the
     schema's fields, such as `struct("id", "name")`. The executors register the schema, unless

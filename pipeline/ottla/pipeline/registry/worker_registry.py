@@ -26,16 +26,16 @@ from ottla.client.schemas import (
 )
 
 REGISTRIES_MAX = 16
-"""Maximum number of registries that a process keeps open."""
+"""Maximum number of schema registries that a worker process keeps open."""
 
 _OPEN = ExitStack()
-"""Connections of this process to registries, which are closed when the process ends."""
+"""Connections of this process to schema registries, which are closed when the process ends."""
 
 
 @lru_cache(REGISTRIES_MAX)
 def worker_registry(address: str, config: RegistryConfig | None = None) -> SchemaRegistry:
-    """Return the registry at an HTTP address, or in a directory.  It stays open until the process
-    ends."""
+    """Return the schema registry at an HTTP address, or in a directory. It stays open until the
+    process ends."""
     if address.startswith(("http://", "https://")):
         return _OPEN.enter_context(open_blocking_registry(address, config))
     return file_registry(address)
@@ -70,8 +70,8 @@ class PlainReader:
 
 @lru_cache(REGISTRIES_MAX)
 def plain_reader(address: str, config: RegistryConfig | None = None) -> PlainReader:
-    """Return the reader of records whose schemas are in the registry at an address, or in a
-    directory.  Repeated calls return the same reader."""
+    """Return the reader of records whose schemas are in the schema registry at an address, or in a
+    directory. Repeated calls return the same reader."""
     return PlainReader(worker_registry(address, config))
 
 

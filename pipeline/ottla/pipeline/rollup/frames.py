@@ -30,14 +30,14 @@ from ottla.pipeline.rollup.quantiles import quantiles
 from ottla.telemetry.clients.client_labels import LABEL_NAMES
 
 PUSH_TYPE = from_arrow_type(pushes([]).type)
-"""Spark type of a push. It is derived from Arrow, because Spark would have to parse a DDL text,
-which declared pipelines forbid."""
+"""Spark type of a push (one report of metrics by a client). It is derived from Arrow, because Spark
+would have to parse a DDL text, which declared pipelines forbid."""
 PUSH = ("partition", "offset", *(field.name for field in pushes([]).type))
 SERIES = ("client_instance_id", "metric", "kind", "attributes", "ordinal")
-"""Columns that identify a series: one metric of one client."""
+"""Names of the columns that identify a metric series: one metric of one client."""
 VALUES = ("value", "count", "sum", "bounds", "counts")
 HEAD = (*SERIES, "received_ms", "at_ns", "start_ns", *VALUES)
-"""Columns of the last point of a series, as stored between batches."""
+"""Columns of the last point of a metric series, as stored between batches."""
 CONTRIBUTION = (*LABEL_NAMES, "received_ms", "metric", "unit", "kind", "attributes", *VALUES)
 """Columns of the value that one metric point contributes to its window."""
 
@@ -61,9 +61,9 @@ class RollupOptions:
     window_ms: int = WINDOW_MS_DEFAULT
     by: tuple[str, ...] = ("client_id", "broker_id")
     """Labels of clients, or names of attributes, by which rows are grouped in addition to the
-    metric.  Each of them becomes a column."""
+    metric. Each of these labels and attributes becomes a column."""
     metrics: tuple[str, ...] = ()
-    """Prefixes of the names of metrics to include.  Empty means all metrics."""
+    """Prefixes of the names of metrics that the rollup includes. Empty means all metrics."""
 
     def __post_init__(self) -> None:
         if self.window_ms <= 0:
@@ -82,7 +82,7 @@ RESERVED = {
     "clients", "points", "observations", "total", "rate", "mean", "min", "max", "p50", "p99",
     "date", "batch",
 }  # fmt: skip
-"""Names of the columns that every rollup has, whatever its grouping."""
+"""Names of the columns that every rollup of client metrics has, whatever its grouping."""
 
 
 def column_of(name: str) -> str:
@@ -92,8 +92,8 @@ def column_of(name: str) -> str:
 
 
 def decoded(records: DataFrame) -> DataFrame:
-    """Decode records of client metrics. Returns one push (`PUSH_TYPE`) for each record, with the
-    record's partition and offset."""
+    """Decode records of client metrics. Returns one push (a client's report of metrics,
+    `PUSH_TYPE`) for each record, with the record's partition and offset."""
     as_push = _arrow_udf(_pushes_of, PUSH_TYPE)
     found = records.select("partition", "offset", as_push(F.col("value")).alias("push"))
     return found.select("partition", "offset", "push.*")
@@ -104,7 +104,8 @@ def _pushes_of(values: pa.Array) -> pa.Array:
 
 
 def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
-    """Return the first copy of every push in the log, without pushes that are already in `seen`."""
+    """Return the first copy of every push (a client's report of metrics) in the log, without pushes
+    that are already in `seen`."""
     order = Window.partitionBy("push_id").orderBy("partition", "offset")
     read = pushes.filter(F.col("push_id").isNotNull())
     numbered = read.withColumn("copy", F.row_number().over(order))
@@ -130,10 +131,10 @@ def contributions(
     points: DataFrame, heads: DataFrame | None = None, *, has_cumulative: bool = True
 ) -> DataFrame:
     """Return the value that each metric point adds to its window: the observation of a gauge, or
-    the growth of any other kind.
+    the growth of any other kind of metric.
 
-    `heads` has the last point of every series before `points`. Clients with delta temporality send
-    no cumulative points. If `has_cumulative` is false, a shuffle is avoided.
+    `heads` contains the last point of every series before `points`. Clients with delta temporality
+    send no cumulative points. If `has_cumulative` is false, a shuffle is avoided.
     """
     added = points.filter("not is_cumulative").select(*CONTRIBUTION)
     if not has_cumulative:
@@ -142,8 +143,8 @@ def contributions(
 
 
 def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return cumulative points with their growth since the previous point of the series as their
-    value. `heads` has the last point of every series before `points`.
+    """Return cumulative metric points with their growth since the previous point of the series as
+    their value. `heads` contains the last point of every series before `points`.
 
     A point adds nothing if it is not later than a previous one, because the previous one includes
     it.
@@ -183,7 +184,8 @@ or coalesce(exists({_COUNTS_GROWN}, grew -> grew < 0), false)
 
 
 def heads_after(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return the last point of every cumulative series, from `points` and the earlier `heads`."""
+    """Return the last point of every cumulative metric series, from `points` and the earlier
+    `heads`."""
     last_points = points.filter("is_cumulative").select(*HEAD)
     if heads is not None:
         last_points = last_points.unionByName(heads.select(*HEAD))
@@ -195,8 +197,8 @@ def heads_after(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
 def with_window(
     contributions: DataFrame, options: RollupOptions, over_ms: int | None = None
 ) -> DataFrame:
-    """Return the contributions with two more columns: the start of each one's window, in ms since
-    1970, and `is_late`.
+    """Return the contributions (values that metric points add to their windows) with two more
+    columns: the start of the window, in ms since 1970, and `is_late`.
 
     `is_late` is true if the window was already over at `over_ms`, so that it was written before.
     """
@@ -206,8 +208,8 @@ def with_window(
 
 
 def is_over(options: RollupOptions, over_ms: int | None) -> Column:
-    """Return a column that is true for rows whose window is over at `over_ms`. If `over_ms` is
-    None, no window is over."""
+    """Return a Spark column that is true for rows whose window ends at or before `over_ms`, in ms
+    since 1970. If `over_ms` is None, no window is over."""
     if over_ms is None:
         return F.lit(False)
     return F.col("window_ms") + options.window_ms <= over_ms

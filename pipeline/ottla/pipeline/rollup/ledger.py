@@ -37,25 +37,28 @@ TYPES = {
     "bounds": "array<double>",
     "counts": "array<bigint>",
 }
-"""Spark types of the columns in a state slot. All other columns are text."""
+"""Spark types of the columns in a state slot of a rollup stream, by column name. All other columns
+are text."""
 
 
 class Memory(NamedTuple):
     """State that one batch of a rollup stream leaves for the next."""
 
     seen: DataFrame
-    """Recent pushes (columns `SEEN`), by which copies are detected."""
+    """Recent pushes (clients' reports of metrics, columns `SEEN`), by which copies are detected."""
     heads: DataFrame | None
-    """The last point of every cumulative series (columns `HEAD`), or None if there was no such
+    """Last point of every cumulative metric series (columns `HEAD`), or None if there was no such
     series."""
     open: DataFrame
-    """Metric points of open windows (columns `OPEN`)."""
+    """Metric points of windows that are not over yet (columns `OPEN`)."""
     newest_ms: int | None
-    """Time in ms at which the newest push was received, or None before the first push."""
+    """Time in ms since 1970 at which a broker received the newest push, or None before the first
+    push."""
 
 
 class SlotLedger:
-    """The two state slots of one streaming query. It writes no other files."""
+    """The two state slots of one rollup stream, in the directory of its checkpoint. It writes no
+    other files."""
 
     def __init__(self, spark: SparkSession, directory: str, query_id: str) -> None:
         self._spark = spark
@@ -63,7 +66,8 @@ class SlotLedger:
         self._query_id = query_id
 
     def before(self, batch_id: int) -> Memory:
-        """Return the state that the previous batch has written. It is empty for batch 0.
+        """Return the state that the previous batch of the rollup stream has written. It is empty
+        for batch 0.
 
         Raises CorruptDataError if the previous batch's state is missing: the checkpoint then does
         not belong to this ledger.
@@ -85,8 +89,8 @@ class SlotLedger:
         return _memory(slot, found[0].newest_ms, has_heads=found[0].has_heads)
 
     def write(self, batch_id: int, memory: Memory) -> None:
-        """Write the state of a batch. It overwrites the state of the batch before the previous
-        one."""
+        """Write the state of a rollup stream's batch. It overwrites the state of the batch before
+        the previous one."""
         meta = self._spark.createDataFrame(
             [(self._query_id, batch_id, memory.newest_ms, memory.heads is not None)],
             schema_of(META),
@@ -110,12 +114,12 @@ class SlotLedger:
 
 
 def schema_of(columns: Iterable[str]) -> str:
-    """Return the DDL for the given columns of a state slot."""
+    """Return the Spark DDL for the given columns of a rollup stream's state slot."""
     return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in columns)
 
 
 SLOT = tuple(dict.fromkeys((*META, *SEEN, *HEAD, *OPEN)))
-"""All columns of a state slot except `part`, without repetitions."""
+"""All columns of a rollup stream's state slot except `part`, without repetitions."""
 
 
 def _memory(slot: DataFrame, newest_ms: int | None, *, has_heads: bool) -> Memory:

@@ -27,7 +27,7 @@ GAUGE, SUM, HISTOGRAM = "gauge", "sum", "histogram"
 INT64_MAX = (1 << 63) - 1
 PUSH_ID_BYTES = 16
 ATTRIBUTES_REMEMBERED = 20_000
-"""Number of attribute sets whose JSON text is cached, at some hundred bytes each."""
+"""Number of sets of metric attributes whose JSON text is cached, at some hundred bytes each."""
 
 POINT_TYPE = pa.struct(
     [
@@ -46,15 +46,15 @@ POINT_TYPE = pa.struct(
         ("counts", pa.list_(pa.int64())),
     ]
 )
-"""Type of a metric point. `attributes` is JSON with sorted names; `ordinal` distinguishes several
-points of one series in one push. Gauges and sums have a `value`; histograms have the last four
-fields. A cumulative sum that may decrease is stored as a gauge."""
+"""Arrow type of a metric point. `attributes` is JSON with sorted names; `ordinal` distinguishes
+several points of one series in one push. Gauges and sums have a `value`; histograms have the last
+four fields. A cumulative sum that may decrease is stored as a gauge."""
 LABEL_TYPES = [pa.int32() if name == "broker_id" else pa.string() for name in LABEL_NAMES]
 
 
 def pushes(values: Iterable[bytes | None]) -> pa.StructArray:
-    """Return one push for each record value: client, time, and an array of `POINT_TYPE` or a
-    problem."""
+    """Return one push (a client's report of metrics) for each record value: client, time, and an
+    array of `POINT_TYPE` or a problem."""
     labels: list[ClientLabels | None] = []
     push_ids: list[str | None] = []
     received: list[int | None] = []
@@ -96,7 +96,8 @@ def pushes(values: Iterable[bytes | None]) -> pa.StructArray:
 
 
 def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
-    """Return the id that all copies of a push have in common, as 32 hex digits.
+    """Return the id that all copies of a push (a client's report of metrics) have in common, as 32
+    hex digits.
 
     Of the labels, only the client instance id is part of it, because a copy may have another source
     address or broker.
@@ -107,7 +108,7 @@ def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
 
 
 def point_rows(points: Iterable[Point]) -> list[tuple[Any, ...]]:
-    """Return the metric points of a push as rows of `POINT_TYPE`."""
+    """Return the metric points of a push (a client's report of metrics) as rows of `POINT_TYPE`."""
     rows: list[tuple[Any, ...]] = []
     seen: dict[tuple[str, str, str], int] = {}
     for point in points:

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 Histogram = tuple[Sequence[float], Sequence[int]]
-"""Bounds of the buckets, and the number of values in each bucket. There is one bucket more than
-there are bounds. Both are empty if unknown."""
+"""Histogram as the bounds of its buckets, and the number of values in each bucket. There is one
+bucket more than there are bounds. Both are empty if they are unknown."""
 
 
 def quantiles(histograms: Iterable[Histogram], wanted: Sequence[float]) -> list[float] | None:
     """Return, for each requested fraction (0 to 1), the value below which this fraction of all
-    values is.
+    histograms' values is.
 
     Returns None if no histogram has buckets.
     """
@@ -74,7 +74,7 @@ def _steps(edges: Sequence[float], spread: _Spread, standing: _Standing) -> list
 
 
 def _value_at(rank: float, steps: Sequence[_Step]) -> float:
-    """Return the value at a rank, counted from the smallest value."""
+    """Return the value at a rank of the combined histograms, counted from the smallest value."""
     for (edge, before, below, up_to), following in zip(steps, [*steps[1:], None], strict=True):
         if rank <= up_to and up_to > below:
             return before + (edge - before) * max(0.0, rank - below) / (up_to - below)

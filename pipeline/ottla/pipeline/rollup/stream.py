@@ -26,16 +26,15 @@ from ottla.pipeline.rollup.ledger import OPEN, Memory, SlotLedger
 TOPIC = "__client_metrics"
 LATENESS_MS_DEFAULT = 30_000
 SEEN_MS = 3_600_000
-"""Time in ms for which a push is remembered, so that its copies count once. Brokers and clients
-retry within minutes. With a longer time, more pushes are stored; with a shorter time, a late copy
-counts twice."""
+"""Time in ms for which a push (a client's report of metrics) is remembered, so that its copies
+count once. Brokers and clients retry within minutes. With a longer time, more pushes are stored;
+with a shorter time, a late copy counts twice."""
 HEADS_MS = 86_400_000
-"""Time in ms for which a cumulative series without new points is remembered. After that, a new
-point counts in full. With a longer time, the series of more stopped clients are stored.
-"""
+"""Time in ms for which a cumulative metric series without new points is remembered. After that, a
+new point counts in full. With a longer time, the series of more stopped clients are stored."""
 DAY_MS = 86_400_000
 QUERY_ID = "sql.streaming.queryId"
-"""Local property that Spark sets for the jobs of a stream."""
+"""Name of the local property that Spark sets for the jobs of a streaming query."""
 
 _log = logging.getLogger("ottla.pipeline")
 
@@ -46,19 +45,21 @@ class TelemetryOptions:
 
     bootstrap: str
     login: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Options for encryption and login (kafka.…), used for both the source and the sink."""
+    """Options for encryption and login (kafka.…), by name, used for both the source and the
+    sink."""
     checkpoint: str
     output: str | None = None
-    """Directory for Parquet files, partitioned by date and batch. None writes no files."""
+    """Directory for Parquet files of rollups, partitioned by date and batch. None writes no
+    files."""
     output_topic: str | None = None
-    """Topic for the same rows as JSON, keyed by their group. None writes no records."""
+    """Topic for the same rollups as JSON, keyed by their group. None writes no records."""
     topic: str = TOPIC
     name: str = "telemetry"
     rollup: RollupOptions = field(default_factory=RollupOptions)
     lateness_ms: int = LATENESS_MS_DEFAULT
     trigger_s: float | None = None
-    """Seconds between the starts of two batches.  None processes all records that exist now, and
-    then ends."""
+    """Seconds between the starts of two batches of the streaming query. None processes all records
+    that exist now, and then ends."""
     source: Mapping[str, str] = field(default_factory=dict)
     """Further options of Spark's data source `format("ottla")`, from which client metrics are read.
     """
@@ -73,22 +74,22 @@ class TelemetryOptions:
 
 
 class BatchResult(NamedTuple):
-    """Numbers of records and points that one batch has processed."""
+    """Numbers of records and metric points that one batch of the rollup stream has processed."""
 
     records: int
     unreadable: int
     """Number of records that could not be decoded as client metrics."""
     late: int
-    """Number of points in windows that had already been written."""
+    """Number of metric points in windows that had already been written."""
     ripe: int
-    """Number of points in windows that this batch has completed."""
+    """Number of metric points in windows that this batch has completed."""
     waiting: int
-    """Number of points in open windows."""
+    """Number of metric points in windows that are not over yet."""
 
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:
-    """Start and return the streaming query that writes rollups. It continues from its checkpoint if
-    there is one."""
+    """Start and return the streaming query that writes rollups of client metrics. It continues from
+    its checkpoint if there is one."""
     records = spark.readStream.format("ottla").options(**source_of(options)).load()
     return start_on(records, options)
 
@@ -125,7 +126,7 @@ class RollupBatches:
         self.result: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Process the records of a batch, and write the rollups of windows that are over."""
+        """Process the records of a batch, and write the rollups of time windows that are over."""
         spark = records.sparkSession
         query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
         assert query_id, "Spark names the query to those who run its batches"
@@ -152,7 +153,7 @@ class RollupBatches:
         self, pushes: DataFrame, memory: Memory, survey: "_Survey"
     ) -> tuple[DataFrame, Memory]:
         """Return the metric points of clients' pushes, marked with `is_over` and `is_late` for
-        their windows, and the new state."""
+        their time windows, and the new state of the stream."""
         rollup = self._options.rollup
         times_ms = [at_ms for at_ms in (memory.newest_ms, survey.newest_ms) if at_ms is not None]
         newest_ms = max(times_ms, default=None)
@@ -195,14 +196,15 @@ class RollupBatches:
         ).mode("append").save()
 
     def _over_ms(self, newest_ms: int | None) -> int | None:
-        """Return the time in ms up to which windows are over, or None if no window is over.
-        `newest_ms` is the time at which the newest push was received, or None before the first
-        push."""
+        """Return the time in ms since 1970 up to which windows are over, or None if no window is
+        over. `newest_ms` is the time at which the newest push was received, or None before the
+        first push."""
         return None if newest_ms is None else newest_ms - self._options.lateness_ms
 
 
 class _Survey(NamedTuple):
-    """Properties of a batch's pushes, on which its processing depends."""
+    """Properties of a batch's pushes (clients' reports of metrics), on which the batch's processing
+    depends."""
 
     newest_ms: int | None
     records: int
@@ -211,8 +213,8 @@ class _Survey(NamedTuple):
 
 
 def _survey(pushes: DataFrame) -> _Survey:
-    """Scan all pushes of a batch once, and return the properties on which its processing depends.
-    The scan also caches the pushes."""
+    """Scan all pushes (clients' reports of metrics) of a batch once, and return the properties on
+    which its processing depends. The scan also caches the pushes."""
     has_cumulative = F.expr("coalesce(bool_or(exists(points, p -> p.is_cumulative)), false)")
     counted = F.count(F.lit(1)), F.count(F.col("problem"))
     (row,) = pushes.agg(F.max("received_ms"), *counted, has_cumulative).collect()
@@ -220,8 +222,8 @@ def _survey(pushes: DataFrame) -> _Survey:
 
 
 def _count_points(points: DataFrame, survey: _Survey) -> BatchResult:
-    """Count the metric points of a batch, and return its result. The count also caches the
-    points."""
+    """Count the metric points of a batch, and return the result of the batch. The count also caches
+    the points."""
     rows = points.groupBy("is_over", "is_late").agg(F.count(F.lit(1)).alias("points")).collect()
     counts = {(row.is_over, row.is_late): int(row.points) for row in rows}
     return BatchResult(
@@ -234,8 +236,8 @@ def _count_points(points: DataFrame, survey: _Survey) -> BatchResult:
 
 
 def write_parquet(rollups: DataFrame, directory: str, batch: str) -> None:
-    """Write the rollups of a batch as Parquet files, in place of its earlier output if there is
-    any."""
+    """Write the rollups of a batch as Parquet files. They replace an earlier output of the same
+    batch."""
     date = F.expr(f"date_from_unix_date(cast(floor(unix_millis(window_start) / {DAY_MS}) as int))")
     placed = rollups.withColumn("date", date).withColumn("batch", F.lit(batch))
     writer = placed.write.mode("overwrite").option("partitionOverwriteMode", "dynamic")
@@ -243,7 +245,8 @@ def write_parquet(rollups: DataFrame, directory: str, batch: str) -> None:
 
 
 def as_records(rollups: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return rollups as records, with the group as key and the row as JSON value."""
+    """Return rollups as records for the output topic, with the group as key and the row as JSON
+    value."""
     by = [frames.column_of(name) for name in options.by]
     key = F.concat_ws("|", *(F.col(name).cast("string") for name in by), F.col("metric"))
     value = F.to_json(F.struct(*rollups.columns))

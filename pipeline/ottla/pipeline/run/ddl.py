@@ -17,10 +17,10 @@ TYPES = frozenset(
     )
 )
 NESTED = {"array": 1, "map": 2}
-"""Number of types in the angle brackets of each nested type."""
+"""Number of types in the angle brackets of each nested DDL type, by the type's name."""
 STRUCT = "struct"
 DEPTH_MAX = 100
-"""Maximum depth of nested brackets. Schemas that people write are never deeper."""
+"""Maximum depth of nested brackets in a DDL text. Schemas that people write are never deeper."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|\S)")
 _NAME = re.compile(r"`.*`|\w+", re.DOTALL)
 
@@ -45,7 +45,7 @@ def ddl_problem(text: str) -> str:
 
 
 class _DdlReader:
-    """Parser of a DDL text that was split into tokens."""
+    """Parser of a schema's DDL text, which was split into tokens."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens

@@ -34,7 +34,7 @@ class OwnCode(NamedTuple):
     has_build: bool
 
     def run_script(self, arguments: Sequence[str]) -> None:
-        """Run the user's file as a script, as Python would."""
+        """Run the user's pipeline file as a script, as Python would."""
         argv = sys.argv
         sys.argv = [str(self.path), *arguments]
         sys.path.insert(0, str(self.path.parent))
@@ -48,7 +48,8 @@ class OwnCode(NamedTuple):
     def build(
         self, spark: "SparkSession", arguments: Sequence[str], trigger: Mapping[str, Any]
     ) -> list[Any]:
-        """Call the user's function `build`. Returns all queries that are running afterwards."""
+        """Call the function `build` of the user's pipeline file. Returns all queries that are
+        running afterwards."""
         with self._locating_errors():
             function = getattr(load_file("FILE", self.path), BUILD)
         offered = {"spark": spark, "arguments": list(arguments), "trigger": dict(trigger)}
@@ -66,7 +67,7 @@ class OwnCode(NamedTuple):
 
     @contextmanager
     def _locating_errors(self) -> Iterator[None]:
-        """Add the line number in the user's file to errors that Spark raises in the `with`
+        """Add the line number in the user's pipeline file to errors that Spark raises in the `with`
         block."""
         try:
             yield
@@ -78,7 +79,7 @@ class OwnCode(NamedTuple):
 
     def trace_of(self, error: BaseException) -> TracebackType | None:
         """Return the traceback of an error, without the frames before the first frame in the user's
-        file."""
+        pipeline file."""
         return next(iter(self._own_frames(error)), error.__traceback__)
 
     def _own_frames(self, error: BaseException) -> list[TracebackType]:
@@ -91,7 +92,7 @@ class OwnCode(NamedTuple):
 
 
 def read_own_code(path: Path) -> OwnCode:
-    """Parse a user's file, without running it. Raises ConfigError if the file is not valid
+    """Parse a user's pipeline file, without running it. Raises ConfigError if the file is not valid
     Python."""
     if not path.is_file():
         raise ConfigError("FILE", f"there is no file {path}")

@@ -12,7 +12,8 @@ from pathlib import Path
 PACKAGES = ("model", "wire", "proto", "telemetry", "client", "pipeline")
 """Packages of Ottla that the zip file contains: `pipeline`, and all that it may import."""
 FOUND_BY_SPARK = "pyspark_ottla"
-"""Package whose name prefix lets Spark find `format("ottla")` without a call to register it."""
+"""Name of the package whose prefix lets Spark find `format("ottla")` without a call to register
+it."""
 NAME = "ottla-packages.zip"
 KEPT = {".py", ".schema"}
 
@@ -29,7 +30,8 @@ def make_package_zip(path: Path) -> Path:
 
 
 def package_files() -> dict[str, Path]:
-    """Return the path of every file that the zip file must contain, by its name within it."""
+    """Return the path of every file that the zip file must contain, by its name within the zip
+    file."""
     import ottla
 
     found: dict[str, Path] = {}

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 MILLISECONDS = 1_000
 SHADOW_PREFIX = "spark-"
-"""Prefix of the group to which a query commits its progress. The name of the query follows. The
-group shows the query's lag."""
+"""Prefix of the name of the group to which a streaming query commits its progress. The name of the
+query follows. The group shows the query's lag."""
 
 
 class BatchProgress(NamedTuple):
@@ -24,8 +24,8 @@ class BatchProgress(NamedTuple):
     row_count: int
     rows_per_s: float
     batch_s: float
-    """Duration of the batch in seconds: planning, reading, writing, and writing both of Spark's
-    logs."""
+    """Duration of the batch in seconds: planning, reading, writing the rows, and writing both of
+    Spark's logs."""
     lag_count: int | None
     """Number of records that follow this batch in the logs, or None if a source does not report it.
     """
@@ -53,14 +53,14 @@ def progress_of(event: Mapping[str, Any]) -> BatchProgress:
 
 
 def is_batch(event: Mapping[str, Any]) -> bool:
-    """Return whether a progress event reports a batch, rather than a check that found no
+    """Return whether a progress event of Spark reports a batch, rather than a check that found no
     records."""
     return "addBatch" in (event.get("durationMs") or {})
 
 
 def lag_of(sources: Any) -> int | None:
-    """Return the number of records between the read position and the ends of the logs, over all
-    sources of a query.  Returns None if a source does not report its offsets."""
+    """Return the lag of a query: the number of records between its read position and the ends of
+    the logs, over all sources. Returns None if a source does not report its offsets."""
     total = 0
     for source in sources:
         lag = _behind(source.get("endOffset"), source.get("latestOffset"))
@@ -87,7 +87,7 @@ def _behind(end: Any, latest: Any) -> int | None:
 
 
 class Totals:
-    """Sums over all batches of several streaming queries, such as their rows."""
+    """Sums over all batches of several streaming queries, such as their number of rows."""
 
     def __init__(self) -> None:
         self.row_count = 0
@@ -104,7 +104,8 @@ class Totals:
 
     @property
     def rows_per_s(self) -> float:
-        """Rows per second while batches were running.  Pauses between batches are not counted."""
+        """Number of rows per second while batches were running. Pauses between batches are not
+        counted."""
         return self.row_count / self._busy_s if self._busy_s else 0.0
 
     @property
@@ -114,7 +115,7 @@ class Totals:
         return sum(known) if known and len(known) == len(self._lags) else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sums as a JSON object."""
+        """Return the sums over all batches as a JSON object."""
         return {
             "row_count": self.row_count,
             "batch_count": self.batch_count,

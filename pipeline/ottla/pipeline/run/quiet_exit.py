@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 PY4J_MODULES = {"java_gateway", "clientserver"}
 LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
-"""Loggers of py4j's modules; some of its errors are logged by the root logger."""
+"""Names of the loggers of py4j's modules; some of its errors are logged by the root logger."""
 EVENTS_TIMEOUT_MS = 5_000
-"""Maximum wait in ms for events of queries at exit. A group's commit, which takes longest, has the
-same limit."""
+"""Maximum wait in ms for Spark's events of queries at the program's exit. A group's commit, which
+takes longest, has the same limit."""
 BATCH_TIMEOUT_S = 5.0
-"""Maximum wait in seconds for the end of a batch at exit. With a longer wait, users press Ctrl-C
-again; with a shorter one, more batches are run again by the next start."""
+"""Maximum wait in seconds for the end of a query's batch at the program's exit. With a longer wait,
+users press Ctrl-C again; with a shorter one, more batches are run again by the next start."""
 POLL_S = 0.05
 CANCEL_TIMEOUT_S = 2.0
 PYSPARKS_HANDLER = "SparkContext._do_init.<locals>.signal_handler"
@@ -56,7 +56,7 @@ class QuietFilter(logging.Filter):
     is_ending = False
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return False if the log record is a report to drop, otherwise True."""
+        """Return False if the log record is a report of py4j to drop, otherwise True."""
         if record.module not in PY4J_MODULES:
             return True
         return not (self.is_ending or (record.exc_info and _is_interrupt(record.exc_info[1])))
@@ -81,7 +81,7 @@ def end_quietly(session: "SparkSession") -> None:
 
 
 def end_sessions() -> None:
-    """Stop all streaming queries, and wait until their events are processed."""
+    """Stop all streaming queries of the program, and wait until their events are processed."""
     _quiet.is_ending = True
     for session in list(_sessions):
         context: Any = session.sparkContext
@@ -99,9 +99,9 @@ def end_sessions() -> None:
 
 
 def stop_between_batches(queries: list["StreamingQuery"]) -> None:
-    """Stop queries after their present batch. A batch that takes longer than `BATCH_TIMEOUT_S` is
-    not stopped, but ends with the process: stopping a batch within the user's own function logs
-    many stack traces."""
+    """Stop streaming queries after their present batch. A batch that takes longer than
+    `BATCH_TIMEOUT_S` seconds is not stopped, but ends with the process: stopping a batch within the
+    user's own function logs many stack traces."""
     deadline = time.monotonic() + BATCH_TIMEOUT_S
     for query in queries:
         while query.isActive and query.status["isTriggerActive"]:

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
-"""Time in seconds within which the JVM must end before it is killed. By then, it has nothing left
-to write."""
+"""Maximum time in seconds for the JVM of Spark to end before it is killed. By then, the JVM has
+nothing left to write."""
 CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Loggers of pyspark that log an error with Java's stack trace, in addition to the exception."""
+"""Names of the loggers of pyspark that log an error with Java's stack trace, in addition to the
+exception."""
 COMPLAINTS = ("Invalid ", "Unrecognized ", "Error", "Exception")
 """Words that mark an error line in the output of a JVM that fails before Spark starts."""
 DEFAULTS = {
@@ -48,13 +49,13 @@ class SessionOptions:
     """Options of a Spark session."""
 
     name: str
-    """Name of the application, as shown by the cluster's web UI."""
+    """Name of the Spark application, as shown by the cluster's web UI."""
     master: str = "local[*]"
     """Spark's master URL: local[*], spark://host:7077, yarn, k8s://…"""
     conf: tuple[tuple[str, str], ...] = ()
-    """The user's Spark settings, which take precedence over the settings that Ottla chooses."""
+    """Spark settings of the user, which take precedence over the settings that Ottla chooses."""
     log: Path | None = None
-    """File of Spark's output, or None for a file in the temporary directory."""
+    """Path of the file for Spark's output, or None for a file in the temporary directory."""
     kept_open: tuple[int, ...] = ()
     """File descriptors that the JVM inherits.  They are locks on the output, to which the JVM may
     still write for a moment after its command was killed."""
@@ -101,7 +102,7 @@ def open_session(options: SessionOptions) -> Iterator["SparkSession"]:
 
 
 def spark_exceptions() -> tuple[type[Exception], ...]:
-    """Return the exception classes of pyspark, and of its connection to the JVM."""
+    """Return the exception classes that pyspark, and its connection to the JVM, may raise."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -130,7 +131,7 @@ def set_python(options: SessionOptions, environ: Any) -> None:
 
 
 def settings_of(options: SessionOptions, package_zip: Path | None) -> dict[str, str]:
-    """Return all settings for Spark.  The user's settings override ours."""
+    """Return all settings for the Spark session. The user's settings override ours."""
     settings = {
         **DEFAULTS,
         "spark.app.name": options.name,

@@ -14,7 +14,7 @@ _WRAPPED = re.compile(
     r"|\[STREAM_FAILED\] Query \[.*?\] terminated with exception: "
     r"|Job aborted due to stage failure: .*?Exception: )"
 )
-"""Pattern of class names and prefixes that Spark writes before a message."""
+"""Pattern of class names and prefixes that Spark writes before an error message."""
 _TRACEBACK = re.compile(r"\bTraceback \(most recent call last\):")
 """Pattern of the first line of a Python traceback. For functions without Arrow, Spark 4.3 writes it
 after a text of its own."""
@@ -27,7 +27,7 @@ _NOT_OWN = re.compile(
 _ERROR_LINE = re.compile(
     r"^((?:\w+\.)*\w+(?:Error|Exception|Exit|Interrupt|Iteration|Warning)(?:: .*)?)$", re.MULTILINE
 )
-"""Pattern of the last line of a traceback. The error in it may have no message."""
+"""Pattern of the last line of a Python traceback. The error in it may have no message."""
 
 
 CURES = (
@@ -43,12 +43,12 @@ CURES = (
         "'ottla doctor spark' says why",
     ),
 )
-"""Patterns in the error message of a failure, each with its remedy."""
+"""Patterns in the error message of a Spark failure, each with its remedy."""
 _STATE = re.compile(r" SQLSTATE: \w{5};?")
 
 
 class SparkFailedError(OttlaError):
-    """Spark failed, for a reason given in one sentence."""
+    """Raised if Spark has failed, with the reason in one sentence."""
 
 
 def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
@@ -100,8 +100,8 @@ def spark_message(error: BaseException) -> str:
 
 
 def first_words(text: str) -> str:
-    """Return the essential line of a text: the last line of a Python traceback, or else the first
-    line without Spark's prefixes."""
+    """Return the essential line of an error text: the last line of a Python traceback, or else the
+    first line without Spark's prefixes."""
     trace = _TRACEBACK.search(text)
     if trace is not None:
         last = _LAST_OF_TRACEBACK.findall(text[trace.end() :])

@@ -24,7 +24,7 @@ Transform = Callable[["DataFrame"], "DataFrame"]
 MICROSECONDS_AN_HOUR = 3_600_000_000
 HOURS_A_DAY = 24
 PLACED = ("topic", "date", "hour")
-"""Columns that determine the directory of a record in an archive."""
+"""Names of the columns that determine the directory of a record in an archive."""
 _UNREAD = "_unread"
 
 
@@ -71,8 +71,8 @@ def with_json_value(records: "DataFrame", schema: "StructType") -> "DataFrame":
 
 
 def check_schema(text: str) -> None:
-    """Raise ConfigError for a schema that Spark would refuse, if this can be detected without a
-    JVM."""
+    """Raise ConfigError for a schema text that Spark would refuse, if this can be detected without
+    a JVM."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -91,7 +91,7 @@ def check_schema(text: str) -> None:
 
 
 def read_schema(text: str) -> "StructType":
-    """Return a schema from a DDL text, or from a file that contains DDL or Spark's JSON."""
+    """Return a Spark schema from a DDL text, or from a file that contains DDL or Spark's JSON."""
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
 
@@ -138,8 +138,8 @@ def load_function(option: str, text: str) -> Callable[..., object]:
 
 
 def load_file(option: str, path: Path) -> ModuleType:
-    """Import a user's file by its path, and return the module. `option` is the name of the option
-    in errors."""
+    """Import a user's Python file by its path, and return the module. `option` is the name of the
+    option in errors."""
     if not path.is_file():
         raise ConfigError(option, f"there is no file {path}")
     from pyspark import cloudpickle

@@ -17,12 +17,13 @@ from ottla.model.signal_handlers_driver import signal_handlers
 from ottla.pipeline.run.progress import BatchProgress, is_batch, progress_of
 
 POLL_S = 0.2
-"""Interval between checks in seconds. A check is much cheaper than a batch, and users do not notice
-the delay."""
+"""Interval in seconds between checks of streaming queries. A check is much cheaper than a batch,
+and users do not notice the delay."""
 
 
 class WatchedQuery(Protocol):
-    """The members of pyspark's StreamingQuery that this module uses."""
+    """Interface of a streaming query: the members of pyspark's StreamingQuery that this module
+    uses."""
 
     @property
     def runId(self) -> Any: ...  # noqa: N802, D102
@@ -47,29 +48,30 @@ class QueriesEnding:
         self.at_once = False
 
     def ask(self) -> None:
-        """Request a stop after the present batch.  A second request stops the queries at once."""
+        """Request that the streaming queries stop after their present batch. A second request stops
+        them at once."""
         self.at_once = self.after_batch
         self.after_batch = True
 
 
 class QueryWatch:
-    """Watch over a set of streaming queries. It remembers which batches of each query were
+    """Watch over a set of streaming queries. It remembers the batches of each query that were
     shown."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False
-        """True if a query was running at the last check."""
+        """True if any of the watched queries was running at the last check."""
         self._show = show
         self._ending = ending
         self._seen: dict[Any, int] = {}
         """Number of the last batch that was shown, by the run id of its query."""
         self._ending_seen: dict[Any, int] = {}
-        """Number of the last batch that had ended when the stop was requested, by the run id of its
-        query."""
+        """Number of the last batch that had ended when the stop of the queries was requested, by
+        the run id of its query."""
 
     def look(self, queries: Iterable[WatchedQuery]) -> bool:
-        """Show new batches, and stop queries that should end. Returns True if any query is still
-        running."""
+        """Show new batches of the watched queries, and stop queries that should end. Returns True
+        if any query is still running."""
         is_any_active = False
         for query in queries:
             # Read before the progress, so that the reports before the query's end are not missed.
@@ -109,7 +111,7 @@ def follow(
     watch: QueryWatch,
     show_running: Callable[[Iterable[WatchedQuery]], None] = lambda queries: None,
 ) -> None:
-    """Watch queries until all have ended. If a query fails, its error is raised.
+    """Watch streaming queries until all have ended. If a query fails, its error is raised.
 
     `show_running` is called with the queries after each check, as long as any of them is running.
     """
@@ -125,7 +127,7 @@ def follow(
 
 @contextmanager
 def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch) -> Iterator[None]:
-    """Watch all queries in a thread, for a caller that itself waits for the queries."""
+    """Watch all streaming queries in a thread, for a caller that itself waits for the queries."""
 
     def body(done: threading.Event) -> None:
         known: dict[Any, WatchedQuery] = {}
@@ -140,8 +142,8 @@ def watched_aside(find: Callable[[], Iterable[WatchedQuery]], watch: QueryWatch)
 
 @contextmanager
 def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterator[None]:
-    """Run `body` in a thread during the `with` block. At the end of the block, sets the event that
-    was passed to `body`, and waits for the thread."""
+    """Run the function `body` in a thread during the `with` block. At the end of the block, sets
+    the event that was passed to `body`, and waits for the thread."""
     done = threading.Event()
     thread = threading.Thread(target=body, args=(done,), name=name, daemon=True)
     thread.start()
@@ -154,7 +156,7 @@ def in_a_thread(body: Callable[[threading.Event], None], *, name: str) -> Iterat
 
 @contextmanager
 def asked_by_signals(ending: QueriesEnding, tell: Callable[[], None]) -> Iterator[None]:
-    """Treat Ctrl-C and SIGTERM as requests to stop after the present batch.
+    """Treat Ctrl-C and SIGTERM as requests to stop streaming queries after their present batch.
 
     `tell` is called for each request, at any point of the main thread's code. It must not call
     Spark, because the connection to Spark may be in the middle of another call.

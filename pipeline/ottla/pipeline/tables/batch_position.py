@@ -20,7 +20,8 @@ from ottla.pipeline.read.offsets import StreamPosition
 def starting_offsets(position: TablePosition, bounds: LogBounds) -> str:
     """Return the option `startingOffsets` for a stream that begins at a table's position.
 
-    Raises RefusedError if records were lost, or if the topic is a new one of the same name.
+    Raises RefusedError if records were lost before they were written, or if the topic is a new one
+    of the same name.
     """
     pending_ranges(position, bounds)  # raises with both offsets
     offsets = {
@@ -32,9 +33,10 @@ def starting_offsets(position: TablePosition, bounds: LogBounds) -> str:
 def position_after(
     before: TablePosition | None, end: StreamPosition, topic: str, commit_id: str
 ) -> TablePosition | None:
-    """Return the position to commit with the rows of a batch that ends at `end`.
+    """Return the position to commit to the table with the rows of a batch that ends at the position
+    `end`.
 
-    `before` is None for the first batch of a new table.  Returns None if the batch has no offsets.
+    `before` is None for the first batch of a new table. Returns None if the batch has no offsets.
     Raises RefusedError if the batch does not continue the table.
     """
     ends = {at.partition: offset for at, offset in end.offsets.items() if at.topic == topic}

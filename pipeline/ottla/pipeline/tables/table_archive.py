@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COMPRESSION = "zstd"
-"""Compression codec of the Parquet files, the same as the default of `ottla export`."""
+"""Compression codec of the Parquet files of an archived table, the same as the default of `ottla
+export`."""
 NO_SUCCESS_FILES = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
-"""Hadoop's setting that controls an empty file _SUCCESS in the directory of the data files. It is
-disabled, because the file is not part of the table."""
+"""Hadoop's setting, with its value, for an empty file _SUCCESS in the directory of the data files.
+It is disabled, because the file is not part of the table."""
 SPARK_SCHEMES = {"s3://": "s3a://", "s3n://": "s3a://"}
 """URL scheme that Spark knows, by the corresponding scheme that catalogs use."""
 
@@ -52,20 +53,20 @@ class TableArchiveOptions:
 
     topic: str
     name: str
-    """Name of the streaming query. It commits its progress to the group spark-<name>."""
+    """Name of the streaming query. The query commits its progress to the group spark-<name>."""
     source: Mapping[str, str]
     """Options of Spark's data source `format("ottla")`. `startingOffsets` applies only to a new
     table."""
     schema: str | None = None
-    """Schema of JSON values: a DDL text, or the path of a file that contains one.  None archives
-    raw bytes."""
+    """Schema of the records' JSON values: a DDL text, or the path of a file that contains one. None
+    archives raw bytes."""
     transform: Transform | None = None
-    """Function that transforms the rows further."""
+    """Function of the user that transforms the rows further. None if there is none."""
     trigger_s: float | None = None
-    """Seconds between the starts of two batches.  None processes all records that exist now, and
-    then ends."""
+    """Seconds between the starts of two batches of the streaming query. None processes all records
+    that exist now, and then ends."""
     sink: Mapping[str, str] = field(default_factory=dict)
-    """Options of Spark's Parquet writer."""
+    """Options of Spark's Parquet writer, by name."""
 
 
 def source_at(table: FileTable, options: TableArchiveOptions) -> dict[str, str]:
@@ -104,8 +105,8 @@ def start_table_archive(
 
 
 def table_rows(records: "DataFrame", options: TableArchiveOptions) -> "DataFrame":
-    """Return records in the columns of `ottla export`, or in the columns that the user's transform
-    returns."""
+    """Return records as rows of the table, in the columns of `ottla export`, or in the columns that
+    the user's transform returns."""
     from pyspark.sql import functions as f
 
     found = records
@@ -140,13 +141,14 @@ def prepare(table: FileTable, rows: "DataFrame") -> None:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with all columns nullable, as in the files that Spark writes."""
+    """Return the Spark schema with all columns nullable, as in the files that Spark writes."""
     return pa.schema([one.with_nullable(True) for one in schema])
 
 
 def columns_text(schema: pa.Schema, other: pa.Schema) -> str:
-    """Return a text for an error message: the columns of `schema` that `other` lacks or has with
-    another type. If only the order differs, the text contains the order of all columns."""
+    """Return a text for an error message about a table's columns: the columns of `schema` that
+    `other` lacks or has with another type. If only the order differs, the text contains the order
+    of all columns."""
     found = [
         f"the column {one.name} as {one.type}"
         for one in schema
@@ -165,7 +167,7 @@ class TableBatches:
         self._checkpoint = checkpoint
 
     def __call__(self, rows: "DataFrame", batch_id: int) -> None:
-        """Write the files of a batch, and add them to the table in one commit."""
+        """Write the data files of a batch, and add them to the table in one commit."""
         with one_sentence("write the table"):
             self._write(rows, batch_id)
 

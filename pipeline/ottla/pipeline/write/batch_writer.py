@@ -36,14 +36,14 @@ WRITING = "write to topics"
 
 @dataclass(frozen=True)
 class TaskReport(WriterCommitMessage):
-    """Report that a task sends to Spark's driver after all its rows are delivered."""
+    """Report that a Spark task sends to the driver after all its rows are delivered."""
 
     write: WriteId
     attempt: int
     record_count: int
     prepared: PreparedTransaction | None
-    """The prepared transaction that the driver has to commit or abort. None if the write uses no
-    transactions."""
+    """Prepared transaction of the task, which the driver has to commit or abort. None if the write
+    uses no transactions."""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -57,23 +57,24 @@ class BatchWriter(DataSourceArrowWriter):
         self._batch = options.txn_version or 0
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
-        """Write the rows of one task, and return its report for Spark's driver."""
+        """Write the rows of one Spark task to topics, and return the task's report for Spark's
+        driver."""
         with one_sentence(WRITING):
             task = this_task()
             write = WriteId(self._query, self._batch, task.partitionId())
             return written(write, task, produce_rows(iterator, self._target, write))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the transactions that the tasks have prepared."""
+        """Commit the transactions that the tasks of this write have prepared."""
         commit_tasks(self._target, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort the transactions that the tasks have prepared."""
+        """Abort the transactions that the tasks of this write have prepared."""
         abort_tasks(self._target, messages)
 
 
 def written(write: WriteId, task: TaskContext, produced: ProducedRows) -> TaskReport:
-    """Return the report of a task for Spark's driver."""
+    """Return the report of a Spark task that has written its rows, for the driver."""
     return TaskReport(write, task.attemptNumber(), produced.record_count, produced.prepared)
 
 
@@ -105,15 +106,15 @@ def _end(
 def make_batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> BatchWriter:
-    """Return the writer of a DataFrame with this schema.  Raises ConfigError if the schema cannot
-    be written as records."""
+    """Return the writer of a DataFrame with this schema to topics. Raises ConfigError if the schema
+    cannot be written as records."""
     if overwrite:
         raise ConfigError("mode", "is overwrite; records are only ever appended to a topic")
     return BatchWriter(read_target(options, fields_of(schema), is_streaming=False))
 
 
 def fields_of(schema: StructType) -> list[tuple[str, str]]:
-    """Return the name and the type of each column in a schema."""
+    """Return the name and the type of each column in a Spark schema."""
     return [(field.name, field.dataType.simpleString()) for field in schema.fields]
 
 

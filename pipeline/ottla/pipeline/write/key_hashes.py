@@ -12,17 +12,17 @@ import pyarrow as pa
 from ottla.client.produce.partitioner import MULTIPLIER, SEED, murmur2
 
 LONG_BYTES = 256
-"""Length in bytes above which a key is hashed separately. Otherwise a few long keys would need many
-steps that process hardly any data."""
+"""Length in bytes above which a record's key is hashed separately. Otherwise a few long keys would
+need many steps that process hardly any data."""
 WORD_BYTES = 4
 SIGN = np.uint32(0x7FFFFFFF)
 M = np.uint32(MULTIPLIER)
 TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], dtype=np.uint32)
-"""Mask of the last word of a key, by its length modulo four."""
+"""Bit mask of the last word of a record's key, by the key's length modulo four."""
 
 
 def key_hashes(keys: pa.BinaryArray) -> npt.NDArray[np.uint32]:
-    """Return the murmur2 hash of each key, with the sign bit cleared.
+    """Return the murmur2 hash of each record's key, with the sign bit cleared.
 
     The hash modulo the partition count is the key's partition. The result for a null key is
     meaningless.

@@ -29,26 +29,26 @@ from ottla.pipeline.write.task_transactions import (
 )
 
 IDENTITIES = ProducerIdentities()
-"""Producer identities that successive tasks of a worker process share.  Otherwise a query with one
-batch per second would leave some 100,000 producers a day in the brokers' memory, for each
+"""Producer ids and epochs that successive tasks of a worker process share. Otherwise a query with
+one batch per second would leave some 100,000 producers a day in the brokers' memory, for each
 partition."""
 SORT_ORDER = ("topic", "partition", "key", "value")
 
 
 class ProducedRows(NamedTuple):
-    """Result of writing the rows of one task."""
+    """Result of writing the rows of one Spark task to topics."""
 
     record_count: int
     prepared: PreparedTransaction | None = None
-    """Transaction for the driver to commit.  None if there are no transactions, or if an earlier
-    attempt at the same batch is already committed."""
+    """Prepared transaction of the task, for Spark's driver to commit. None if there are no
+    transactions, or if an earlier attempt at the same batch is already committed."""
 
 
 def produce_rows(
     batches: Iterator[pa.RecordBatch], target: SinkTarget, write: WriteId
 ) -> ProducedRows:
-    """Write all rows of a task and wait for their delivery. Returns the number of records, and the
-    prepared transaction if there is one.
+    """Write all rows of a Spark task to their topics and wait for their delivery. Returns the
+    number of records, and the prepared transaction if there is one.
 
     Raises RefusedError if a row has no topic, a record is too large, a topic or partition is
     unknown, or the cluster did not accept a record in time.
@@ -106,8 +106,8 @@ async def _produce_once(
 
 
 async def _skip(batches: Iterator[pa.RecordBatch]) -> ProducedRows:
-    """Read all rows without writing any of them, since Spark requires that a task reads its
-    rows."""
+    """Read all rows of a Spark task without writing any of them, since Spark requires that a task
+    reads its rows."""
     while await _next(batches) is not None:
         pass
     return ProducedRows(0)
@@ -134,13 +134,13 @@ async def _read_ahead(
 
 
 async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Wait for the next batch, and return it, or None after the last batch. If the wait is
-    cancelled, its thread runs until the process ends."""
+    """Wait for the next batch of the task's rows, and return it, or None after the last batch. If
+    the wait is cancelled, its thread runs until the process ends."""
     return await trio.to_thread.run_sync(next, batches, None, abandon_on_cancel=True)
 
 
 def sorted_rows(batches: Iterator[pa.RecordBatch], columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a task, in an order that depends only on the rows.
+    """Yield all rows of a Spark task, in an order that depends only on the rows.
 
     All rows are in memory at once. Rows that differ only in their headers keep their order.
     """

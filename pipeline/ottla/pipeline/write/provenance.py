@@ -24,14 +24,16 @@ PARTITION = "spark.partition"
 SEQ = "spark.seq"
 CHECK = "spark.check"
 NAMES = (QUERY, BATCH, PARTITION, SEQ, CHECK)
-"""Names of the provenance headers, in order.  They follow a record's own headers."""
+"""Names of the headers that identify the task that wrote a record, in order. They follow a record's
+own headers."""
 OVERHEAD_BYTES_MAX = 250
-"""Maximum size of the provenance headers in bytes, provided that the query's name is a UUID. Within
-a batch of records, they differ only in a few digits, so compression almost removes them."""
+"""Maximum size in bytes of the headers that identify the task that wrote a record, provided that
+the query's name is a UUID. Within a batch of records, they differ only in a few digits, so
+compression almost removes them."""
 
 SEQ_BEGIN = encode_header(SEQ, b"")[:-1]
 CHECK_BEGIN = encode_header(CHECK, b"%08x" % 0)[:-8]
-"""Constant prefixes of the headers SEQ and CHECK."""
+"""Constant beginnings of the encoded headers SEQ and CHECK."""
 
 ROWS_PER_TURN = 500
 """Number of rows without a key that are written to one partition before the next partition is used.
@@ -45,19 +47,19 @@ class WriteId(NamedTuple):
     """Id of the streaming query, from its checkpoint. For a batch query, the id that the user has
     set, or a random one."""
     batch: int
-    """Number of the batch in its query.  It increases from batch to batch, and is the same if a
-    batch is repeated."""
+    """Number of the Spark batch in its query. It increases from batch to batch, and is the same if
+    a batch is repeated."""
     partition: int
-    """Number of the task in its batch: Spark's partition id."""
+    """Number of the Spark task in its batch: Spark's partition id."""
 
 
 StampedRow = tuple[bytes | memoryview | None, bytes | memoryview | None, Headers, int]
-"""A row's key, value and headers, and the number of partitions among which its partition was chosen
-(0 if the row names its partition)."""
+"""A row's key, value and headers, and the number of topic partitions among which its partition was
+chosen (0 if the row names its partition)."""
 
 
 class Stamps:
-    """Numbering of the rows that one task writes, in the order of writing."""
+    """Numbering of the rows that one Spark task writes, in the order of writing."""
 
     __slots__ = ("_counts", "_same", "_turns", "_write")
 
@@ -67,13 +69,13 @@ class Stamps:
         self._write = write
         texts = (QUERY, write.query), (BATCH, str(write.batch)), (PARTITION, str(write.partition))
         self._same = b"".join(encode_header(name, text.encode()) for name, text in texts)
-        """Provenance headers that are the same for all records of the task."""
+        """Headers that identify the task and are the same for all its records."""
         self._counts: dict[tuple[str, int], tuple[int, int]] = {}
         self._turns: dict[str, int] = {}
 
     def next_turns(self, topic: str, row_count: int, partition_count: int) -> list[int]:
-        """Return the partitions for the next rows of a topic without a key or partition. These rows
-        are distributed round-robin."""
+        """Return the partitions for the next rows of a topic that have neither a key nor a
+        partition. These rows are distributed round-robin."""
         assert partition_count > 0
         first = self._turns.get(topic, 0)
         self._turns[topic] = first + row_count
@@ -85,15 +87,15 @@ class Stamps:
 
     @property
     def fixed(self) -> bytes:
-        """The provenance headers common to all records, followed by the constant start of the
+        """Encoded headers common to all records of the task, followed by the constant start of the
         header SEQ."""
         return self._same + SEQ_BEGIN
 
     def number(
         self, topic: str, partition: int, rows: Iterable[StampedRow]
     ) -> tuple[int, list[int]]:
-        """Number the next records of a topic-partition. Returns the number of the first record, and
-        the value of the header CHECK for each record."""
+        """Number the next records that the task writes to a topic-partition. Returns the number of
+        the first record, and the value of the header CHECK for each record."""
         first, check = self._counts.get((topic, partition), (0, 0))
         checks: list[int] = []
         add = checks.append
@@ -121,8 +123,9 @@ class Stamps:
         followed by its provenance headers.
 
         `chosen_among` is the number of partitions among which its partition was chosen, or 0 if the
-        row names its partition. It is part of the check. If partitions were added, a repeated task
-        writes its rows to other partitions, and a reader must be able to detect this.
+        row names its partition. This number is part of the header CHECK. If partitions were added,
+        a repeated task writes its rows to other partitions, and a reader must be able to detect
+        this.
         """
         seq, (check,) = self.number(topic, partition, [(key, value, headers, chosen_among)])
         own = b"".join(encode_header(name, content) for name, content in headers)

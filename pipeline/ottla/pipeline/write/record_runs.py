@@ -24,11 +24,11 @@ from ottla.wire.batch_builder import NO_ATTRIBUTES, NO_HEADERS, Headers, encode_
 Numbers = npt.NDArray[np.int64]
 
 SHORT_DELTA_COUNT, LONG_DELTA_COUNT = 1 << 6, 1 << 13
-"""Number of records in a batch whose offset deltas take one byte, and number whose offset deltas
-take at most two bytes."""
+"""Maximum numbers of records in a batch whose offset deltas take one byte, and at most two
+bytes."""
 AHEAD_BYTES = 1 << 20
-"""Number of bytes that are encoded ahead of use. With fewer bytes, each batch needs more calls;
-with more, more memory is used."""
+"""Number of bytes of records that are encoded ahead of their use. With fewer bytes, each batch
+needs more calls; with more, more memory is used."""
 VARINT_BYTES_MAX = 10
 HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 NIBBLES = np.arange(28, -1, -4, dtype=np.uint32)
@@ -36,12 +36,12 @@ BYTES = pa.binary()
 
 
 def as_bytes(column: pa.Array) -> pa.BinaryArray:
-    """Return a column of text or bytes as a column of bytes."""
+    """Return an Arrow column of text or bytes as a column of bytes."""
     return column.cast(BYTES)
 
 
 def varints(numbers: Numbers) -> pa.BinaryArray:
-    """Return the zigzag varints of numbers, as a column of bytes."""
+    """Return the zigzag varints of numbers, as an Arrow column of bytes."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     count = len(zigzag)
     if not count or int(zigzag.max()) < 1 << 7:
@@ -71,7 +71,8 @@ def _widths(zigzag: npt.NDArray[np.uint64]) -> Numbers:
 
 
 def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
-    """Return a column of bytes whose rows follow each other in `data` and start at `offsets`."""
+    """Return an Arrow column of bytes whose rows follow each other in `data` and start at
+    `offsets`."""
     buffers = [
         None,
         pa.py_buffer(offsets.astype(np.int32)),
@@ -81,13 +82,14 @@ def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
 
 
 def _lengths(column: pa.BinaryArray) -> Numbers:
-    """Return the length of each row in bytes.  It is -1 for null, as in a record."""
+    """Return the length in bytes of each row of an Arrow column. It is -1 for null, as in a
+    record."""
     return np.asarray(pc.fill_null(pc.binary_length(column), -1), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class HeaderColumns:
-    """The encoded headers of records, as parts that are joined. Each part is a column or a
+    """Encoded headers of records, as parts that are joined. Each part is an Arrow column or a
     constant."""
 
     parts: Sequence[Any]
@@ -101,8 +103,8 @@ class HeaderColumns:
 
 
 def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
-    """Return the encoded headers of rows. If there is no column of headers, return a constant that
-    encodes a header count of zero."""
+    """Return the encoded headers of the rows in an Arrow batch. If there is no column of headers,
+    return a constant that encodes a header count of zero."""
     if own is None:
         return HeaderColumns([pa.scalar(NO_HEADERS, BYTES)], len(NO_HEADERS))
     column = _own(own, 0)
@@ -112,9 +114,9 @@ def plain_headers(own: Sequence[Headers] | None) -> HeaderColumns:
 def stamped_headers(
     own: Sequence[Headers] | None, stamps: Stamps, first: int, checks: Sequence[int]
 ) -> HeaderColumns:
-    """Return the encoded headers of rows, each row's own headers followed by the provenance headers
-    of `stamps`. `first` is the number of the first record, and `checks` has the value of the header
-    CHECK for each record."""
+    """Return the encoded headers of rows, each row's own headers followed by the headers of
+    `stamps`, which identify the task that wrote the record. `first` is the number of the first
+    record, and `checks` contains the value of the header CHECK for each record."""
     count = len(checks)
     number = pc.cast(pa.array(np.arange(first, first + count)), pa.string()).cast(BYTES)
     digits = _lengths(number)
@@ -132,8 +134,8 @@ def stamped_headers(
 
 
 def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
-    """Encode the rows' own headers, preceded by the total header count of each record. `more_count`
-    headers per record are appended later, and are included in the count."""
+    """Encode the rows' own headers, preceded by the total header count of each record. For each
+    record, `more_count` further headers are appended later; the header count includes them."""
     return pa.array(
         [
             b"".join((varint(len(row) + more_count), *(encode_header(*header) for header in row)))
@@ -158,25 +160,26 @@ class ColumnRun:
         value_lengths = _lengths(self.values)
         content = key_lengths.clip(0) + value_lengths.clip(0) + self.headers.lengths
         self._bounds = content + RECORD_OVERHEAD_BYTES
-        """Maximum size in bytes that each record may have in a batch."""
+        """Maximum size in bytes that each record of the run may have in a batch."""
         self._key_varints = varints(key_lengths)
         self._value_varints = varints(value_lengths)
         key_widths = varint_widths(key_lengths.clip(0))
         value_widths = varint_widths(value_lengths.clip(0))
         self._lengths = content + key_widths + value_widths + len(NO_ATTRIBUTES)
-        """Length of each record in bytes, without its timestamp delta and offset delta."""
+        """Length in bytes of each record of the run, without its timestamp delta and offset
+        delta."""
         # The timestamp delta takes one byte, the offset delta one or two.
         self._short_ends = _ends(self._lengths + 2)
         self._long_ends = _ends(self._lengths + 3)
         self._ahead: deque[EncodedRecords] = deque()
-        """Encoded records for the next batches. They are used if these batches have as much space
-        as planned."""
+        """Records that were encoded ahead for the next batches. They are used if these batches have
+        as much space as planned."""
         self._planned_bytes = 0
-        """Space in bytes that the encoded records assume for each batch."""
+        """Space in bytes of each batch for which records were encoded ahead."""
 
     @property
     def next_bytes(self) -> int:
-        """Maximum size of the next record in bytes, or 0 if no record is left."""
+        """Maximum size in bytes of the next record of the run, or 0 if no record is left."""
         return int(self._bounds[self._at]) if self._at < len(self.values) else 0
 
     @property
@@ -185,7 +188,8 @@ class ColumnRun:
         return int(self._bounds.max(initial=0))
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Encode and return as many records as fit into `room_bytes`, but at least one."""
+        """Encode and return as many records of the run as fit into `room_bytes`, but at least
+        one."""
         is_new_batch = first_delta == timestamp_delta == 0
         if not is_new_batch or room_bytes != self._planned_bytes:
             self._ahead.clear()
@@ -231,8 +235,8 @@ class ColumnRun:
         return EncodedRecords(body, count)
 
     def _encode(self, deltas: Numbers, timestamp_delta: int) -> tuple[memoryview, Numbers]:
-        """Encode the next records with the given offset deltas. Returns their bytes, and the end
-        position of each record in them."""
+        """Encode the next records of the run with the given offset deltas. Returns their bytes, and
+        the end position of each record in the bytes."""
         start, count = self._at, len(deltas)
         same = NO_ATTRIBUTES + varint(timestamp_delta)
         lengths = self._lengths[start : start + count] + varint_widths(deltas)
@@ -257,8 +261,8 @@ class ColumnRun:
 
 
 def _ends(lengths: Numbers) -> Numbers:
-    """Return the end position of each record, given the lengths of the records. A length field
-    precedes each record."""
+    """Return the end position in bytes of each record, given the lengths of the records. A length
+    field precedes each record."""
     ends: Numbers = np.cumsum(lengths + varint_widths(lengths))
     return ends
 

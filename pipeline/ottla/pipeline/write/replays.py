@@ -29,36 +29,37 @@ from ottla.pipeline.write.provenance import NAMES
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 Task = tuple[bytes, int]
-"""Id of a query, and the number of a task in it."""
+"""Identity of a Spark task: the id of its query, and the number of the task in the query."""
 
 NUMBER_BITS = 32
-"""Number of bits for a record's number within its task. The place of a record is one integer, batch
-<< 32 | number."""
+"""Number of bits for a record's number within its Spark task. The place of a record is one integer,
+batch << 32 | number."""
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
 BATCH_COUNT_MAX = 1 << 63 - NUMBER_BITS
 HEADER_COUNT = len(NAMES)
 
 
 class FirstRecord(NamedTuple):
-    """First occurrence of a batch's record number 0."""
+    """First occurrence of record number 0 of a Spark task's batch."""
 
     check: bytes
     read_before: int
-    """Number of records that the filter had read before this record."""
+    """Number of records that the filter of repeated records had read before this record."""
 
 
 class LastReplayedRecord(NamedTuple):
-    """The last record that the filter has seen from one task of one query."""
+    """Last record that the filter of repeated records has seen from one Spark task of one query."""
 
     place: int
     check: bytes
     first: FirstRecord | None
-    """Record number 0 of the batch. None if it precedes the first record that the filter has read.
-    """
+    """Record number 0 of the same batch. None if it precedes the first record that the filter has
+    read."""
 
 
 class StampedRecords(NamedTuple):
-    """The records of one fetch that have provenance headers, in order."""
+    """Records of one fetch that have headers that identify the Spark task that wrote them, in
+    order."""
 
     rows: Numbers
     """For each record, its index among all records of the fetch."""
@@ -84,8 +85,8 @@ class ReplayFilter:
         self.dropped_count = 0
 
     def is_unsure(self, margin_count: int) -> bool:
-        """Return whether a whole attempt at a task may precede the first record that was read, so
-        that repetitions may be missed.
+        """Return whether a whole attempt at a Spark task may precede the first record that was
+        read, so that repetitions may be missed.
 
         An earlier attempt ends right before the next one starts. The filter is therefore sure if it
         has seen the start of an attempt, and `margin_count` records before that.
@@ -97,10 +98,10 @@ class ReplayFilter:
 
     def keep(self, headers: pa.ListArray) -> Mask | None:
         """Return a mask of the new records, given the column `headers` of all records. Returns None
-        if all records are new.
+        if all records are new (none is a repetition).
 
-        Raises CorruptDataError if a task was repeated with other rows, so that repetitions cannot
-        be identified.
+        Raises CorruptDataError if a Spark task was repeated with other rows, so that repetitions
+        cannot be identified.
         """
         stamped = read_stamps(headers)
         read_before = self._read_count
@@ -117,8 +118,8 @@ class ReplayFilter:
         return mask if dropped else None
 
     def _in_order(self, stamped: StampedRecords, read_before: int) -> bool:
-        """If every record is new, update the state for all of them and return True.  Otherwise
-        return False and change nothing."""
+        """If none of the records repeats an earlier one, update the state for all of them and
+        return True. Otherwise return False and change nothing."""
         order = np.argsort(stamped.task, kind="stable")
         task, place = stamped.task[order], stamped.place[order]
         begins = np.flatnonzero(np.diff(task, prepend=-1))
@@ -175,15 +176,16 @@ class ReplayFilter:
 
 
 def _first_of(seen: LastReplayedRecord | None, place: int) -> FirstRecord | None:
-    """Return the first record (number 0) of the batch in `place`, which is a batch number and a
-    record number in one integer, or None if the filter has not seen it."""
+    """Return the first record (number 0) of the Spark batch in `place`, which is a batch number and
+    a record number in one integer, or None if the filter has not seen it."""
     if seen is None or seen.place >> NUMBER_BITS != place >> NUMBER_BITS:
         return None
     return seen.first
 
 
 def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
-    """Return the records that have provenance headers, or None if there are none."""
+    """Return the records of a fetch whose headers identify the Spark task that wrote them, or None
+    if there are none."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(counts)
     rows = np.flatnonzero(counts >= HEADER_COUNT)
@@ -213,7 +215,7 @@ def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
 
 
 def _numbers(texts: pa.BinaryArray) -> Numbers:
-    """Parse decimal texts to numbers. Any other text becomes -1."""
+    """Parse decimal texts in an Arrow column to numbers. Any other text becomes -1."""
     try:
         found = texts.cast(pa.string()).cast(pa.int64())
         return np.asarray(pc.fill_null(found, -1), dtype=np.int64)
@@ -229,7 +231,8 @@ def _numbers(texts: pa.BinaryArray) -> Numbers:
 
 
 def _tasks(query: pa.BinaryArray, partition: Numbers) -> tuple[list[Task], Numbers]:
-    """Return the distinct pairs of query and task, and for each record the index of its pair."""
+    """Return the distinct pairs of query and Spark task, and for each record the index of its
+    pair."""
     coded = query.dictionary_encode()
     codes = coded.indices.to_numpy().astype(np.int64)
     partitions, of_row = np.unique(partition, return_inverse=True)

@@ -36,17 +36,17 @@ PARTITION_BITS = 32
 
 
 class RowColumns(NamedTuple):
-    """Columns of an Arrow batch from which records are made."""
+    """Columns of an Arrow batch from which a Spark task makes records."""
 
     values: pa.BinaryArray
     keys: pa.BinaryArray | None
     headers: pa.ListArray | None
     chosen_among: Numbers
-    """For each row, the number of partitions among which its partition was chosen, or 0 if the row
-    names its partition."""
+    """For each row, the number of topic partitions among which its partition was chosen, or 0 if
+    the row names its partition."""
 
     def take(self, rows: Numbers) -> "RowColumns":
-        """Return the rows with these indexes, in this order."""
+        """Return the rows of the batch with these indexes, in this order."""
         return RowColumns(
             self.values.take(rows),
             None if self.keys is None else self.keys.take(rows),
@@ -55,7 +55,7 @@ class RowColumns(NamedTuple):
         )
 
     def slice(self, start: int, count: int) -> "RowColumns":
-        """Return `count` consecutive rows from `start` on."""
+        """Return `count` consecutive rows of the batch from row `start` on."""
         return RowColumns(
             self.values.slice(start, count),
             None if self.keys is None else self.keys.slice(start, count),
@@ -65,7 +65,7 @@ class RowColumns(NamedTuple):
 
 
 class RowSender:
-    """Converter of rows to records, which are passed to a producer."""
+    """Converter of a Spark task's rows to records, which it passes to a producer."""
 
     def __init__(self, producer: Producer, target: SinkTarget, stamps: Stamps) -> None:
         self._producer = producer
@@ -78,10 +78,10 @@ class RowSender:
         later are used only by later tasks, so that all rows of this task are distributed by the
         same count."""
         self.first_topic: str | None = None
-        """Topic of the first row that was sent, or None before that."""
+        """Topic of the first row that was sent, or None while no row was sent."""
 
     async def send(self, batch: pa.RecordBatch) -> None:
-        """Pass all rows of an Arrow batch to the producer."""
+        """Pass all rows of an Arrow batch to the producer as records."""
         if not batch.num_rows:
             return
         places = self._target.columns
@@ -138,7 +138,7 @@ class RowSender:
         topics: Sequence[str],
         topic_of: Numbers,
     ) -> tuple[Numbers, Numbers]:
-        """Return the partition for each row, and the number of partitions among which it was
+        """Return the topic partition for each row, and the number of partitions among which it was
         chosen."""
         count, place = batch.num_rows, self._target.columns.partition
         partition = np.full(count, NO_PARTITION, dtype=np.int64)
@@ -161,8 +161,9 @@ class RowSender:
         return partition, chosen_among
 
     def _hashed(self, keys: pa.BinaryArray | None, rows: Numbers, among: int) -> Numbers:
-        """Return the partition for each row by the hash of its key. The result is NO_PARTITION for
-        rows whose partition is not determined by a key. `among` is the number of partitions."""
+        """Return the topic partition for each row by the hash of its key. The result is
+        NO_PARTITION for rows whose partition is not determined by a key. `among` is the number of
+        partitions."""
         none = np.full(len(rows), NO_PARTITION, dtype=np.int64)
         if keys is None:
             return none
@@ -181,7 +182,7 @@ class RowSender:
 
 
 def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbers]:
-    """Return the topics to which the rows of a batch go, and for each row the index of its
+    """Return the topics to which the rows of an Arrow batch go, and for each row the index of its
     topic."""
     if target.options.topic is not None:
         return [target.options.topic], np.zeros(batch.num_rows, dtype=np.int64)
@@ -197,8 +198,8 @@ def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbe
 
 
 def _contents(column: pa.BinaryArray) -> list[memoryview | None]:
-    """Return a view of the bytes of each row in a column, without copying them. Null rows are
-    None."""
+    """Return a view of the bytes of each row in an Arrow column, without copying them. Null rows
+    are None."""
     _valid, offset_bytes, data = column.buffers()
     count = len(column)
     first = column.offset

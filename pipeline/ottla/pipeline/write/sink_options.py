@@ -21,7 +21,7 @@ COLUMN_TYPES = {
     "topic": ("string",),
     "partition": ("int",),
 }
-"""Columns that form a record, and the allowed types of each.  Other columns are ignored."""
+"""Allowed types of the columns that form a record, by column name. Other columns are ignored."""
 
 SERIALIZERS = "the columns value and key are written as they are, bytes or text"
 SET_BY_SPARK = {
@@ -32,16 +32,16 @@ TRANSACTIONAL_ID = "transactional.id"
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 TRANSACTION_TIMEOUT_MS = 900_000
 """Transaction timeout in ms, equal to the brokers' default maximum. A transaction is open until all
-tasks of its batch are done, so with a shorter timeout, long batches fail at their end. With a
+Spark tasks of its batch are done, so with a shorter timeout, long batches fail at their end. With a
 longer timeout, read_committed consumers wait longer if a driver has died permanently and left
 transactions open."""
 OF_SPARK = ("checkpointLocation", "path", "queryName")
-"""Options of a write that Spark itself reads."""
+"""Names of the options of a write that Spark itself reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """The options that users set by `option(…)`, except for `kafka.*`."""
+    """Options of a write into topics that users set by `option(…)`, except for `kafka.*`."""
 
     topic: str | None = setting(
         None,
@@ -97,7 +97,7 @@ class SinkOptions:
 
 
 class Columns(NamedTuple):
-    """Index of the column for each part of a record in a row. None for a part without a column."""
+    """Index of the column in a row for each part of a record. None for a part without a column."""
 
     value: int
     key: int | None = None
@@ -108,7 +108,8 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkTarget:
-    """Options that all writes of one task share: topics, columns and settings of the producer."""
+    """Options that all writes of one Spark task share: topics, columns and settings of the
+    producer."""
 
     bootstrap: str
     options: SinkOptions
@@ -116,12 +117,12 @@ class SinkTarget:
     client: tuple[tuple[str, str], ...]
     is_transactional: bool = False
     transactional_id: str | None = None
-    """Prefix of the tasks' transactional ids. If it is None, the prefix is derived from the query's
-    name."""
+    """Prefix of the Spark tasks' transactional ids. If it is None, the prefix is derived from the
+    query's name."""
 
     def producer_config(self, transactional_id: str | None = None) -> ProducerConfig:
-        """Return the settings of a task's producer. With a `transactional_id`, the producer is
-        transactional."""
+        """Return the settings of a Spark task's producer. With a `transactional_id`, the producer
+        is transactional."""
         config, _none = load(ProducerConfig, dict(self.client))
         return replace(config, transactional_id=transactional_id)
 
@@ -129,8 +130,8 @@ class SinkTarget:
 def read_target(
     texts: Mapping[str, str], fields: Iterable[tuple[str, str]], *, is_streaming: bool
 ) -> SinkTarget:
-    """Parse the options of a write. `fields` are the columns of its rows, each as a name and a type
-    in Spark's notation.
+    """Parse the options of a write into topics, and return them. `fields` are the columns of its
+    rows, each as a name and a type in Spark's notation.
 
     Raises ConfigError for an invalid option or column.
     """
@@ -177,7 +178,8 @@ def _target(
 
 
 def find_columns(fields: Iterable[tuple[str, str]]) -> Columns:
-    """Return the column indexes of a record's parts in a row.  Names are case-insensitive."""
+    """Return the index of the column in a row for each part of a record. Names are
+    case-insensitive."""
     found: dict[str, int] = {}
     for index, (name, type_name) in enumerate(fields):
         part = name.lower()

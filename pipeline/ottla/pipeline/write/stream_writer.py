@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-"""Local property that Spark sets for the tasks of a micro-batch.  It is undocumented, so tests
-check that it still exists."""
+"""Name of the local property that Spark sets for the tasks of a micro-batch. It is undocumented, so
+tests check that it still exists."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -45,8 +45,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._target = target
 
     def write(self, iterator: Iterator["pa.RecordBatch"]) -> TaskReport:
-        """Write the rows of one task of one micro-batch, and return its report for Spark's
-        driver."""
+        """Write the rows of one task of one micro-batch to topics, and return the task's report for
+        Spark's driver."""
         with one_sentence(WRITING):
             task = this_task()
             query, batch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
@@ -59,19 +59,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return written(write, task, produce_rows(iterator, self._target, write))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit the transactions that the tasks of a batch have prepared."""
+        """Commit the transactions that the tasks of a micro-batch have prepared."""
         commit_tasks(self._target, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort the transactions that the tasks of a batch have prepared."""
+        """Abort the transactions that the tasks of a micro-batch have prepared."""
         abort_tasks(self._target, messages)
 
 
 def make_stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> StreamWriter:
-    """Return the writer for rows of this schema. Raises ConfigError if the schema cannot be written
-    as records.
+    """Return the writer of a streaming query's rows with this schema to topics. Raises ConfigError
+    if the schema cannot be written as records.
 
     In output mode complete (`overwrite`), each batch is appended as in the other modes, so that a
     reader finds the newest result last.

@@ -36,22 +36,23 @@ from ottla.pipeline.write.provenance import WriteId
 from ottla.pipeline.write.sink_options import SinkTarget
 
 PREFIX = "ottla-sink-"
-"""Prefix of the tasks' transactional ids. It differs from `spark-`, the prefix of the groups to
-which reading streams commit."""
+"""Prefix of the Spark tasks' transactional ids. It differs from `spark-`, the prefix of the groups
+to which reading streams commit."""
 NOTE_PARTITION = 0
-"""Partition for which a task's note is committed as an offset. Every topic has this partition."""
+"""Partition for which a Spark task's note (the offset that marks its batch as committed) is
+committed. Every topic has this partition."""
 
 
 def transactional_id(target: SinkTarget, write: WriteId) -> str:
-    """Return the transactional id that all attempts at a task share."""
+    """Return the transactional id that all attempts at a Spark task share."""
     if target.transactional_id is not None:
         return f"{target.transactional_id}-{write.partition}"
     return note_group(target, write)
 
 
 def note_group(target: SinkTarget, write: WriteId) -> str:
-    """Return the group whose committed offset marks a task's batch as committed (the note of the
-    task).
+    """Return the group whose committed offset marks a Spark task's batch as committed (the note of
+    the task).
 
     If all rows have the same topic, the group's name contains it, because a batch may be written to
     several topics, by one write for each.
@@ -61,8 +62,8 @@ def note_group(target: SinkTarget, write: WriteId) -> str:
 
 
 def is_noted(next_batch: int | None, write: WriteId) -> bool:
-    """Return whether a task's batch is already committed. `next_batch` is the offset in the task's
-    note, or None if there is no note.
+    """Return whether a Spark task's batch is already committed. `next_batch` is the offset in the
+    task's note, or None if there is no note.
 
     Raises RefusedError if a later batch is committed.
     """
@@ -81,8 +82,8 @@ def is_noted(next_batch: int | None, write: WriteId) -> bool:
 async def open_notes(
     target: SinkTarget, config: ProducerConfig, write: WriteId
 ) -> AsyncIterator[Callable[[bool], Awaitable[bool]]]:
-    """Yield a function that reads a task's note (its group's committed offset) and returns whether
-    the task's batch is committed.
+    """Yield a function that reads a Spark task's note (its group's committed offset) and returns
+    whether the task's batch is committed.
 
     If its argument is True, the function first waits until no transaction of the task is open.
     """
@@ -119,7 +120,8 @@ async def note(
     topic: str,
     record_count: int,
 ) -> None:
-    """Add the note, an offset that marks the task's batch as committed, to the transaction."""
+    """Add the note of a Spark task, an offset that marks the task's batch as committed, to the
+    transaction."""
     said = Committed(
         Offset(write.batch + 1), metadata=f"batch {write.batch}: {record_count} records"
     )
