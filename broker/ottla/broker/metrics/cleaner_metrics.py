@@ -12,7 +12,8 @@ MANAGER = "kafka.log:type=LogCleanerManager,name="
 
 
 def cleaner_families(logs: LogManager) -> Iterator[Family]:
-    """Yield the metrics of the log cleaner's work, and of the logs that are not compacted."""
+    """Yield the metric families of the log cleaner's work, and of the logs that are not
+    compacted."""
     cleaner = logs.cleaner
     yield from _totals(cleaner)
     figures = cleaner.figures

@@ -14,7 +14,7 @@ from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 def group_families(shards: Iterable[GroupShard], loading_count: int = 0) -> Iterator[Family]:
     """Yield the numbers of groups by protocol and state, of committed offsets, and of rebalances.
 
-    `loading_count` is the number of partitions that are still being loaded.
+    `loading_count` is the number of partitions of `__consumer_offsets` that are still being loaded.
     """
     shards = list(shards)
     classic: Counter[str] = Counter()

@@ -35,13 +35,14 @@ ATTRIBUTES = {
         "Connections closed because their session was not renewed.",
     ),
 }
-"""For each counter of logins, its attribute in Kafka's MBean and its description."""
+"""Attribute in Kafka's MBean and description of each counter of logins, by the counter's name."""
 
 
 def login_families(
     authenticators: Authenticators, network: Mapping[str, float]
 ) -> Iterator[Family]:
-    """Yield the number of logins by outcome, for each listener with SASL or TLS.
+    """Yield the numbers of logins by outcome as metric families, for each listener with SASL or
+    TLS.
 
     `network` contains the counters of the socket server.
     """

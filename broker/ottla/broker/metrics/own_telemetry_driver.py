@@ -50,7 +50,7 @@ def unready_reason(
 
 
 class BrokerTelemetry:
-    """Metrics and traces of one broker, and their exports."""
+    """Metrics and traces of one broker, and their exports to Prometheus and to collectors."""
 
     def __init__(
         self,

@@ -18,8 +18,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 LABELS = ("topic", "partition")
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions read before other tasks get a turn, which takes some hundred
-microseconds."""
+"""Number of partitions whose metrics are read before other tasks get a turn. Reading them takes
+some hundred microseconds."""
 
 OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),
@@ -52,18 +52,19 @@ OF_LEADERS: tuple[tuple[str, str, Callable[[Partition], int]], ...] = (
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """Return whether at least one replica of the partition is not in sync."""
+    """Return whether at least one replica of the partition is not in the ISR."""
     return len(partition.isr) < len(partition.replicas)
 
 
 def is_under_min_isr(partition: Partition) -> bool:
     """Return whether the partition has fewer in-sync replicas than min.insync.replicas, and thus
-    refuses acks=all."""
+    refuses batches with acks=all."""
     return len(partition.isr) < partition.min_isr_count
 
 
 def is_at_min_isr(partition: Partition) -> bool:
-    """Return whether the partition would refuse acks=all with one in-sync replica fewer."""
+    """Return whether the partition would refuse batches with acks=all if it had one in-sync replica
+    fewer."""
     return len(partition.isr) == partition.min_isr_count
 
 
@@ -87,8 +88,8 @@ TROUBLES: tuple[tuple[str, str, str, Callable[[Partition], bool]], ...] = (
         is_at_min_isr,
     ),
 )
-"""Table of problems. Each row has the metric's name for one partition, its name for the broker, a
-help text and a condition."""
+"""Table of the problems that a partition may have. Each row has the metric's name for one
+partition, its name for the broker, a help text and a condition."""
 
 
 def partition_families(table: PartitionTable) -> Iterator[Family | None]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 1.0
 
 SLICE_NS = 2_000_000
-"""Maximum nanoseconds spent on building spans before other tasks run."""
+"""Maximum nanoseconds spent on building OpenTelemetry spans before other tasks run."""
 
 
 async def send_request_spans(
@@ -32,7 +32,8 @@ async def send_request_spans(
     attributes: Mapping[str, str],
     now_ns: Callable[[], int],
 ) -> None:
-    """Pass finished traces to the SDK each second, until cancelled; then send the rest.
+    """Pass finished traces of requests to OpenTelemetry's SDK each second, until cancelled; then
+    send the rest.
 
     `attributes` identifies the node, and `now_ns` is the clock of the traces in nanoseconds.
     """

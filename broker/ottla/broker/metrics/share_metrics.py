@@ -22,7 +22,7 @@ LABELS = ("group", "topic", "partition")
 
 
 def share_families(delivery: ShareDelivery) -> Iterator[Family]:
-    """Yield the metrics of delivering records to share groups."""
+    """Yield the metric families of the delivery of records to share groups."""
     yield from _request_families(delivery)
     sessions, cache = delivery.sessions, "kafka.server:type=ShareSessionCache,name="
     yield gauge(f"{cache}ShareSessionsCount", "Share sessions.", len(sessions))

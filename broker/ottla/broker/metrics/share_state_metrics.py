@@ -10,7 +10,7 @@ BEAN = "kafka.server:type=share-coordinator-metrics,attribute="
 
 
 def share_state_families(coordinator: ShareCoordinator) -> Iterator[Family]:
-    """Yield the metrics of the share coordinator."""
+    """Yield the metric families of the share coordinator."""
     figures = coordinator.metrics()
     yield Family(
         "ottla_share_states",

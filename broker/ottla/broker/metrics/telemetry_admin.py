@@ -26,7 +26,8 @@ from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsReq
 from ottla.wire.messages.tail_client_metrics_response import ClientPush, TailClientMetricsResponse
 
 INSTANCES_MAX = 1_000
-"""Maximum number of clients in one response, which takes some milliseconds of the event loop."""
+"""Maximum number of clients in one DescribeClientInstances response. Building that many entries
+takes some milliseconds of the event loop."""
 TAIL_BYTES_MAX = 1_048_576
 
 
@@ -43,8 +44,8 @@ class TelemetryAdminApi:
     def describe_instances(
         self, context: RequestContext, request: DescribeClientInstancesRequest
     ) -> DescribeClientInstancesResponse:
-        """Answer with the clients whose instance ids follow the given one, ordered by instance
-        id."""
+        """Answer the request with the clients whose instance ids follow the given one, ordered by
+        instance id."""
         following = [one for one in self._instances if _id(one) > request.after.int]
         limit = min(max(1, request.limit), INSTANCES_MAX)
         return DescribeClientInstancesResponse(
@@ -58,7 +59,8 @@ class TelemetryAdminApi:
     def tail(
         self, context: RequestContext, request: TailClientMetricsRequest
     ) -> TailClientMetricsResponse:
-        """Answer with the stored pushes from the request's cursor on, without waiting for more."""
+        """Answer the request with the stored metric pushes of clients from its cursor on, without
+        waiting for more."""
         found = self._tail.since(
             request.cursor,
             names=None if request.client is None else _names(request.client),
@@ -115,8 +117,8 @@ def _pushed(labels: ClientLabels, push: LabelledPush) -> ClientPush:
 
 
 def _names(client: str) -> set[str | UUID]:
-    """Return the names that `client` may stand for: a client id, and also a client instance id if
-    the text is a UUID."""
+    """Return the names that the text `client` may stand for: a client id, and also a client
+    instance id if the text is a UUID."""
     names: set[str | UUID] = {client}
     with suppress(CorruptDataError):
         names.add(uuid_from_text(client))

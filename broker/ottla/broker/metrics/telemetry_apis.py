@@ -25,26 +25,27 @@ from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
-"""Compression types that the broker offers to clients. A client uses the first type that it
-supports. Uncompressed pushes are always allowed, and not listed."""
+"""Compression types that the broker offers to clients for metric pushes. A client uses the first
+type that it supports. Uncompressed pushes are always allowed, and not listed."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""Maximum characters of a client id that are stored, by which subscriptions select clients. The
-protocol allows 32 KiB, and thousands of clients are stored at once."""
+"""Maximum number of characters that the broker stores of a client id, by which telemetry
+subscriptions select clients. The protocol allows 32 KiB, and thousands of clients are stored at
+once."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
-"""Maximum throttle time in a response, in milliseconds, equal to the window of any quota.  Java's
-clients and librdkafka use only their push interval.  franz-go sends nothing on a throttled
+"""Maximum throttle time in a telemetry response, in milliseconds, equal to the window of any quota.
+Java's clients and librdkafka use only their push interval. franz-go sends nothing on a throttled
 connection, and would pause for the rest of an interval of minutes."""
 
 ALL_BY_THE_LETTER = [""]
-"""List that stands for "every metric" in KIP-714. Kafka sends "*", which its own clients and
-librdkafka expect. franz-go supports only the form of the KIP, and reports nothing if it receives
-"*"."""
+"""List of metric names that stands for "every metric" in KIP-714. Kafka sends "*", which its own
+clients and librdkafka expect. franz-go supports only the form of the KIP, and reports nothing if it
+receives "*"."""
 
 BY_THE_LETTER = frozenset({"kgo"})
 """Names of client software for which the broker uses KIP-714's own form of "every metric", a list
-with an empty name."""
+with one empty name."""
 
 Done: TypeAlias = Callable[[ErrorCode | None], None]
 

@@ -35,15 +35,16 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.wire.apis import DESCRIBE_CLIENT_INSTANCES, TAIL_CLIENT_METRICS
 
 FLUSH_MS_MAX = 3_000
-"""Maximum milliseconds that a stopping broker waits for its exporters. A smaller value loses pushes
-that a distant collector would have accepted. A larger value delays the stop if an exporter
-hangs."""
+"""Maximum milliseconds that a stopping broker waits until its exporters have sent the clients'
+metric pushes. A smaller value loses pushes that a distant collector would have accepted. A larger
+value delays the stop if an exporter hangs."""
 
 logger = logging.getLogger("ottla.broker.telemetry")
 
 
 class ClientTelemetry:
-    """Client telemetry of one broker, and the metadata publisher that applies its subscriptions."""
+    """Client telemetry of one broker (metrics that clients push), and the metadata publisher that
+    applies subscriptions."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class ClientTelemetry:
         self.exporters = open_exporters(
             config.exporters, rng=rng, texts=config.texts, send=self._topic.send
         )
-        """Exporters named in the settings."""
+        """Exporters of client metrics that the settings name."""
         self.series = ClientSeries()
         """Metric series that clients pushed, for Prometheus. Empty if the broker does not serve the
         endpoint /metrics."""
@@ -124,7 +125,8 @@ class ClientTelemetry:
                 nursery.start_soon(keep_running, name, work, self._errors)
 
     async def flush(self) -> None:
-        """Wait until the exporters have sent all pushes, for at most FLUSH_MS_MAX.
+        """Wait until the exporters have sent all metric pushes of clients, for at most
+        FLUSH_MS_MAX.
 
         A failing exporter is not waited for. Lost pushes are logged.
         """
@@ -145,7 +147,7 @@ class ClientTelemetry:
         return "telemetry subscriptions"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply changed subscriptions to clients' metrics."""
+        """Apply the metadata's changed subscriptions to clients' metrics."""
         self._image = image
         changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
         if not changed:
@@ -189,8 +191,8 @@ class ClientTelemetry:
         )
 
     def _own_address(self) -> tuple[str, int] | None:
-        """Return the address at which other brokers reach this broker, or None if it has none
-        yet."""
+        """Return the host and port at which other brokers reach this broker, or None if it has no
+        address yet."""
         registration = self._image.brokers.get(self._config.node_id)
         if registration is None:
             return None

@@ -15,7 +15,7 @@ from ottla.telemetry.metrics.kafka_families import counter, gauge
 CLIENT_METRICS = "kafka.server:type=client-metrics,attribute="
 
 OUTCOMES = ("sent", "dropped", "refused")
-"""Outcomes of a push at one exporter, as named in its counters."""
+"""Outcomes of a client's metric push at one exporter, as named in the exporter's counters."""
 
 
 def telemetry_families(

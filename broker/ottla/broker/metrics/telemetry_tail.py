@@ -17,16 +17,16 @@ from ottla.telemetry.clients.exporter import LabelledPush
 
 PUSHES_MAX = 1_024
 BYTES_MAX = 4_194_304
-"""Maximum bytes of the stored pushes. A smaller value makes a reader miss pushes of ten clients
-with an interval of a second after a short pause. A larger value spends memory on pushes that are
-never read."""
+"""Maximum total bytes of the stored metric pushes of clients. A smaller value makes a reader miss
+pushes of ten clients with an interval of a second after a short pause. A larger value spends memory
+on pushes that are never read."""
 FROM_NOW = -1
 FROM_OLDEST = 0
 
 
 class TailPage(NamedTuple):
-    """Pushes for a reader, in order, with the number to request next and the count of pushes that
-    the reader missed."""
+    """Clients' metric pushes for a reader, in order, with the number to request next and the count
+    of pushes that the reader missed."""
 
     cursor: int
     missed: int
@@ -34,7 +34,7 @@ class TailPage(NamedTuple):
 
 
 class TelemetryTail:
-    """Ring buffer of clients' pushes; implements `Sink`."""
+    """Ring buffer of clients' metric pushes; implements `Sink`."""
 
     def __init__(self, *, pushes_max: int = PUSHES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._pushes_max = pushes_max
@@ -44,7 +44,7 @@ class TelemetryTail:
         self._next = 1
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Store pushes from clients. Metrics of nodes are ignored."""
+        """Store metric pushes from clients in the ring buffer. Metrics of nodes are ignored."""
         for push in pushes:
             if push.labels is None:
                 continue
@@ -57,12 +57,12 @@ class TelemetryTail:
     def since(
         self, cursor: int, *, names: Container[str | UUID] | None, bytes_max: int
     ) -> TailPage:
-        """Return the stored pushes from the number `cursor` on. `names` selects the clients; None
-        selects all of them.
+        """Return the stored metric pushes from number `cursor` on. `names` selects the clients;
+        None selects all of them.
 
         The pushes have at most `bytes_max` bytes in total, except if the first one alone is larger.
         If the number is unknown, because it is from before a restart of this process, the page
-        begins with the oldest push.
+        begins with the oldest stored push.
         """
         if cursor == FROM_NOW:
             return TailPage(self._next, 0, [])

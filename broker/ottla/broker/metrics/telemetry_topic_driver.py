@@ -25,8 +25,9 @@ MAY_NOT = (
     "the user of the brokers may not create it or write to it; allow it both: ottla acl create "
     f"--allow USER --topic {TOPIC} --operation create,write"
 )
-"""Error message for a refusal by ACLs, with what the operator must do. Brokers have ClusterAction,
-which does not permit writes to ordinary topics like this one."""
+"""Error message for a refusal by ACLs to write the topic `__client_metrics`, with advice for the
+operator. Brokers have ClusterAction, which does not permit writes to ordinary topics like this one.
+"""
 
 
 @cache
@@ -51,7 +52,7 @@ def producer_config() -> "ProducerConfig":
 
 
 class TelemetryTopic:
-    """Producer of the topic `__client_metrics`.
+    """Producer that writes clients' metric pushes to the topic `__client_metrics`.
 
     `address` returns the address of this broker, or None until the cluster knows it.
     """
@@ -65,7 +66,8 @@ class TelemetryTopic:
         self._at = ("", 0)
 
     async def run(self) -> NoReturn:
-        """Open the producer when the first record is sent, and keep it open until cancelled."""
+        """Open the producer of `__client_metrics` when the first record is sent, and keep it open
+        until cancelled."""
         await self._is_wanted.wait()
         from ottla.client.producer import open_producer
 
@@ -75,8 +77,8 @@ class TelemetryTopic:
             raise AssertionError
 
     async def send(self, records: Sequence[TopicRecord]) -> None:
-        """Write records, in order for each key. Raises RefusedError if any record was not
-        accepted."""
+        """Write records to `__client_metrics`, in order for each key. Raises RefusedError if any
+        record was not accepted."""
         address = self._address()
         if address is None:
             raise RefusedError(ErrorCode.NETWORK_EXCEPTION, "this broker is not registered yet")

@@ -10,7 +10,8 @@ EXPIRY = "certificate.expires.seconds"
 
 
 def tls_counts(counts: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return the counters in `counts` that are named `tls.LISTENER.NAME`, by listener and name."""
+    """Return the counters in `counts` that are named `tls.LISTENER.NAME`, by listener name and then
+    by NAME."""
     by_listener: dict[str, dict[str, float]] = {}
     for key, value in counts.items():
         if key.startswith(PREFIX):
@@ -20,7 +21,8 @@ def tls_counts(counts: Mapping[str, float]) -> dict[str, dict[str, float]]:
 
 
 def tls_families(counts: Mapping[str, float]) -> Iterator[Family]:
-    """Yield the metric families for the counters in `counts` that are named `tls.LISTENER.NAME`."""
+    """Yield the metric families for the TLS counters in `counts`, which are named
+    `tls.LISTENER.NAME`."""
     by_listener = tls_counts(counts)
     yield Family(
         "ottla_tls_handshakes_total",

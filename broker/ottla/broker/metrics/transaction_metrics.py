@@ -15,7 +15,7 @@ MARKERS = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager,na
 def transaction_families(
     shards: Iterable[TransactionShard], figures: Mapping[str, float]
 ) -> Iterator[Family]:
-    """Yield the metrics of the transaction coordinator and of the markers that it sends."""
+    """Yield the metric families of the transaction coordinator and of the markers that it sends."""
     counts: Counter[TransactionStatus] = Counter()
     for shard in shards:
         counts.update(shard.counts)

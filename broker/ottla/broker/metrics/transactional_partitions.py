@@ -11,11 +11,11 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 LATE_AFTER_MS = 5 * 60_000
 """Milliseconds beyond the longest transaction timeout after which an open transaction counts as
-late, as in Kafka. A coordinator that knows the transaction has ended it by then."""
+late, as in Kafka. A coordinator that knows the transaction has ended the transaction by then."""
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions read before other tasks get a turn, which takes some hundred
-microseconds."""
+"""Number of partitions whose transaction metrics are read before other tasks get a turn. Reading
+them takes some hundred microseconds."""
 
 MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
 
@@ -30,9 +30,10 @@ def transactional_partition_families(
     timeout_ms_max: int,
 ) -> Iterator[Family | None]:
     """Yield the transaction metrics of the partitions that this broker leads, and the metrics of
-    verifications.
+    verifications by transaction coordinators.
 
-    `durations` is a histogram of the verifications' durations, and `now_ms` is monotonic time.
+    `durations` is a histogram of the verifications' durations, and `now_ms` is monotonic time in
+    milliseconds.
     """
     seen_before_ms = wall_ms - timeout_ms_max - LATE_AFTER_MS
     late_count = producer_count = 0

@@ -20,7 +20,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class LocalSharePersister:
-    """Implementation of `SharePersister` that stores everything in one share coordinator of the
+    """Implementation of `SharePersister` that stores all states in one share coordinator of the
     same process."""
 
     def __init__(self, coordinator: ShareCoordinator) -> None:
@@ -67,7 +67,7 @@ class LocalSharePersister:
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed batches into the durable state of a share partition."""
+        """Merge changed state batches into the durable state of a share partition."""
         self._coordinator.write(
             key,
             _responder(on_done, lambda code: code),
@@ -97,8 +97,8 @@ class LocalSharePersister:
 
 
 def _responder(on_done: Callable[[Any], None], failed: Callable[[ErrorCode], Any]) -> Responder:
-    """Return a responder that passes an answer on to `on_done`. If the coordinator refuses, the
-    responder passes the answer that `failed` builds from the error code."""
+    """Return a responder that passes the coordinator's answer on to `on_done`. If the coordinator
+    refuses, the responder passes the answer that `failed` builds from the error code."""
 
     def respond(answer: Any) -> None:
         if isinstance(answer, RefusedError):

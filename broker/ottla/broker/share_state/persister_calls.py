@@ -47,20 +47,21 @@ RETRIED = frozenset(
         E.NETWORK_EXCEPTION,
     )
 )
-"""Errors after which a call is repeated, as in Kafka's PersisterStateManager."""
+"""Error codes of a share coordinator after which a call is repeated, as in Kafka's
+PersisterStateManager."""
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 2_000
-"""Maximum milliseconds between two attempts. The pause doubles with each attempt. Kafka pauses for
-1 s to 30 s. Record locks last 15 s or more, so the failover of a coordinator should delay a
-write by less than that."""
+"""Maximum milliseconds between two attempts of a call to a share coordinator. The pause doubles
+with each attempt. Kafka pauses for 1 s to 30 s. Record locks last 15 s or more, so the failover of
+a coordinator should delay a write by less than that."""
 
 PATIENCE_MS = 15_000
-"""Milliseconds after the first attempt during which a failed call is repeated. After that time, the
-call fails. Kafka's five attempts take as long."""
+"""Milliseconds after the first attempt during which a failed call to a share coordinator is
+repeated. After that time, the call fails. Kafka's five attempts take as long."""
 
 PARTITIONS_PER_REQUEST = 500
-"""Maximum number of share partitions in one request."""
+"""Maximum number of share partitions in one request to a share coordinator."""
 
 
 class PersisterCall:
@@ -78,14 +79,14 @@ class PersisterCall:
         self.kind = kind
         self.key = key
         self.fields = fields
-        """Arguments of the call, except the key of the share partition."""
+        """Arguments of the share persister's call, except the key of the share partition."""
         self.on_done = on_done
         self.attempt_count = 0
         self.begun_ms = 0
-        """Monotonic time in milliseconds of the first attempt."""
+        """Monotonic time in milliseconds of the call's first attempt."""
 
     def ask(self, persister: SharePersister, on_done: Callable[[Any], None]) -> None:
-        """Make this call through the given persister."""
+        """Make this call through the given share persister."""
         getattr(persister, self.kind.name)(self.key, **self.fields, on_done=on_done)
 
     def failed(self, code: ErrorCode) -> Any:
@@ -93,8 +94,8 @@ class PersisterCall:
         return self.kind.failed(code)
 
     def next_delay_ms(self, now_ms: int) -> int | None:
-        """Return the milliseconds until this call is attempted again, or None if it has failed for
-        good."""
+        """Return the milliseconds until this call is attempted again, or None if it is not
+        attempted again."""
         if now_ms - self.begun_ms >= PATIENCE_MS:
             return None
         return min(RETRY_MS_FIRST << min(self.attempt_count - 1, 10), RETRY_MS_MAX)
@@ -106,26 +107,27 @@ def code_of(answer: Any) -> ErrorCode:
 
 
 class CallOrder:
-    """Calls without an answer, in order for each share partition. Only the first call for a share
-    partition is in progress."""
+    """Share persister calls without an answer, in order for each share partition. Only the first
+    call for a share partition is in progress."""
 
     __slots__ = ("_by_key", "count")
 
     def __init__(self) -> None:
         self._by_key: dict[SharePartitionKey, deque[PersisterCall]] = {}
         self.count = 0
-        """Number of calls without an answer."""
+        """Number of share persister calls without an answer."""
 
     def add(self, call: PersisterCall) -> bool:
-        """Add a call. Returns True if it may begin at once, since no other call for its share
-        partition is in progress."""
+        """Add a share persister call. Returns True if it may begin at once, since no other call for
+        its share partition is in progress."""
         self.count += 1
         calls = self._by_key.setdefault(call.key, deque())
         calls.append(call)
         return len(calls) == 1
 
     def end(self, call: PersisterCall) -> PersisterCall | None:
-        """Remove the call in progress. Returns the next call for its share partition, or None."""
+        """Remove the answered call of a share partition. Returns the next call for the same share
+        partition, or None if there is none."""
         self.count -= 1
         calls = self._by_key[call.key]
         assert calls[0] is call
@@ -137,7 +139,8 @@ class CallOrder:
 
 
 class CallQueue:
-    """Calls that can be sent to one coordinator, at most one for each share partition."""
+    """Share persister calls that can be sent to one coordinator, at most one for each share
+    partition."""
 
     __slots__ = ("_ready",)
 
@@ -148,7 +151,7 @@ class CallQueue:
         return bool(self._ready)
 
     def add(self, call: PersisterCall) -> None:
-        """Add a call that can be sent."""
+        """Add a share persister call that can be sent to the coordinator."""
         self._ready.setdefault((call.kind.name, call.key.group_id), []).append(call)
 
     def take(self) -> list[PersisterCall]:
@@ -173,19 +176,22 @@ class CallKind:
     """Function that returns one request with several calls for the same group, given the group id
     and the calls."""
     answer: Callable[[Any], Any]
-    """Function that returns the answer to a call, given the response's entry for its partition."""
+    """Function that returns the answer to a share persister call, given the response's entry for
+    its partition."""
     failed: Callable[[ErrorCode], Any]
-    """Function that returns an answer without content, given its error code."""
+    """Function that returns an answer to a share persister call that contains only the given error
+    code."""
 
 
 def request_of(calls: Sequence[PersisterCall]) -> Message:
-    """Return the request that contains the given calls, all of one kind and group."""
+    """Return the request to a share coordinator that contains the given calls, all of one kind and
+    group."""
     return calls[0].kind.request(calls[0].key.group_id, calls)
 
 
 def answers_of(calls: Iterable[PersisterCall], response: Any) -> list[tuple[PersisterCall, Any]]:
-    """Return each call with its answer in a response. If the response lacks the share partition of
-    a call, the answer is an error."""
+    """Return each share persister call with its answer in a response. If the response lacks the
+    share partition of a call, the answer is an error."""
     found = {
         (topic.topic_id, result.partition): result
         for topic in response.results

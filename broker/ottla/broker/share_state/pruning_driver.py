@@ -13,23 +13,23 @@ logger = logging.getLogger("ottla.broker.share_states")
 
 class ShareStatePruner:
     """Background task that raises the log start offsets of the partitions of `__share_group_state`
-    that this broker leads."""
+    that this broker leads, so that superseded records are deleted."""
 
     def __init__(self, coordinator: ShareCoordinator) -> None:
         self._coordinator = coordinator
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task of this pruner."""
+        """Register the background task that deletes superseded records of `__share_group_state`."""
         parts.task("pruning of share states", self.run)
 
     async def run(self) -> None:
-        """Delete superseded records periodically until cancelled."""
+        """Delete superseded records of `__share_group_state` periodically until cancelled."""
         while True:
             await trio.sleep(self._coordinator.config.prune_interval_ms / 1000)
             await self.prune()
 
     async def prune(self) -> None:
-        """Delete the records that later snapshots have superseded."""
+        """Delete the records of `__share_group_state` that later snapshots have superseded."""
         for partition, end_offset in list(self._coordinator.redundant_records()):
             log = partition.log
             if log is None or not partition.is_leader:

@@ -16,18 +16,18 @@ class _Window:
 
 
 class RecentWrites:
-    """Counts and durations of recent writes: those of the current and of the previous window of
-    `WINDOW_MS`."""
+    """Counts and durations of recent writes to a share coordinator: those of the current and of the
+    previous window of `WINDOW_MS`."""
 
     __slots__ = ("_current", "_previous", "total")
 
     def __init__(self, now_ms: int) -> None:
         self._current = self._previous = _Window(now_ms)
         self.total = 0
-        """Number of writes so far."""
+        """Number of writes to the share coordinator so far."""
 
     def note(self, begun_ms: int, now_ms: int) -> None:
-        """Record the duration of a write that is answered now."""
+        """Record the duration of a write to the share coordinator that is answered now."""
         self._advance(now_ms)
         self.total += 1
         window, took_ms = self._current, now_ms - begun_ms
@@ -36,22 +36,22 @@ class RecentWrites:
         window.max_ms = max(window.max_ms, took_ms)
 
     def rate(self, now_ms: int) -> float:
-        """Return the recent rate of writes per second."""
+        """Return the rate of recent writes to the share coordinator, per second."""
         windows = self._windows(now_ms)
         since_ms = min(window.begun_ms for window in windows)
         count = sum(window.count for window in windows)
         return count * 1_000 / max(1_000, now_ms - since_ms)
 
     def average_ms(self, now_ms: int) -> float:
-        """Return the mean duration of recent writes, from the request to its answer, in
-        milliseconds."""
+        """Return the mean duration in milliseconds of recent writes to the share coordinator, from
+        the request to its answer."""
         windows = self._windows(now_ms)
         count = sum(window.count for window in windows)
         return sum(window.sum_ms for window in windows) / max(1, count)
 
     def max_ms(self, now_ms: int) -> int:
-        """Return the longest duration of recent writes, from the request to its answer, in
-        milliseconds."""
+        """Return the longest duration in milliseconds of recent writes to the share coordinator,
+        from the request to its answer."""
         return max(window.max_ms for window in self._windows(now_ms))
 
     def _windows(self, now_ms: int) -> set[_Window]:

@@ -38,8 +38,8 @@ from ottla.wire.batch import BatchHeader
 from ottla.wire.records import Record
 
 GROUP_ID_CHARS_MAX = 8_191
-"""Maximum characters of a group id. At four bytes each, they fill the 32,767 bytes of a string in a
-record."""
+"""Maximum number of characters of a share group's id. At four bytes each, that many fill the 32,767
+bytes of a string in a record."""
 
 LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
@@ -93,9 +93,10 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
         self.config = config
         self.writes = RecentWrites(clock.monotonic_ms())
-        """Rate and latency of the writes of share partition states that were answered."""
+        """Rate and latency of the answered requests to write share partition states."""
         self._deleted: deque[frozenset[UUID]] = deque()
-        """Deleted topics whose states are left to delete, by metadata publication."""
+        """Ids of deleted topics whose states are still to be deleted: one set for each metadata
+        image that deleted topics."""
         self.pruned_ends: dict[int, Offset] = {}
         """End offset of the superseded records that were last reported for deletion, by index of
         the partition of `__share_group_state`."""
@@ -107,7 +108,7 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         return "share coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
-        """Yield the periodic work: snapshots of idle share partitions."""
+        """Yield the share coordinator's periodic work: snapshots of idle share partitions."""
         yield PeriodicTask(
             "snapshots of idle share partitions",
             self.config.idle_snapshot_interval_ms,
@@ -117,8 +118,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
     # ---- metadata
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Start to coordinate the partitions that this broker leads now, and resign from all
-        others. Also begin to delete the states of deleted topics."""
+        """Start to coordinate the partitions of `__share_group_state` that this broker leads now,
+        and resign from all others. Also begin to delete the states of deleted topics."""
         await super().publish(delta, image)
         for index in self.pruned_ends.keys() - self._led.keys():
             del self.pruned_ends[index]
@@ -128,11 +129,12 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
 
     @property
     def has_work(self) -> bool:
-        """True if states of deleted topics are left to delete."""
+        """True if share partition states of deleted topics are still to be deleted."""
         return bool(self._deleted)
 
     def work(self) -> Iterator[None]:
-        """Delete the states of deleted topics, one step per iteration of the returned iterator."""
+        """Delete the share partition states of deleted topics, one step per iteration of the
+        returned iterator."""
         while self._deleted:
             topics = self._deleted.popleft()
             for led in list(self._led.values()):
@@ -155,14 +157,15 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
 
     def replay_of(self, log: Log, shard: ShareStateShard) -> ShareStateReplay:
-        """Return a replay of a log into a shard of share states."""
+        """Return a replay of a partition's log into a shard of the share coordinator."""
         return ShareStateReplay(log, shard, self.errors)
 
     def _content_of(self, shard: ShareStateShard) -> str:
         return f"{len(shard.states)} share partitions"
 
     def resume(self, led: LedShareStates) -> Iterator[None]:
-        """Delete, in steps, the states of topics that were deleted before the shard was loaded."""
+        """Delete, in steps, the share partition states of topics that were deleted before the shard
+        was loaded."""
         return led.shard.delete_states_without_topic()
 
     def _take_waiting(self, led: LedShareStates) -> Iterator[Responder]:
@@ -179,8 +182,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         *,
         is_write: bool = True,
     ) -> None:
-        """Call `action` with the shard of a share partition. `action` must answer the request
-        through `responder`.
+        """Call `action` with the coordinator shard that stores the state of a share partition.
+        `action` must answer the request through `responder`.
 
         With `is_write`, the request is refused at once if too few replicas are in sync. Reads do
         not set it: the first read by a leader stores its epoch, and waits for the replicas. Later
@@ -202,8 +205,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge the batches that a share partition's leader sends into its state. Measure the time
-        until the write is answered."""
+        """Merge the state batches that a share partition's leader sends into the stored state.
+        Measure the time until the write is answered."""
         begun_ms = self.clock.monotonic_ms()
 
         def respond(answer: Any) -> None:
@@ -226,7 +229,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of share partitions and writes, and the duration of loading shards."""
+        """Return the number of share partitions, the number of state writes, and the milliseconds
+        that shards took to load, by metric name."""
         now_ms = self.clock.monotonic_ms()
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
@@ -245,8 +249,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
     # ---- redundant records
 
     def redundant_records(self) -> Iterator[Redundancy]:
-        """Yield the superseded records of each log that this broker leads. These records can be
-        deleted."""
+        """Yield the superseded records in each log of `__share_group_state` that this broker leads.
+        These records can be deleted."""
         for index, led in sorted(self._led.items()):
             log = led.partition.log
             if not led.is_active or log is None or not self._leads(led):

@@ -24,19 +24,19 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.limits import INT32_MAX
 
 DELIVERY_STATES = frozenset((0, 2, 3, 4))
-"""Delivery states that are stored: available, acknowledged, being archived, archived. An acquired
-record (1) is stored with the state that it had before."""
+"""Delivery states that a share partition's durable state contains: available, acknowledged, being
+archived, archived. An acquired record (1) is stored with the state that it had before."""
 
 CHANGED_BATCHES_MAX = 10_000
-"""Maximum number of batches in one write, equal to the highest limit of records in flight. More
-would block the event loop for longer than 50 ms."""
+"""Maximum number of state batches in one write, equal to the highest limit of records in flight.
+More would block the event loop for longer than 50 ms."""
 
 NO_STATE_EPOCH = -1
 """State epoch of a share partition whose log has no snapshot."""
 
 
 class Snapshot(NamedTuple):
-    """Content of a ShareSnapshot record."""
+    """Content of a ShareSnapshot record: the whole state of a share partition."""
 
     snapshot_epoch: int
     """Number of snapshots of the share partition before this one."""
@@ -45,15 +45,16 @@ class Snapshot(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     create_ms: int
-    """Wall time in milliseconds at which this content of the state was first written. A later
-    snapshot of an idle share partition has the same time."""
+    """Wall time in milliseconds at which this content of the share partition's state was first
+    written. A later snapshot of an idle share partition has the same time."""
     write_ms: int
-    """Wall time in milliseconds at which this record was written."""
+    """Wall time in milliseconds at which this snapshot record was written."""
     batches: tuple[StateBatch, ...]
 
 
 class Update(NamedTuple):
-    """Content of a ShareUpdate record, which has only the changed batches."""
+    """Content of a ShareUpdate record, which has only the changed state batches of a share
+    partition."""
 
     snapshot_epoch: int
     leader_epoch: int
@@ -87,7 +88,7 @@ class SharePartitionState:
         self.write_ms = 0
         self.batches: list[StateBatch] = []
         self.update_count = 0
-        """Number of updates since the last snapshot."""
+        """Number of update records since the share partition's last snapshot."""
 
     @property
     def is_idle(self) -> bool:
@@ -123,7 +124,8 @@ class SharePartitionState:
         self.update_count += 1
 
     def snapshot(self, now_ms: int, *, create_ms: int | None = None) -> Snapshot:
-        """Return a snapshot of the present state, with the next snapshot epoch."""
+        """Return a snapshot of the share partition's present state, with the next snapshot
+        epoch."""
         return Snapshot(
             snapshot_epoch=self._next_snapshot_epoch,
             state_epoch=self.state_epoch,
@@ -138,12 +140,13 @@ class SharePartitionState:
     # ---- requests
 
     def check_leader(self, leader_epoch: int) -> None:
-        """Raise RefusedError if a leader with a newer epoch has read the state."""
+        """Raise RefusedError if a leader with a newer epoch has read the state of the share
+        partition."""
         if leader_epoch < self.leader_epoch:
             raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
 
     def check_state(self, state_epoch: int) -> None:
-        """Raise RefusedError if the state was initialised in a newer state epoch."""
+        """Raise RefusedError if the share partition was initialised in a newer state epoch."""
         if state_epoch < self.state_epoch:
             raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
 
@@ -202,7 +205,7 @@ class SharePartitionState:
         )
 
     def as_read(self) -> ShareState:
-        """Return this state as the answer to a read."""
+        """Return this share partition's state as the answer to a read."""
         return ShareState(
             ErrorCode.NONE,
             state_epoch=self.state_epoch,
@@ -212,7 +215,8 @@ class SharePartitionState:
         )
 
     def as_summary(self) -> ShareSummary:
-        """Return this state without its batches, as the answer to a ReadSummary request."""
+        """Return this share partition's state without its batches, as the answer to a ReadSummary
+        request."""
         return ShareSummary(
             ErrorCode.NONE,
             state_epoch=self.state_epoch,
@@ -223,8 +227,8 @@ class SharePartitionState:
 
 
 def check_batches(batches: Sequence[StateBatch]) -> None:
-    """Raise RefusedError if a write has too many batches, if a batch ends before it begins, or if
-    its delivery state cannot be stored.
+    """Raise RefusedError if a write has too many state batches, if a batch ends before it begins,
+    or if its delivery state cannot be stored.
 
     Kafka stores such batches, but the leader of the share partition could not load them.
     """

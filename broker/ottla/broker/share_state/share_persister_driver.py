@@ -71,7 +71,7 @@ REQUEST_MARGIN_MS = 5_000
 replicas. A frozen coordinator delays its calls by the sum of both."""
 
 CALLS_MAX = 200_000
-"""Maximum number of calls without an answer. Further calls are refused."""
+"""Maximum number of share persister calls without an answer. Further calls are refused."""
 
 
 class SharePersisterDriver:
@@ -105,14 +105,15 @@ class SharePersisterDriver:
         self._retries: list[tuple[int, int, PersisterCall]] = []
         self._sequence = count()
         self._topic: Topic | None = None
-        """The topic `__share_group_state` in the last metadata image."""
+        """The topic `__share_group_state` in the last metadata image, or None if the image does not
+        have it."""
         self._alarm = Alarm(clock, self._next_retry_ms, self._on_retries_due)
         self._senders: dict[NodeId, CoordinatorSender] = {}
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
         self._is_creating = False
         self.retry_count = 0
-        """Number of calls that were repeated."""
+        """Number of share persister calls that were repeated after an error."""
 
     # ---- calls
 
@@ -145,7 +146,7 @@ class SharePersisterDriver:
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed batches into the durable state of a share partition."""
+        """Merge changed state batches into the durable state of a share partition."""
         fields = {
             "state_epoch": state_epoch,
             "leader_epoch": leader_epoch,
@@ -179,7 +180,7 @@ class SharePersisterDriver:
             self._start(call)
 
     def _start(self, call: PersisterCall) -> None:
-        """Attempt a call to its share coordinator.
+        """Attempt a share persister call at the share coordinator of its partition.
 
         A call that begins because this call was answered starts only after this method, so that
         long chains of calls do not deepen the stack.
@@ -211,7 +212,7 @@ class SharePersisterDriver:
 
     def _coordinator_of(self, key: SharePartitionKey) -> NodeId:
         """Return the leader of the `__share_group_state` partition that stores a share partition,
-        or NO_NODE if there is none."""
+        or NO_NODE if it has no leader."""
         topic = self._table.image.topic(SHARE_STATE_TOPIC)
         if topic is None or not topic.partitions:
             self._create_topic(key)
@@ -219,8 +220,8 @@ class SharePersisterDriver:
         return NodeId(topic.partitions[partition_of(key.text, len(topic.partitions))].leader)
 
     def _settle(self, call: PersisterCall, answer: Any) -> None:
-        """End a call with its answer, or repeat the call after a pause if the error is
-        transient."""
+        """End a share persister call with its answer, or repeat the call after a pause if the error
+        is transient."""
         if code_of(answer) in RETRIED:
             now_ms = self._clock.monotonic_ms()
             delay_ms = call.next_delay_ms(now_ms)
@@ -255,8 +256,8 @@ class SharePersisterDriver:
         return "share persister"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Repeat the failed calls at once if a partition of `__share_group_state` has a new
-        leader."""
+        """Repeat the failed share persister calls at once if a partition of `__share_group_state`
+        has a new leader."""
         topic = image.topic(SHARE_STATE_TOPIC)
         if topic is not self._topic:
             self._topic = topic
@@ -284,7 +285,8 @@ class SharePersisterDriver:
         parts.figures(self.metrics)
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of calls without an answer, and the number of repeated calls."""
+        """Return the number of share persister calls without an answer, and the number of repeated
+        calls, by metric name."""
         return {
             "share.persister.calls.waiting": self._order.count,
             "share.persister.calls.retried": self.retry_count,
@@ -303,7 +305,8 @@ class SharePersisterDriver:
                 self._nursery = None
 
     def start_soon(self, work: Callable[..., Any], *arguments: object) -> bool:
-        """Start a task. Returns False if the tasks of this driver do not run."""
+        """Start a background task of this persister. Returns False if the tasks of this driver do
+        not run."""
         if self._nursery is None:
             return False
         self._start_soon(work, *arguments)
@@ -340,8 +343,8 @@ class SharePersisterDriver:
 
 
 class CoordinatorSender:
-    """Sender of calls to one share coordinator: the queued calls, and the connections that send
-    them."""
+    """Sender of calls to one share coordinator: the queued share persister calls, and the
+    connections that send them."""
 
     def __init__(
         self,
@@ -353,8 +356,8 @@ class CoordinatorSender:
         settle: Callable[[PersisterCall, Any], None],
         errors: UnexpectedErrors,
     ) -> None:
-        """Create a sender without calls. `settle` is called with each call and its answer. It ends
-        the call, or repeats it after a transient error."""
+        """Create a sender without calls. `settle` is called with each call and its answer. `settle`
+        ends the call, or repeats it after a transient error."""
         self._node_id = node_id
         self._config = config
         self._table = table
@@ -366,7 +369,8 @@ class CoordinatorSender:
         self._link_count = 0
 
     def add(self, call: PersisterCall) -> None:
-        """Queue a call, to be sent over one of the connections to the coordinator."""
+        """Queue a share persister call, to be sent over one of the connections to the
+        coordinator."""
         self._queue.add(call)
         self.start_links()
 
@@ -381,7 +385,8 @@ class CoordinatorSender:
             self._link_count += 1
 
     async def _serve(self) -> None:
-        """Send calls over one connection until no call has been added for IDLE_S."""
+        """Send calls to the share coordinator over one connection until no call has been added for
+        IDLE_S."""
         link = PeerConnection(
             self._node_id, self._config, lambda: self._table.image, purpose="share-persister"
         )
@@ -398,7 +403,8 @@ class CoordinatorSender:
             self.start_links()
 
     async def _wait(self) -> bool:
-        """Wait until a call is queued. Returns False if no call has been added for IDLE_S."""
+        """Wait until a call to the share coordinator is queued. Returns False if no call has been
+        added for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             while not self._queue:
                 await self._idle_links.park()

@@ -41,11 +41,12 @@ from ottla.wire.messages.read_share_group_state_summary_request import (
 from ottla.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
 
 PARTITION_COST = 8
-"""Cost of handling one share partition of a request, measured in entries of a response."""
+"""Cost of handling one share partition of a request, in units of the cost of one entry in a
+response."""
 
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
-"""Function that passes one partition of a request to the share coordinator, given the key, the
-partition's entry in the request, and the callback for the answer."""
+"""Function that passes one share partition of a request to the share coordinator, given the key,
+the partition's entry in the request, and the callback for the answer."""
 
 Fill: TypeAlias = Callable[[Any, Any], None]
 """Function that copies the coordinator's answer to the partition's entry in a response."""
@@ -62,7 +63,7 @@ class ResponseForm(NamedTuple):
 
 
 class ShareStateApis:
-    """Handlers of the requests for the state of share partitions."""
+    """Handlers of the five requests for the state of share partitions, which brokers send."""
 
     def __init__(self, coordinator: ShareCoordinator) -> None:
         self._coordinator = coordinator
@@ -78,7 +79,8 @@ class ShareStateApis:
     def initialize(
         self, context: RequestContext, request: InitializeShareGroupStateRequest
     ) -> HandlerResult:
-        """Create the states of new share partitions, or reset existing states."""
+        """Create the states of new share partitions, or reset existing states, as the request
+        demands."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(
@@ -109,7 +111,7 @@ class ShareStateApis:
         return begun(_serve(context, request, ask, STATES))
 
     def write(self, context: RequestContext, request: WriteShareGroupStateRequest) -> HandlerResult:
-        """Merge changes from the leaders of share partitions into the states."""
+        """Merge the changes that leaders of share partitions send into the stored states."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.write(
@@ -127,7 +129,7 @@ class ShareStateApis:
     def delete(
         self, context: RequestContext, request: DeleteShareGroupStateRequest
     ) -> HandlerResult:
-        """Delete the states of share partitions."""
+        """Delete the states of the share partitions that the request names."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(key, responder, lambda shard, now: shard.delete(key, responder))
@@ -137,7 +139,7 @@ class ShareStateApis:
     def read_summary(
         self, context: RequestContext, request: ReadShareGroupStateSummaryRequest
     ) -> HandlerResult:
-        """Return the epochs and start offsets of share partitions."""
+        """Return the epochs and start offsets of the share partitions that the request names."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(
@@ -151,7 +153,8 @@ class ShareStateApis:
 
 
 class OpenResponse:
-    """Response that is sent when each of its partitions has an answer."""
+    """Response to a request for share partition states. It is sent when each of its partitions has
+    an answer."""
 
     __slots__ = ("_open_count", "_response", "_slot", "partition_count")
 
@@ -159,11 +162,12 @@ class OpenResponse:
         self._slot = slot
         self._response = response
         self._open_count = 1
-        """Number of missing answers, plus one while the handler still runs."""
+        """Number of partitions without an answer, plus one while the handler still runs."""
         self.partition_count = 0
 
     def responder(self, result: Any, fill: Fill) -> Responder:
-        """Return a callback that fills one partition's result with the coordinator's answer."""
+        """Return a callback that fills the response's entry for one partition with the
+        coordinator's answer."""
         self._open_count += 1
         self.partition_count += 1
 
@@ -182,8 +186,8 @@ class OpenResponse:
         return respond
 
     def end_part(self) -> None:
-        """Count the end of one part of the work: an answer that has arrived, or the end of the
-        handler. The last part sends the response."""
+        """Count an answer that has arrived, or the end of the handler. The last of them sends the
+        response."""
         self._open_count -= 1
         if self._open_count:
             return
@@ -214,7 +218,8 @@ def _serve(context: RequestContext, request: Any, ask: Ask, form: ResponseForm) 
 
 
 def _fill_nothing(result: Any, answer: Any) -> None:
-    """Leave a partition's result as it is, since the answer contains only an error code."""
+    """Leave the response's entry for a partition as it is, since the answer contains only an error
+    code."""
 
 
 def _fill_state(result: Any, answer: ShareState) -> None:

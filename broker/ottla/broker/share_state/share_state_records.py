@@ -23,21 +23,24 @@ SNAPSHOT_KEY, UPDATE_KEY = 0, 1
 VALUE_VERSION = 0
 
 STATE_BYTES = 192
-"""Upper bound of the bytes that a record has in addition to its batches and its group id."""
+"""Upper bound of the bytes that a record of `__share_group_state` has in addition to its batches
+and its group id."""
 BATCH_BYTES = 20
-"""Bytes of one state batch: two int64, an int8, an int16 and its tag count."""
+"""Encoded bytes of one state batch: two int64, an int8, an int16 and its tag count."""
 
 _int16 = Struct(">h")
 _PREFIX = {number: _int16.pack(number) for number in (SNAPSHOT_KEY, UPDATE_KEY)}
 
 
 def record_bytes_of(key: SharePartitionKey, batch_count: int) -> int:
-    """Return an upper bound of the bytes of a record with this number of state batches."""
+    """Return an upper bound of the bytes of a `__share_group_state` record with this number of
+    state batches."""
     return STATE_BYTES + len(key.group_id.encode()) + BATCH_BYTES * batch_count
 
 
 def snapshot_record(key: SharePartitionKey, snapshot: Snapshot | None) -> CoordinatorRecord:
-    """Return the record that stores a snapshot, or a tombstone if `snapshot` is None."""
+    """Return the record that stores a snapshot of a share partition, or a tombstone if `snapshot`
+    is None."""
     group_id, topic_id, partition = key
     body = encode(ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition), 0)
     encoded_key = _PREFIX[SNAPSHOT_KEY] + body
@@ -59,7 +62,7 @@ def snapshot_record(key: SharePartitionKey, snapshot: Snapshot | None) -> Coordi
 
 
 def update_record(key: SharePartitionKey, update: Update) -> CoordinatorRecord:
-    """Return the record that stores an update."""
+    """Return the record that stores an update (changed batches) of a share partition."""
     group_id, topic_id, partition = key
     body = encode(ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition), 0)
     value = ShareUpdateValue(
@@ -131,7 +134,7 @@ def _read_update(data: bytes) -> Update:
 
 
 def state_batches_of(batches: Sequence[Any]) -> tuple[StateBatch, ...]:
-    """Return the state batches that a decoded message contains."""
+    """Return the state batches that a decoded record value contains."""
     return tuple(
         StateBatch(
             batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count

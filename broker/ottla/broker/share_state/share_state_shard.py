@@ -36,8 +36,8 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset
 
 STATES_PER_STEP = 500
-"""Number of share partitions examined per step, before other tasks get their turn: about a
-millisecond."""
+"""Number of share partition states examined per step, before other tasks get their turn. A step
+takes about a millisecond."""
 
 Decide: TypeAlias = Callable[[], object]
 
@@ -56,25 +56,25 @@ ShareEffects: TypeAlias = ShardEffects[ShareWrite]
 
 
 class RedundantRecords:
-    """Records of one log that committed later snapshots supersede. They are all records below an
-    offset, which `end_offset` returns."""
+    """Records of one `__share_group_state` log that committed later snapshots supersede. They are
+    all records below an offset, which `end_offset` returns."""
 
     __slots__ = ("_pending", "_snapshots")
 
     def __init__(self) -> None:
         self._snapshots: dict[SharePartitionKey, Offset] = {}
-        """Offset of the last committed snapshot of each share partition."""
+        """Offset of the last committed snapshot record of each share partition."""
         self._pending: deque[tuple[Offset, SharePartitionKey, bool]] = deque()
         """Offset, key and whether it is a tombstone, for each snapshot or tombstone that may be
         uncommitted, in log order. An uncommitted snapshot may be truncated, and the one before it
         is then needed."""
 
     def note(self, key: SharePartitionKey, offset: Offset, *, is_tombstone: bool) -> None:
-        """Add a snapshot or tombstone that was appended or replayed."""
+        """Add a snapshot or tombstone that was appended to the log or replayed from it."""
         self._pending.append((offset, key, is_tombstone))
 
     def settle(self, high_watermark: Offset) -> None:
-        """Mark the snapshots below the high watermark as committed."""
+        """Mark the snapshot records below the high watermark as committed."""
         while self._pending and self._pending[0][0] < high_watermark:
             offset, key, is_tombstone = self._pending.popleft()
             if is_tombstone:
@@ -83,7 +83,7 @@ class RedundantRecords:
                 self._snapshots[key] = offset
 
     def end_offset(self, high_watermark: Offset) -> Offset:
-        """Return the offset below which later snapshots supersede all records."""
+        """Return the offset below which later snapshots supersede all records of the log."""
         self.settle(high_watermark)
         first_pending = self._pending[0][0] if self._pending else high_watermark
         return min(self._snapshots.values(), default=min(first_pending, high_watermark))
@@ -101,7 +101,7 @@ class ShareStateShard:
         has_partition: Callable[[UUID, int], bool],
         record_bytes_max: Callable[[], int],
     ) -> None:
-        """Create a shard without states.
+        """Create a shard of the share coordinator without states.
 
         `has_partition` returns whether the metadata contains a partition of a topic, given the
         topic's id and the index. `record_bytes_max` returns the maximum size of a record in bytes.
@@ -112,23 +112,24 @@ class ShareStateShard:
         self._record_bytes_max = record_bytes_max
         self._effects: ShareEffects = ShardEffects()
         self.states: dict[SharePartitionKey, SharePartitionState] = {}
-        """States of share partitions by their key."""
+        """States of share partitions by their key (group and topic partition)."""
         self.redundant = RedundantRecords()
 
     def take_effects(self) -> ShareEffects:
-        """Return and clear the effects decided since the last call."""
+        """Return and clear the effects (records, responses) decided since the last call."""
         effects, self._effects = self._effects, ShardEffects()
         return effects
 
     # ---- log
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record of the log. Raises CorruptDataError if it cannot be read."""
+        """Apply a record of the shard's log. Raises CorruptDataError if the record cannot be
+        read."""
         self.replay_at(Offset(0), key, value)
 
     def replay_at(self, offset: Offset, key: bytes | None, value: bytes | None) -> None:
-        """Apply the record at an offset of the log. Raises CorruptDataError if it cannot be
-        read."""
+        """Apply the record at an offset of the shard's log. Raises CorruptDataError if the record
+        cannot be read."""
         found = read_share_record(key, value)
         if found is None:
             raise CorruptDataError("a key of a later version")
@@ -138,7 +139,7 @@ class ShareStateShard:
             self.redundant.note(share_partition, offset, is_tombstone=content is None)
 
     def on_written(self, write: ShareWrite, offset: Offset) -> None:
-        """Store the offset at which a record was appended."""
+        """Store the offset at which a record of the shard was appended to the log."""
         if write.is_snapshot:
             is_tombstone = write.record.value is None
             self.redundant.note(write.key, offset, is_tombstone=is_tombstone)
@@ -162,7 +163,8 @@ class ShareStateShard:
     def _write_update(
         self, key: SharePartitionKey, state: SharePartitionState, update: Update, now: Instant
     ) -> None:
-        """Write an update of a state. If a snapshot is due, write that instead."""
+        """Write an update of a share partition's state. If a snapshot is due, write a snapshot
+        instead."""
         if state.update_count < self._updates_per_snapshot:
             self._effects.writes.append(ShareWrite(key, update_record(key, update), False))
             state.apply_update(update)
@@ -181,8 +183,8 @@ class ShareStateShard:
         state_epoch: int,
         start_offset: int,
     ) -> None:
-        """Create the state of a share partition, or replace it in a higher state epoch. Answers
-        NONE, or the error code of a refusal."""
+        """Create the state of a share partition, or replace it in a higher state epoch. The
+        responder gets NONE, or the error code of a refusal."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key, state_epoch=state_epoch)
@@ -207,8 +209,8 @@ class ShareStateShard:
     def read(
         self, key: SharePartitionKey, responder: Responder, now: Instant, *, leader_epoch: int
     ) -> None:
-        """Answer with the state of a share partition. From now on, leaders with older epochs are
-        fenced."""
+        """Pass the state of a share partition to the responder. From now on, leaders with older
+        epochs are fenced."""
 
         def decide() -> object:
             _check_not_negative(key, leader_epoch=leader_epoch)
@@ -233,8 +235,8 @@ class ShareStateShard:
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge a leader's batches into the state of a share partition. Answers NONE, or the error
-        code of a refusal."""
+        """Merge a leader's batches into the state of a share partition. The responder gets NONE, or
+        the error code of a refusal."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
@@ -258,8 +260,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def delete(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Delete the state of a share partition. Answers NONE even if the share partition has no
-        state."""
+        """Delete the state of a share partition. The responder gets NONE even if the share
+        partition has no state."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key)
@@ -271,8 +273,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def read_summary(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Answer with the epochs and the start offset of a share partition. The offset is -1 if
-        there is no state."""
+        """Pass the epochs and the start offset of a share partition to the responder. The offset is
+        -1 if there is no state."""
 
         def decide() -> ShareSummary:
             _check_not_negative(key)
@@ -283,8 +285,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def _answer(self, responder: Responder, decide: Decide) -> None:
-        """Answer with the result of `decide` when everything written so far is committed. If
-        `decide` refuses, answer with its error at once."""
+        """Pass the result of `decide` to the responder when all records written so far are
+        committed. If `decide` refuses, pass its error at once."""
         try:
             answer = decide()
         except RefusedError as refusal:
@@ -307,7 +309,7 @@ class ShareStateShard:
     # ---- upkeep
 
     def delete_states_of(self, topics: Collection[UUID]) -> Iterator[None]:
-        """Delete the states of deleted topics, in steps."""
+        """Delete the share partition states of deleted topics, in steps."""
         for at, key in enumerate(list(self.states)):
             if key in self.states and key.topic_id in topics:
                 self._write_snapshot(key, None)
@@ -315,7 +317,8 @@ class ShareStateShard:
                 yield
 
     def delete_states_without_topic(self) -> Iterator[None]:
-        """Delete, in steps, the states of partitions that the metadata does not have."""
+        """Delete, in steps, the share partition states of partitions that the metadata does not
+        have."""
         for at, key in enumerate(list(self.states)):
             if key in self.states and not self._has_partition(key.topic_id, key.partition):
                 self._write_snapshot(key, None)
@@ -340,7 +343,7 @@ class ShareStateShard:
 
 
 def _check_not_negative(key: SharePartitionKey, **epochs: int) -> None:
-    """Raises RefusedError if the partition or an epoch of a request is negative."""
+    """Raise RefusedError if the partition index or an epoch in a request is negative."""
     if key.partition < 0:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "The partition id cannot be negative.")
     for name, epoch in epochs.items():

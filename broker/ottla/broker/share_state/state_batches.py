@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
 
 SINGLE_INSERTS_MAX = 8
-"""Number of changed batches up to which each one is inserted on its own. A leader usually changes a
-few batches of thousands. Inserting many batches one by one would move the whole list each time."""
+"""Number of changed state batches up to which each one is inserted on its own. A leader usually
+changes a few batches of thousands. Inserting many batches one by one would move the whole list each
+time."""
 
 HELD_PER_INSERT = 64
-"""Further changed batches are inserted on their own too, if there are at least this many stored
-batches for each of them. A pass over tens of thousands of stored batches, as delayed records
-cause, takes longer than the inserts."""
+"""Number of stored state batches per changed batch from which changed batches are inserted on their
+own, even if there are more than SINGLE_INSERTS_MAX. A pass over tens of thousands of stored
+batches, as delayed records cause, takes longer than the inserts."""
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
@@ -38,7 +39,7 @@ def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: i
 
 
 def _merged(held: list[StateBatch], changed: list[StateBatch]) -> list[StateBatch]:
-    """Return the merge of two lists of batches, ordered by offset, in one pass.
+    """Return the merge of two lists of state batches, ordered by offset, in one pass.
 
     Each changed batch is inserted near the end of the result so far.
     """
@@ -64,7 +65,7 @@ def _insert(held: list[StateBatch], new: StateBatch) -> None:
     begin = end = bisect_left(held, new.first_offset, key=_last_offset_of)
     pieces: list[StateBatch] = []
     first = new.first_offset
-    """Lowest offset of the new batch that the result does not contain yet."""
+    """Lowest offset of the new state batch that the result does not contain yet."""
     while end < len(held) and held[end].first_offset <= new.last_offset:
         old = held[end]
         if old.first_offset < first:
@@ -90,7 +91,8 @@ def _insert(held: list[StateBatch], new: StateBatch) -> None:
 
 
 def _joined(pieces: list[StateBatch]) -> list[StateBatch]:
-    """Join adjacent batches with equal delivery state and count."""
+    """Return a list of state batches in which adjacent batches with equal delivery state and count
+    are joined."""
     joined = [pieces[0]]
     for piece in pieces[1:]:
         last = joined[-1]

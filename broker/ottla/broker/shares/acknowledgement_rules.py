@@ -14,7 +14,8 @@ RENEW_FROM = 2
 
 
 class AcknowledgedRange(Protocol):
-    """Acknowledgement batch as ShareFetch and ShareAcknowledge requests contain it."""
+    """Acknowledgement batch (a range of offsets and their types) as ShareFetch and ShareAcknowledge
+    requests contain it."""
 
     first_offset: int
     last_offset: int

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 
 class AcquiredRange(NamedTuple):
-    """Range of records that a member has acquired. All of them have the same delivery count."""
+    """Range of records that a share group member has acquired. All of them have the same delivery
+    count."""
 
     first_offset: int
     last_offset: int
@@ -13,14 +14,14 @@ class AcquiredRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of records in the range."""
+        """Number of records in the acquired range."""
         return self.last_offset - self.first_offset + 1
 
 
 def add_range(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
-    """Add records to the acquired ranges. They extend the last range if they adjoin it and have the
-    same delivery count `count`. An empty last range marks a boundary, at which no ranges are
-    joined."""
+    """Add records to the acquired ranges. The records extend the last range if they adjoin it and
+    have the same delivery count `count`. An empty last range marks a boundary, at which no ranges
+    are joined."""
     if found:
         before = found[-1]
         if before.last_offset + 1 == first and before.delivery_count == count:
@@ -32,7 +33,7 @@ def add_range(found: list[AcquiredRange], first: int, last: int, count: int) -> 
 
 
 def count_of(ranges: Iterable[AcquiredRange]) -> int:
-    """Return the number of records in acquired ranges."""
+    """Return the total number of records in acquired ranges."""
     return sum([one.last_offset - one.first_offset + 1 for one in ranges])
 
 

@@ -20,8 +20,8 @@ from ottla.wire.records import Record, RecordHeaders
 TOPIC_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 CLUSTER_DEFAULT = -1
-"""Partition count or replication factor in a request to create a topic that selects the cluster's
-default."""
+"""Partition count or replication factor that, in a request to create a dead letter topic, selects
+the cluster's default."""
 
 HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
@@ -35,7 +35,7 @@ class TopicOfLetters(NamedTuple):
 
     name: str
     partition_count: int
-    """Number of partitions of the topic, or 0 if it does not exist."""
+    """Number of partitions of the dead letter topic, or 0 if it does not exist."""
     is_enabled: bool
     """Value of the topic's setting `errors.deadletterqueue.group.enable`: True if share groups may
     write dead letters to the topic."""
@@ -76,9 +76,10 @@ class LetterRoute(NamedTuple):
     topic_id: UUID
     partition: int
     leader: NodeId
-    """Leader of the partition, or NO_NODE if it has none."""
+    """Leader of the dead letter partition, or NO_NODE if it has none."""
     bytes_max: int
-    """Size of the largest batch that the topic accepts (`max.message.bytes`)."""
+    """Size in bytes of the largest batch that the dead letter topic accepts
+    (`max.message.bytes`)."""
 
 
 class DeadLetterTopics:
@@ -123,7 +124,8 @@ class DeadLetterTopics:
 
 
 def new_topic(name: str) -> CreatableTopic:
-    """Return the dead letter topic that this broker creates, with Kafka's settings for it."""
+    """Return the specification of a dead letter topic that this broker creates, with Kafka's
+    settings for it."""
     settings = {
         "errors.deadletterqueue.group.enable": "true",
         "message.timestamp.type": "CreateTime",
@@ -137,7 +139,8 @@ def new_topic(name: str) -> CreatableTopic:
 
 
 class LetterSource(NamedTuple):
-    """Origin of a dead letter: the position of its record, the share group, and the cause."""
+    """Origin of a dead letter: the topic, partition and offset of its record, the share group, and
+    the cause."""
 
     group_id: str
     topic: str
@@ -160,8 +163,8 @@ class LetterSource(NamedTuple):
 
 
 def letter_of(source: LetterSource, record: Record | None, *, now_ms: int) -> Record:
-    """Return the dead letter for a record. If `record` is None, the letter has only the headers
-    that name its origin."""
+    """Return the dead letter for a record. If `record` is None, the dead letter has only the
+    headers that name its origin."""
     headers = source.headers()
     if record is None:
         return Record(NO_OFFSET, now_ms, None, None, headers)

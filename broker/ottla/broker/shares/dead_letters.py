@@ -28,7 +28,8 @@ class LetterStep(Enum):
 
 
 class DeadLetter:
-    """Dead letter of one record that is not archived yet."""
+    """Dead letter (copy for the dead letter topic) of one record that is not archived yet, and the
+    step that it has reached."""
 
     __slots__ = (
         "count",
@@ -44,20 +45,21 @@ class DeadLetter:
     def __init__(self, offset: int, count: int, step: LetterStep, *, is_rejected: bool) -> None:
         self.offset = offset
         self.count = count
-        """Number of deliveries of the record."""
+        """Number of deliveries of the record that the dead letter copies."""
         self.step = step
         self.is_rejected = is_rejected
         """True if a consumer rejected the record. False if the record was delivered as often as the
         delivery count limit allows."""
         self.is_alone = False
-        """True if the letter is sent in a batch of its own, because the leader refused a batch that
-        contained it."""
+        """True if the dead letter is sent in a batch of its own, because the leader refused a batch
+        that contained it."""
         self.is_under_way = False
-        """True while the present step has begun and its outcome is not known yet."""
+        """True while the present step of the dead letter has begun and its outcome is not known
+        yet."""
         self.failure_count = 0
-        """Number of consecutive failures of the present step."""
+        """Number of consecutive failures of the dead letter's present step."""
         self.due_ms = 0
-        """Monotonic time in milliseconds from which the next step may begin."""
+        """Monotonic time in milliseconds from which the next step of the dead letter may begin."""
 
     def advance(self, step: LetterStep) -> None:
         """Set the next step of this dead letter, which may begin at once."""
@@ -65,7 +67,8 @@ class DeadLetter:
         self.failure_count = self.due_ms = 0
 
     def back_off(self, now_ms: int) -> None:
-        """Schedule the failed step again, after a back-off that doubles with each failure."""
+        """Schedule the failed step of the dead letter again, after a back-off that doubles with
+        each failure."""
         wait_ms = BACKOFF_MS_FIRST << min(self.failure_count, 10)
         self.failure_count += 1
         self.is_under_way = False
@@ -102,7 +105,7 @@ class DeadLetters:
         return added
 
     def remove(self, first: int, last: int) -> None:
-        """Remove the dead letters in a range of offsets."""
+        """Remove the dead letters of the records in a range of offsets."""
         for letter in tuple(self.within(first, last)):
             del self._by_offset[letter.offset]
 
@@ -119,7 +122,7 @@ class DeadLetters:
                     yield letter
 
     def due(self, now_ms: int) -> list[DeadLetter]:
-        """Return the dead letters whose step may begin now, ordered by offset."""
+        """Return the dead letters whose next step may begin now, ordered by offset."""
         found = [
             letter
             for letter in self._by_offset.values()
@@ -130,8 +133,8 @@ class DeadLetters:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Time in milliseconds at which the next step of a dead letter may begin, or None if every
-        letter waits for an outcome."""
+        """Monotonic time in milliseconds at which the next step of a dead letter may begin, or None
+        if every letter waits for an outcome."""
         return min(
             (letter.due_ms for letter in self._by_offset.values() if not letter.is_under_way),
             default=None,

@@ -57,24 +57,24 @@ from ottla.wire.records import Record
 logger = logging.getLogger("ottla.broker.shares")
 
 LETTERS_PER_REQUEST = 500
-"""Maximum number of letters in flight to one broker. A larger value blocks the event loop longer
-while they are encoded. A smaller value needs more requests."""
+"""Maximum number of dead letters in flight to one broker. A larger value blocks the event loop
+longer while they are encoded. A smaller value needs more requests."""
 
 BYTES_PER_REQUEST = MIB
 """Size in bytes from which no further dead letter is added to a request. A letter larger than that
 is sent alone."""
 
 READ_BYTES = 256 * 1024
-"""Bytes of the log that are read at once to copy records. A larger value blocks the event loop
-longer while they are decoded. A smaller value reads more often if many records of a range have
-letters."""
+"""Bytes of the log that are read at once to copy records into dead letters. A larger value blocks
+the event loop longer while they are decoded. A smaller value reads more often if many records of a
+range have letters."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection is closed if no dead letter was sent over it."""
+"""Seconds after which a connection to a broker is closed if no dead letter was sent over it."""
 
 REQUEST_MARGIN_MS = 5_000
-"""Milliseconds that a request may take in addition to the time for which the leader waits for
-replicas."""
+"""Milliseconds that a request with dead letters may take in addition to the time for which the
+leader waits for replicas."""
 
 CREATE_TOPICS_VERSION = 7
 
@@ -93,7 +93,8 @@ PATIENT = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Error codes that a failover or a new topic causes. They are logged only if they last."""
+"""Error codes of dead letters that a failover or a new topic causes. They are logged only if they
+last."""
 
 ADVICE = {
     ErrorCode.INVALID_RECORD: "its leader refuses records such as those without a key; "
@@ -112,23 +113,22 @@ operator, by error code."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures of a dead letter after which an error that often passes by itself
-is logged. They take some 6 s."""
+is logged. That many failures take some 6 s."""
 
 FAILURE_KINDS_MAX = 1_000
-"""Maximum number of different failures that are remembered, so that each is logged once. Further
-failures are not logged."""
+"""Maximum number of different failures of dead letters that are remembered, so that each is logged
+once. Further failures are not logged."""
 
 LOG_PAUSE_MS = 600_000
-"""Milliseconds after which a failure that still lasts is logged again."""
+"""Milliseconds after which a failure to write dead letters that still lasts is logged again."""
 
 PROBLEM_MS = 2 * BACKOFF_MS_MAX
-"""Milliseconds after its last occurrence during which a failure is reported as a problem. Each
-waiting letter is sent more often than that."""
+"""Milliseconds after its last occurrence during which a failure to write dead letters is reported
+as a problem. Each waiting letter is sent more often than that."""
 
 
 class LetterJob:
-    """Dead letters of one share partition that must be sent to one broker, in the order of their
-    offsets."""
+    """Dead letters of one share partition that must be sent to one broker, ordered by offset."""
 
     __slots__ = ("led", "letters")
 
@@ -146,16 +146,16 @@ class LetterFailure(NamedTuple):
 
 
 class LetterFigures:
-    """Counters of the dead letters of each group since the start of this broker."""
+    """Counters of the dead letters of each share group since the start of this broker."""
 
     def __init__(self) -> None:
         self.written: Counter[str] = Counter()
-        """Number of acknowledged dead letters, by group."""
+        """Number of dead letters that the leaders acknowledged, by share group."""
         self.requests: Counter[str] = Counter()
-        """Number of Produce requests that contained dead letters, by group."""
+        """Number of Produce requests that contained dead letters, by share group."""
         self.failed_requests: Counter[str] = Counter()
         """Number of Produce requests in which at least one dead letter was not acknowledged, by
-        group."""
+        share group."""
         self.lost_count = 0
         """Number of records that were deleted from the log before their dead letter was written."""
         self.damaged_count = 0
@@ -163,7 +163,7 @@ class LetterFigures:
         damaged."""
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics of dead letters, with Kafka's names."""
+        """Yield the metric families of dead letters, with Kafka's names."""
         bean = "kafka.server:type=ShareGroupMetrics,name=DeadLetterQueue"
         for name, text, counts in (
             ("RecordCount", "Dead letters that were written.", self.written),
@@ -196,7 +196,7 @@ class DeadLetterSender:
         errors: UnexpectedErrors,
         own: Loopback,
     ) -> None:
-        """Create a sender without letters. `own` serves the requests that this broker sends to
+        """Create a sender without dead letters. `own` serves the requests that this broker sends to
         itself."""
         self.config = config
         self.table = table
@@ -211,9 +211,11 @@ class DeadLetterSender:
         self._channels: dict[NodeId, LetterChannel] = {}
         self._creating: set[str] = set()
         self._failed_ms: dict[LetterFailure, int] = {}
-        """Time of the last failure by kind, oldest first."""
+        """Monotonic time in milliseconds of the last failure to write dead letters, by kind of
+        failure, oldest first."""
         self._logged_ms: dict[LetterFailure, int] = {}
-        """Time of the last log line by kind."""
+        """Monotonic time in milliseconds of the last log line about each kind of failure to write
+        dead letters."""
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
 
@@ -223,8 +225,8 @@ class DeadLetterSender:
         return self.topics.is_enabled
 
     def send(self, led: LedShare, letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters to their topics. Each letter is passed to `LedShare.on_letters`
-        together with its outcome."""
+        """Write dead letters to their topics. When the outcome of a letter is known, the letter is
+        passed with it to `LedShare.on_letters`."""
         self._inbox.append(LetterJob(led, letters))
         self._has_letters.set()
 
@@ -257,7 +259,8 @@ class DeadLetterSender:
                 self._nursery = None
 
     def start_soon(self, work: Callable[[], object]) -> bool:
-        """Start a task. Returns False if the background task of this sender does not run."""
+        """Start a task that sends dead letters. Returns False if the background task of this sender
+        does not run."""
         if self._nursery is None:
             return False
         self._start_soon(work)
@@ -339,8 +342,9 @@ class DeadLetterSender:
             led.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def fail(self, led: LedShare, letters: Iterable[DeadLetter], refusal: RefusedError) -> None:
-        """Return dead letters that could not be written to their share partition, which sends them
-        again later. The reason is logged once, unless the failure is likely to pass soon."""
+        """Report to a share partition that its dead letters could not be written. The partition
+        sends them again later. The reason is logged once, unless the failure is likely to pass
+        soon."""
         failed = list(letters)
         if not failed or led.stage is Stage.DROPPED:
             return
@@ -351,7 +355,7 @@ class DeadLetterSender:
         self.settle(led, failed, is_written=False)
 
     def _note(self, kind: LetterFailure) -> None:
-        """Note a failure, and log it unless its kind was logged lately."""
+        """Record a failure to write dead letters, and log it unless its kind was logged lately."""
         now_ms = self.clock.monotonic_ms()
         if kind not in self._failed_ms and len(self._failed_ms) >= FAILURE_KINDS_MAX:
             oldest = next(iter(self._failed_ms))
@@ -368,7 +372,8 @@ class DeadLetterSender:
     # ---- reports
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of dead letters without an outcome, and other counts by name."""
+        """Return the number of dead letters without an outcome, and other counts about them, by
+        metric name."""
         waiting = sum(len(job.letters) for job in self._inbox)
         waiting += sum(channel.letter_count for channel in self._channels.values())
         return {
@@ -411,7 +416,7 @@ class LetterChannel:
         return self._in_flight_count + sum(len(job.letters) for job in self._jobs)
 
     def add(self, job: LetterJob) -> None:
-        """Queue dead letters to be sent to the broker."""
+        """Queue dead letters to be sent to the broker of this channel."""
         self._jobs.append(job)
         self._has_jobs.set()
         self.start()
@@ -423,7 +428,7 @@ class LetterChannel:
             self._is_running = self._sender.start_soon(self._run)
 
     async def _run(self) -> None:
-        """Send dead letters until none has been queued for IDLE_S."""
+        """Send dead letters to the broker until none has been queued for IDLE_S."""
         sender = self._sender
         config = sender.config
         link = PeerConnection(
@@ -453,8 +458,8 @@ class LetterChannel:
         return bool(self._jobs)
 
     async def _send_some(self, link: PeerConnection) -> None:
-        """Send one Produce request with dead letters. All letters in the request get an outcome,
-        even if this task is cancelled."""
+        """Send one Produce request with dead letters to the broker. All letters in the request get
+        an outcome, even if this task is cancelled."""
         parcel = Parcel(self._sender, self._node_id)
         refusal = RefusedError(
             ErrorCode.NETWORK_EXCEPTION, f"broker {self._node_id} did not answer"
@@ -503,12 +508,12 @@ class LetterChannel:
 
 
 class Parcel:
-    """Contents of one Produce request to one broker: batches of dead letters. Each batch knows the
+    """Contents of one Produce request with dead letters to one broker: the batches, each with the
     letters that it contains."""
 
     def __init__(self, sender: DeadLetterSender, node_id: NodeId) -> None:
         self.batches: dict[tuple[UUID, int], LetterBatch[LedShare]] = {}
-        """Batches by topic and partition."""
+        """Batches of dead letters by topic id and partition index."""
         self._sender = sender
         self._node_id = node_id
 
@@ -524,14 +529,14 @@ class Parcel:
         return size >= BYTES_PER_REQUEST or self.letter_count >= LETTERS_PER_REQUEST
 
     def take(self) -> list[LetterBatch[LedShare]]:
-        """Remove and return the batches of dead letters."""
+        """Remove and return the request's batches of dead letters."""
         taken, self.batches = list(self.batches.values()), {}
         return taken
 
     async def fill(self, jobs: deque[LetterJob]) -> None:
-        """Move dead letters from the first jobs to the batches of this request, until the request
-        is full. At least one letter of each job is moved, unless the batch for its partition is
-        full."""
+        """Move dead letters from the first jobs (the queued letters of one share partition each) to
+        the batches of this request, until the request is full. At least one letter of each job is
+        moved, unless the batch for its partition is full."""
         for _ in range(len(jobs)):
             if self.is_full:
                 return
@@ -543,8 +548,8 @@ class Parcel:
                 jobs.popleft()
 
     async def _add(self, job: LetterJob) -> None:
-        """Add the next dead letters of a job to the request. Letters that cannot be sent are
-        reported as failed."""
+        """Add the next dead letters of a job (the queued letters of one share partition) to the
+        request. Letters that cannot be sent are reported as failed."""
         led, sender = job.led, self._sender
         if led.stage is Stage.DROPPED:
             job.letters.clear()  # The next leader sends them.
@@ -601,8 +606,8 @@ class Parcel:
         self._sender.settle(led, lost, is_written=True)
 
     def _put(self, route: LetterRoute, job: LetterJob, record: Record | None) -> bool:
-        """Move the first dead letter of a job to the batch for its partition. Returns False if the
-        batch is full."""
+        """Move the first dead letter of a job (the queued letters of one share partition) to the
+        batch for its partition. Returns False if the batch is full."""
         led, letter = job.led, job.letters[0]
         source = LetterSource(
             led.key.group_id,
@@ -625,7 +630,7 @@ class Parcel:
 
 def refusal_of(code: ErrorCode) -> RefusedError | None:
     """Return the error for a failed write of dead letters, with advice for the operator. Returns
-    None if `code` is no error."""
+    None if `code` is NONE."""
     if code is ErrorCode.NONE:
         return None
     return RefusedError(code, ADVICE.get(code))

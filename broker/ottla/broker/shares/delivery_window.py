@@ -12,25 +12,27 @@ from operator import attrgetter
 
 
 class DeliveryState(IntEnum):
-    """State of a record, by its number in the protocol and in the durable state."""
+    """Delivery state of a record in a share partition, with its number in the protocol and in the
+    durable state."""
 
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """A dead letter is being written (KIP-1191)."""
+    """The record's dead letter is being written; after that the record is archived (KIP-1191)."""
     ARCHIVED = 4
 
 
 TERMINAL = frozenset((DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED))
-"""States that never change."""
+"""Delivery states of records that never change again."""
 
 NO_MEMBER = ""
 NO_DEADLINE_MS = -1
 
 
 class Span:
-    """Range of records from `first` to `last`, both inclusive, with equal delivery state."""
+    """Range of records in a delivery window, from `first` to `last`, both inclusive, with equal
+    delivery state."""
 
     __slots__ = ("count", "deadline_ms", "first", "last", "member_id", "state", "transition")
 
@@ -48,35 +50,37 @@ class Span:
         self.last = last
         self.state = state
         self.count = count
-        """Number of times that the records were delivered."""
+        """Number of times that each record of the span was delivered."""
         self.member_id = member_id
-        """Member that acquired the records. It is kept while the end of the acquisition is being
-        written."""
+        """Id of the member that acquired the records of the span. It is kept while the end of the
+        acquisition is being written."""
         self.deadline_ms = deadline_ms
-        """Time in milliseconds at which the acquisition lock of the member ends."""
+        """Monotonic time in milliseconds at which the member's acquisition lock on the records
+        ends."""
         self.transition = transition
-        """Change that set `state` and is not durable yet, or None if the state is durable."""
+        """Change that set the `state` of the span and is not durable yet, or None if the state is
+        durable."""
 
     @property
     def size(self) -> int:
-        """Number of offsets in the span."""
+        """Number of offsets in the span of records."""
         return self.last - self.first + 1
 
     @property
     def is_available(self) -> bool:
-        """True if the records can be acquired now."""
+        """True if a member can acquire the records of the span now."""
         return self.state == DeliveryState.AVAILABLE and self.transition is None
 
     @property
     def is_acquired(self) -> bool:
-        """True if a member has acquired the records, and no change of their state is being
-        written."""
+        """True if a member has acquired the records of the span, and no change of their state is
+        being written."""
         return self.state == DeliveryState.ACQUIRED and self.transition is None
 
     @property
     def is_settled(self) -> bool:
-        """True if the records are acknowledged or archived, and no write of that state is
-        pending."""
+        """True if the records of the span are acknowledged or archived, and no write of that state
+        is pending."""
         return self.state in TERMINAL and self.transition is None
 
     def is_like(self, other: "Span") -> bool:
@@ -94,27 +98,29 @@ _first_of = attrgetter("first")
 
 
 class DeliveryWindow:
-    """Spans of one share partition, in order. Invariant: WholeWindow (each offset from the start
-    offset to the end offset is in exactly one span)."""
+    """Spans (ranges of records with equal delivery state) of one share partition, ordered by
+    offset. Invariant: WholeWindow (each offset from the start offset to the end offset is in
+    exactly one span)."""
 
     __slots__ = ("boundary", "end_offset", "spans", "start_offset")
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
-        """Lowest offset whose record is neither acknowledged nor archived (SPSO)."""
+        """Lowest offset of the share partition whose record is neither acknowledged nor archived
+        (SPSO)."""
         self.end_offset = start_offset
-        """Offset after the last record of the window (SPEO + 1)."""
+        """Offset after the last record of the delivery window (SPEO + 1)."""
         self.boundary = start_offset
         """Offset at which spans of equal state are not joined: the log start offset."""
         self.spans: list[Span] = []
 
     @property
     def size(self) -> int:
-        """Number of offsets in the window."""
+        """Number of offsets in the delivery window."""
         return self.end_offset - self.start_offset
 
     def append(self, span: Span) -> None:
-        """Add a span at the end of the window."""
+        """Add a span of records at the end of the delivery window."""
         assert span.first == self.end_offset
         assert span.first <= span.last
         self.end_offset = span.last + 1
@@ -125,12 +131,12 @@ class DeliveryWindow:
             self.spans.append(span)
 
     def index_of(self, offset: int) -> int:
-        """Return the index of the span that contains an offset of the window."""
+        """Return the index of the span that contains an offset of the delivery window."""
         return bisect_right(self.spans, offset, key=_first_of) - 1
 
     def within(self, first: int, last: int) -> Iterator[Span]:
-        """Yield the spans that overlap a range of offsets. No span may be split during the
-        iteration."""
+        """Yield the spans of the delivery window that overlap a range of offsets. No span may be
+        split during the iteration."""
         if not self.spans or last < self.start_offset or first >= self.end_offset:
             return
         for at in range(max(0, self.index_of(first)), len(self.spans)):
@@ -141,7 +147,7 @@ class DeliveryWindow:
 
     def cut(self, first: int, last: int) -> list[Span]:
         """Return spans that cover exactly a range of offsets, after splitting the spans that extend
-        beyond the range. The range is clipped to the window."""
+        beyond the range. The range is limited to the window."""
         first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
         if first > last:
             return []
@@ -199,7 +205,7 @@ class DeliveryWindow:
 
     def advance(self) -> bool:
         """Move the start offset past the acknowledged and archived records at the start of the
-        window. Returns whether it moved."""
+        delivery window. Returns whether it moved."""
         count = 0
         for span in self.spans:
             if not span.is_settled:

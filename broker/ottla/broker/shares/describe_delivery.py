@@ -21,7 +21,8 @@ from ottla.wire.messages.describe_share_delivery_response import (
 )
 
 NEVER_MS = -1
-"""Value in the response for a due time or an end of a back-off that does not exist."""
+"""Value in a DescribeShareDelivery response for a due time or an end of a back-off that does not
+exist."""
 SPANS_PER_STEP = 1_000
 """Number of spans of a delivery window that count as one step of work. A larger value blocks the
 event loop longer."""
@@ -36,7 +37,8 @@ class DescribeShareDeliveryApi:
     def handle(
         self, context: RequestContext, request: DescribeShareDeliveryRequest
     ) -> HandlerResult:
-        """Answer the request with the share partitions whose topics the client may describe."""
+        """Answer the request with the share partitions that this broker leads and whose topics the
+        client may describe."""
         code = self._delivery.refusal(request.group_id, "any")
         if code is not ErrorCode.NONE:
             return DescribeShareDeliveryResponse(error_code=code)
@@ -62,8 +64,8 @@ class DescribeShareDeliveryApi:
 
 
 def described(led: LedShare) -> DescribedShareDelivery:
-    """Return the response entry for a share partition: its number of records by the reason why they
-    wait."""
+    """Return the DescribeShareDelivery entry for a share partition: its number of records by the
+    reason why they wait."""
     share, order = led.share, led.share.order
     row = DescribedShareDelivery(
         topic_name=led.partition.topic,

@@ -22,15 +22,16 @@ from ottla.wire.messages.describe_share_records_response import (
 )
 
 END = -1
-"""Value of `next_offset` in a response after which no records are left. It is also the end of the
-lock of records that no member has acquired."""
+"""Value of `next_offset` in a DescribeShareRecords response after which no records are left. It is
+also the end of the lock of records that no member has acquired."""
 RANGE_COUNT_MAX = 1_000
-"""Maximum number of ranges in a response, of 60 to 100 bytes each. A larger value blocks the event
-loop longer. A smaller value needs more requests for a partition with many ranges."""
+"""Maximum number of ranges of records in a DescribeShareRecords response, of 60 to 100 bytes each.
+A larger value blocks the event loop longer. A smaller value needs more requests for a partition
+with many ranges."""
 SPANS_MAX = 10_000
-"""Maximum number of spans of the delivery window that one request examines. A larger value blocks
-the event loop longer (2 ms for this number). A smaller value needs more requests for a window
-with many settled spans."""
+"""Maximum number of spans of the delivery window (ranges of records with equal state) that one
+request examines. A larger value blocks the event loop longer (2 ms for this number). A smaller
+value needs more requests for a window with many settled spans."""
 
 
 class DescribeShareRecordsApi:
@@ -42,8 +43,9 @@ class DescribeShareRecordsApi:
     def handle(
         self, context: RequestContext, request: DescribeShareRecordsRequest
     ) -> DescribeShareRecordsResponse:
-        """Answer the request with ranges of unsettled records from the requested offset on. The
-        response is empty if no member of the group fetches the partition."""
+        """Answer the request with ranges of unsettled records (neither acknowledged nor archived),
+        from the requested offset on. The response is empty if no member of the group fetches the
+        partition."""
         code = self._delivery.refusal(request.group_id, "any")
         if code is ErrorCode.NONE and (request.start_offset < 0 or request.range_count_max < 1):
             code = ErrorCode.INVALID_REQUEST
@@ -70,8 +72,9 @@ class DescribeShareRecordsApi:
 def described(
     led: LedShare, start_offset: int, *, range_count_max: int, has_waiting: bool
 ) -> DescribeShareRecordsResponse:
-    """Return the unsettled records of a share partition from an offset on. Records that no member
-    has acquired and that need no dead letter are included if `has_waiting`."""
+    """Return a DescribeShareRecords response with the unsettled records of a share partition from
+    an offset on. Records that no member has acquired and that need no dead letter are included if
+    `has_waiting`."""
     window, now = led.share.window, led.now
     response = DescribeShareRecordsResponse(next_offset=END)
     at = max(0, window.index_of(start_offset))

@@ -57,20 +57,22 @@ UNAVAILABLE = frozenset(
 FENCED = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH))
 GONE = frozenset((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 REPLACED = FENCED | GONE | {ErrorCode.INVALID_REQUEST}
-"""Error codes of the persister that mean that the cached state is outdated. INVALID_REQUEST: the
-state was deleted."""
+"""Error codes of the persister which mean that the leader's cached state of a share partition is
+outdated. INVALID_REQUEST: the state was deleted."""
 
 LOCKS_COST = 4
-"""Cost of ending the acquisition locks of a share partition and of writing its state, measured in
-partitions read by a fetch. A smaller value ends more locks per event-loop iteration, and blocks
-the loop longer. A larger value releases the records later if very many locks end at one time."""
+"""Cost of ending the acquisition locks of a share partition and of writing its state, in units of
+the cost of reading one partition in a fetch. A smaller value ends more locks per event-loop
+iteration, and blocks the loop longer. A larger value releases the records later if very many locks
+end at one time."""
 
 RULES_KEPT = 1_000
 """Maximum number of distinct group settings whose rules are cached, so that share partitions with
 equal settings share them."""
 
 SPANS_PER_COST = 4
-"""Number of spans whose state changes in the time in which a fetch reads one partition."""
+"""Number of spans (ranges of records) whose state can be changed in the time in which a fetch reads
+one partition."""
 
 Answered = Callable[[ErrorCode], None]
 
@@ -79,9 +81,10 @@ class Stage(Enum):
     """Stage of a share partition before it can deliver records."""
 
     LOADING = auto()
-    """The durable state is being read or compared, or the start offset is being stored."""
+    """The durable state of the share partition is being read or compared, or its start offset is
+    being stored."""
     NEEDS_OFFSET = auto()
-    """The start offset must be looked up by its timestamp."""
+    """The start offset of the share partition must be looked up by its timestamp."""
     READY = auto()
     DROPPED = auto()
 
@@ -96,8 +99,8 @@ class LetterSender(Protocol):
         ...
 
     def send(self, led: "LedShare", letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters, in the order of their offsets. Each one is passed to
-        `LedShare.on_letters` with its outcome, later than this call."""
+        """Write dead letters to their topics, ordered by offset. Each one is passed with its
+        outcome to `LedShare.on_letters`, after this call has returned."""
         ...
 
 
@@ -110,7 +113,8 @@ class DeliveryPorts(NamedTuple):
     settings_of: Callable[[str], ShareGroupSettings]
     """Function that returns the present settings of a share group, given its id."""
     letters: LetterSender | None = None
-    """Sender of dead letters. If it is None, records are archived without a dead letter."""
+    """Sender of dead letters. If it is None, rejected records are archived without a dead
+    letter."""
 
 
 class LockTimer(WaitingEntry):
@@ -127,18 +131,18 @@ class LockTimer(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Cost of ending the locks and writing the change, measured in partitions read by a fetch.
-        It grows with the number of spans whose state changes."""
+        """Cost of ending acquisition locks and writing the change, in units of the cost of reading
+        one partition in a fetch. It grows with the number of spans whose state changes."""
         spans = len(self._share.share.window.spans) if self._share.has_state else 0
         return LOCKS_COST + spans // SPANS_PER_COST
 
     def try_complete(self) -> bool:
-        """Return False, since only its deadline ends a timer."""
+        """Return False, since only the deadline ends this timer."""
         return False
 
     def on_expire(self) -> None:
         """Release the records whose acquisition lock has expired, begin the due steps of dead
-        letters, and make delayed records ready."""
+        letters, and make delayed records that are due ready for delivery."""
         self._share.send_letters()
         self._share.end_locks()
         self._share.ripen()
@@ -181,24 +185,25 @@ class LedShare:
         on_loaded: Callable[[int], None] = lambda load_ms: None,
     ) -> None:
         """Create a share partition whose state is not loaded yet. `on_dropped` is called with this
-        object when it is dropped. `on_loaded` is called with the milliseconds from the first
-        fetch until the state is loaded."""
+        object when it is dropped. `on_loaded` is called with the milliseconds from the first fetch
+        until the durable state is loaded."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.stage = Stage.LOADING
         self.failure = ErrorCode.NONE
-        """Error code for clients after the share partition was dropped. NONE if they should load it
-        again."""
+        """Error code that clients get after the share partition was dropped. NONE if they should
+        load it again."""
         self.share: SharePartition
-        """The delivery state of the share partition, which exists from stage READY on."""
+        """Delivery state of the share partition, which exists from stage READY on."""
         self.started_ms = ports.clock.monotonic_ms()
         self._ports = ports
         self._on_dropped = on_dropped
         self._on_loaded = on_loaded
         self._state_epoch = 0
         self._stored_start = NO_START_OFFSET
-        """Start offset of the last write that succeeded, or of the loaded state."""
+        """Start offset of the share partition in the last write that succeeded, or in the loaded
+        state."""
         self._answers: dict[Transition, Answered] = {}
         self._timer: LockTimer | None = None
         self._is_closing = False
@@ -273,7 +278,8 @@ class LedShare:
         self._begin()
 
     def _resolve_start(self) -> None:
-        """Choose the start offset by the group's `share.auto.offset.reset`."""
+        """Choose the start offset of a new share partition by the group's
+        `share.auto.offset.reset`."""
         try:
             log = self.partition.leader_log(self.leader_epoch)
         except RefusedError as refusal:
@@ -292,7 +298,8 @@ class LedShare:
         return parse_offset_reset(self.settings.offset_reset)
 
     async def look_up_offset(self) -> None:
-        """Look up the start offset by its timestamp. Requires the stage NEEDS_OFFSET."""
+        """Look up the start offset of a new share partition by its timestamp. Requires the stage
+        NEEDS_OFFSET."""
         duration_ms = self._reset.duration_ms
         if self.stage is not Stage.NEEDS_OFFSET:
             return
@@ -308,8 +315,8 @@ class LedShare:
         self._store_start(end_offset if found is None else found.offset)
 
     def _store_start(self, start_offset: Offset) -> None:
-        """Store a start offset that this leader chose. Kafka stores it only with the first write. A
-        new leader before that write would choose again and skip records."""
+        """Store a start offset that this leader chose for a share partition. Kafka stores it only
+        with the first write. A new leader before that write would choose again and skip records."""
         if self.stage is Stage.DROPPED:
             return
 
@@ -341,8 +348,8 @@ class LedShare:
         self._wake()
 
     def compare(self) -> None:
-        """Compare the cached state with the durable state. If the durable state was reset, load it
-        again.
+        """Compare the cached state of the share partition with the durable state. If the durable
+        state was reset, load it again.
 
         Meanwhile no fetch reads the share partition. If the persister answers with an error, the
         cached state is kept, since its next write gets the same error.
@@ -370,8 +377,8 @@ class LedShare:
     # ---- use
 
     def log(self) -> Log:
-        """Return the log of the partition. Raises RefusedError if this broker does not lead in this
-        epoch."""
+        """Return the log of the topic partition. Raises RefusedError if this broker does not lead
+        in this epoch."""
         return self.partition.leader_log(self.leader_epoch)
 
     def acknowledge(self, member_id: str, acks: Sequence[AckBatch], on_done: Answered) -> None:
@@ -403,7 +410,8 @@ class LedShare:
         return hasattr(self, "share")
 
     def release_member(self, member_id: str) -> None:
-        """Release the records acquired by a member whose session has ended."""
+        """Release the records that a member has acquired, because the member's session has
+        ended."""
         if self.has_state and self.share.release_member(member_id, self._now_ms):
             self.send_letters()
             self.write()
@@ -411,7 +419,8 @@ class LedShare:
             self._wake()
 
     def write(self) -> None:
-        """Write the pending changes to the persister, unless a write is in flight."""
+        """Write the pending changes of the share partition to the persister, unless a write is in
+        flight."""
         write = self.share.next_write() if self.stage is not Stage.DROPPED else None
         if write is None:
             return
@@ -455,7 +464,7 @@ class LedShare:
 
     def end_locks(self) -> None:
         """Release the records whose acquisition lock has expired, and set the timer for the next
-        expiry."""
+        expiry of a lock."""
         if self.stage is Stage.DROPPED or not self.has_state:
             return
         is_released = self.share.end_locks(self._now_ms)
@@ -490,7 +499,7 @@ class LedShare:
     # ---- order of deliveries
 
     def ripen(self) -> None:
-        """Make the delayed records ready whose due time or back-off is over."""
+        """Make the delayed records whose due time or back-off is over ready for delivery."""
         if self.stage is Stage.DROPPED or not self.has_state or self.share.order is None:
             return
         is_woken = self.share.order.ripen(self.now) or self.is_reading_ahead
@@ -503,14 +512,14 @@ class LedShare:
 
     @property
     def _may_close(self) -> bool:
-        """True if nothing is lost with the state in memory: all is durable, and no back-off is
-        left that would begin again."""
+        """True if nothing is lost when the share partition is dropped from memory: all is durable,
+        and no back-off is left that would begin again."""
         order = self.share.order
         return self.share.is_idle and (order is None or not order.backoff_count)
 
     @property
     def now(self) -> Instant:
-        """Current time of the monotonic and of the wall clock."""
+        """Current time on the monotonic clock and on the wall clock."""
         clock = self._ports.clock
         return Instant(mono_ms=clock.monotonic_ms(), wall_ms=clock.wall_ms())
 
@@ -544,12 +553,12 @@ class LedShare:
 
     @property
     def is_leading(self) -> bool:
-        """True if this broker still leads the partition in the same leader epoch."""
+        """True if this broker still leads the topic partition in the same leader epoch."""
         partition = self.partition
         return partition.is_leader and partition.leader_epoch == self.leader_epoch
 
     def on_wake(self, key: Hashable) -> None:
-        """Drop the share partition if this broker no longer leads the partition in the same
+        """Drop the share partition if this broker no longer leads the topic partition in the same
         epoch."""
         if not self.is_leading:
             self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -565,8 +574,8 @@ class LedShare:
         self._is_closing = False
 
     def drop(self, failure: ErrorCode) -> None:
-        """Drop the cached state. Acknowledgements that are not durable yet are answered with an
-        error."""
+        """Drop the cached state of the share partition. Acknowledgements that are not durable yet
+        are answered with an error."""
         if self.stage is Stage.DROPPED:
             return
         self.stage = Stage.DROPPED
@@ -590,7 +599,7 @@ class LedShare:
 
 
 def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
-    """Return the earlier of two times in milliseconds. None means never."""
+    """Return the earlier of two times in milliseconds. A time of None means never."""
     if first_ms is None or second_ms is None:
         return second_ms if first_ms is None else first_ms
     return min(first_ms, second_ms)
@@ -598,8 +607,8 @@ def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
 
 @lru_cache(maxsize=RULES_KEPT)
 def rules_of(settings: ShareGroupSettings, has_dead_letters: bool) -> ShareRules:
-    """Return the delivery rules that follow from a group's settings. `has_dead_letters` is True if
-    records become dead letters. Equal settings share one object."""
+    """Return the delivery rules that follow from a share group's settings. `has_dead_letters` is
+    True if records become dead letters. Equal settings share one object."""
     return ShareRules(
         lock_duration_ms=settings.record_lock_duration_ms,
         delivery_count_limit=settings.delivery_count_limit,
@@ -610,7 +619,8 @@ def rules_of(settings: ShareGroupSettings, has_dead_letters: bool) -> ShareRules
 
 
 def code_for_clients(code: ErrorCode) -> ErrorCode:
-    """Return the error code that clients get for an error code from the persister."""
+    """Return the error code that clients of a share group get for an error code from the
+    persister."""
     if code is ErrorCode.NONE or code in GONE:
         return code
     if code in UNAVAILABLE:
@@ -621,7 +631,8 @@ def code_for_clients(code: ErrorCode) -> ErrorCode:
 
 
 class LedShares:
-    """Share partitions that are loaded or being loaded on this broker, by their key."""
+    """Share partitions that are loaded or being loaded on this broker, by their key (group and
+    topic partition)."""
 
     def __init__(self, ports: DeliveryPorts, on_loaded: Callable[[int], None]) -> None:
         """Create the table of share partitions, which is empty at first. `on_loaded` is called with
@@ -638,7 +649,8 @@ class LedShares:
         return len(self._by_key)
 
     def get(self, key: SharePartitionKey) -> LedShare | None:
-        """Return a share partition that is loaded or being loaded, or None."""
+        """Return a share partition that is loaded or being loaded, or None if it is not in
+        memory."""
         return self._by_key.get(key)
 
     def open(self, key: SharePartitionKey, partition: Partition) -> LedShare:
@@ -659,7 +671,7 @@ class LedShares:
         return led
 
     def of_group(self, group_id: str) -> list[LedShare]:
-        """Return the share partitions of a group that are in memory."""
+        """Return the share partitions of a share group that are in memory on this broker."""
         return list(self._by_group.get(group_id, ()))
 
     def close_group(self, group_id: str) -> None:

@@ -25,11 +25,11 @@ from ottla.wire.messages.produce_response import ProduceResponse
 from ottla.wire.records import Record, scan
 
 BATCH_BYTES_MAX = MIB
-"""Maximum size of a batch of dead letters, unless it has only one. A larger value uses more memory.
-A smaller value needs more requests."""
+"""Maximum size in bytes of a batch of dead letters, unless it has only one. A larger value uses
+more memory. A smaller value needs more requests."""
 
 FIELD_BYTES_MAX = 10
-"""Maximum bytes of a varint. Each field and each length in a record is encoded as a varint."""
+"""Maximum bytes of a varint, as which each field and each length in a record is encoded."""
 RECORD_FIELDS = 6
 
 ACKS_ALL = -1
@@ -44,18 +44,18 @@ OF_ONE_LETTER = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes of a refused batch that a single record of it may have caused."""
+"""Error codes of a refused batch of dead letters that a single record of it may have caused."""
 
 Owner = TypeVar("Owner")
 """Type of the share partition that a dead letter belongs to."""
 
 
 class CopiedRecords(NamedTuple):
-    """Records that one read of the log returned for their dead letters."""
+    """Records that one read of the log returned, to be copied into dead letters."""
 
     records: dict[int, Record]
     unreadable: frozenset[int]
-    """Offsets of records whose batch is damaged."""
+    """Offsets of records that cannot be copied because their batch is damaged."""
     end_offset: int
     """Offset up to which the read covers the log. Requested offsets below it that were not returned
     are no longer in the log."""
@@ -107,7 +107,7 @@ class LetterBatch(Generic[Owner]):
     def __init__(self, route: LetterRoute) -> None:
         self.route = route
         self.letters: list[tuple[Owner, DeadLetter]] = []
-        """Each letter with the share partition of its record."""
+        """Each dead letter of the batch, with the share partition of its record."""
         self._builder = BatchBuilder()
 
     @property
@@ -116,9 +116,9 @@ class LetterBatch(Generic[Owner]):
         return self._builder.size_bytes
 
     def add(self, owner: Owner, letter: DeadLetter, record: Record) -> bool:
-        """Add a dead letter. Returns False if it belongs to another batch: the batch would become
-        too large, or one of its letters is sent without others. A batch without letters accepts a
-        letter of any size."""
+        """Add a dead letter to the batch. Returns False if the letter belongs to another batch: the
+        batch would become too large, or one of its letters is sent without others. A batch without
+        letters accepts a letter of any size."""
         if self.letters:
             size_max = min(BATCH_BYTES_MAX, self.route.bytes_max)
             is_too_large = self.size_bytes + _size_max_of(record) > size_max
@@ -148,7 +148,7 @@ class LetterBatch(Generic[Owner]):
 
 
 def _size_max_of(record: Record) -> int:
-    """Return an upper bound of the bytes that a record adds to a batch."""
+    """Return an upper bound of the bytes that a record adds to a batch of dead letters."""
     size = len(record.key or b"") + len(record.value or b"") + RECORD_FIELDS * FIELD_BYTES_MAX
     for name, content in record.headers:
         # A character has at most four bytes.
@@ -157,8 +157,8 @@ def _size_max_of(record: Record) -> int:
 
 
 def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) -> ProduceRequest:
-    """Return the Produce request that writes the given batches. Each batch must be for a different
-    partition."""
+    """Return the Produce request that writes the given batches of dead letters. Each batch must be
+    for a different partition."""
     topics: dict[UUID, TopicProduceData] = {}
     for batch in letter_batches:
         route = batch.route
@@ -174,7 +174,7 @@ def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) ->
 def outcomes_of(
     letter_batches: Iterable[LetterBatch[Owner]], response: ProduceResponse
 ) -> list[tuple[LetterBatch[Owner], ErrorCode]]:
-    """Return each batch of dead letters with its error code in a response. A batch that the
+    """Return each batch of dead letters with its error code in a Produce response. A batch that the
     response lacks has failed."""
     codes: dict[tuple[UUID | str, int], int] = {}
     for topic in response.responses:

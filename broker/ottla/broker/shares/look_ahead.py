@@ -22,12 +22,12 @@ from ottla.wire.batch import BatchHeader, parse_header
 from ottla.wire.records import RecordHeaders, record_body, scan_body_as
 
 RECORDS_PER_TURN = 500
-"""Maximum number of records that are added per event-loop iteration. A larger value blocks the
+"""Maximum number of records that are read ahead per event-loop iteration. A larger value blocks the
 event loop longer. A smaller value needs more iterations to read the log again after a failover."""
 
 BYTES_PER_TURN = 256 * 1024
-"""Maximum bytes of the log that are read per event-loop iteration. A larger batch is read whole
-nevertheless."""
+"""Maximum bytes of the log that are read ahead per event-loop iteration. A larger batch is read
+whole nevertheless."""
 
 DECOMPRESSED_BYTES_MAX = 16 * MIB
 """Maximum decompressed size of a batch whose records are read for keys and headers. A larger value
@@ -36,7 +36,7 @@ uses more memory and time for one batch. A smaller value ignores the headers of 
 
 def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now: Instant) -> bool:
     """Add the next records of the log below `bound` to the order of deliveries, at most
-    RECORDS_PER_TURN of them. Returns whether there were any.
+    RECORDS_PER_TURN of them. Returns whether there were any records to add.
 
     Raises NotCachedError if their bytes are not in the page cache.
     """
@@ -69,7 +69,8 @@ def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now
 def _add_batch(
     share: SharePartition, order: DeliveryOrder, read: ShareRead, batch: LogBatch, now: Instant
 ) -> None:
-    """Add a batch whose records need not be read, or prepare it for `_add_pending`."""
+    """Add a batch whose records need not be read to the order of deliveries, or prepare the batch
+    for `_add_pending`."""
     if batch.first_offset > order.scanned_offset:
         share.pass_gap(order, batch.first_offset - 1)
     if not batch.is_delivered:
@@ -114,7 +115,8 @@ def _add_pending(share: SharePartition, order: DeliveryOrder, left: int, now: In
 def ahead_records(
     rules: OrderingRules, data: bytes | bytearray, from_offset: int
 ) -> Iterator[AheadRecord]:
-    """Yield the due time, key and priority of each record in a batch, from `from_offset` on."""
+    """Yield the due time, key and priority of each record in a batch that is read ahead, from
+    `from_offset` on."""
     header = parse_header(data)
     last = from_offset - 1
     try:

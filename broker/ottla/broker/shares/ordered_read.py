@@ -19,16 +19,18 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import BatchHeader, parse_header
 
 AHEAD_TURNS_MAX = 4
-"""Maximum number of times that one attempt to fetch reads the log ahead if no record is ready. A
-larger value blocks the event loop longer. A smaller value needs more attempts after a failover."""
+"""Maximum number of times that one attempt of a ShareFetch reads the log ahead if no record is
+ready. A larger value blocks the event loop longer. A smaller value needs more attempts after a
+failover."""
 
 BATCHES_MAX = 128
-"""Maximum number of batches in one response. A larger value blocks the event loop longer if each
-due record is in another batch. A smaller value needs more fetches for such records."""
+"""Maximum number of batches of one share partition in a ShareFetch response. A larger value blocks
+the event loop longer if each due record is in another batch. A smaller value needs more fetches for
+such records."""
 
 COPIED_BYTES_MAX = MIB
-"""Maximum bytes of batches that are not adjacent in the log, and are therefore copied. A larger
-value uses more memory. A smaller value needs more fetches for scattered records."""
+"""Maximum bytes of batches in a response that are copied because they are not adjacent in the log.
+A larger value uses more memory. A smaller value needs more fetches for scattered records."""
 
 
 class OrderedRead:
@@ -46,11 +48,12 @@ class OrderedRead:
         self._order = order
         self._bound = bound
         self._batch: tuple[BatchHeader, FileSlice] | None = None
-        """The batch read last."""
+        """Header and bytes of the batch that was read last, or None if none was read yet."""
         self._first: FileSlice | None = None
-        """The first batch with acquired records."""
+        """Bytes of the first batch with acquired records, or None if no record was acquired yet."""
         self._copied = bytearray()
-        """Bytes of all batches with acquired records, or nothing if there is only one."""
+        """Copied bytes of all batches with acquired records, or nothing if there is only one
+        batch."""
 
     def acquire(
         self, member_id: str, *, records_max: int, bytes_max: int, now_ms: int
@@ -59,7 +62,8 @@ class OrderedRead:
         have at most `bytes_max` bytes in total. The first batch may be larger.
 
         Raises NotCachedError if no bytes are in the page cache, CorruptDataError if a batch header
-        is malformed, RefusedError if the log cannot be read. Nothing is acquired then.
+        is malformed, RefusedError if the log cannot be read. If an error is raised, nothing is
+        acquired.
         """
         share, order = self.led.share, self._order
         ranges = share.take_ready(order, records_max)
@@ -102,7 +106,8 @@ class OrderedRead:
             self._order.put_back(first, last)
 
     def _batch_of(self, offset: Offset) -> tuple[BatchHeader, FileSlice]:
-        """Return the batch that contains an offset, or the next one after it."""
+        """Return the header and bytes of the batch that contains an offset, or of the next batch
+        after it."""
         if self._batch is not None and offset <= self._batch[0].last_offset:
             return self._batch
         found = self.log.read(
@@ -115,8 +120,8 @@ class OrderedRead:
         return header, FileSlice(piece.file, piece.position, header.size_bytes)
 
     def _has_added(self, piece: FileSlice) -> bool:
-        """Copy a batch behind the batches that were copied before. Returns False if the copies
-        would be too large. Raises NotCachedError if bytes are not in the page cache."""
+        """Copy the bytes of a batch behind the batches that were copied before. Returns False if
+        the copies would be too large. Raises NotCachedError if bytes are not in the page cache."""
         assert self._first is not None
         size = len(self._copied or self._first) + len(piece)
         if size > COPIED_BYTES_MAX:

@@ -27,13 +27,13 @@ class ShareAcknowledgement:
 
     def __init__(self, delivery: ShareDelivery, context: RequestContext, group_id: str) -> None:
         self.parts: dict[PartitionId, ErrorCode] = {}
-        """Error codes for the response, by partition."""
+        """Error codes for the ShareAcknowledge response, by partition."""
         self._delivery = delivery
         self._context = context
         self._group_id = group_id
         self._left = 1
-        """Number of partitions without an outcome, plus 1 until the acknowledgements of all have
-        begun."""
+        """Number of partitions whose acknowledgements have no outcome yet, plus 1 until the
+        acknowledgements of all have begun."""
 
     def begin(self) -> None:
         """Count one more partition whose acknowledgements have no outcome yet."""
@@ -45,7 +45,8 @@ class ShareAcknowledgement:
         self._conclude()
 
     def on_done(self, partition_id: PartitionId, code: ErrorCode) -> None:
-        """Record the outcome for one partition. The last outcome sends the response."""
+        """Record the outcome of the acknowledgements for one partition. The last outcome sends the
+        response."""
         self.parts[partition_id] = code
         self._conclude()
 
@@ -87,7 +88,7 @@ class ShareAcknowledgeApi:
         self._delivery = delivery
 
     def handle(self, context: RequestContext, request: ShareAcknowledgeRequest) -> HandlerResult:
-        """Acknowledge records of all partitions in the request."""
+        """Acknowledge the records of all partitions in the ShareAcknowledge request."""
         delivery, epoch = self._delivery, request.share_session_epoch
         code = delivery.refusal(request.group_id, request.member_id)
         if code is ErrorCode.NONE and epoch == INITIAL_EPOCH:

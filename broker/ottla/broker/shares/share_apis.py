@@ -21,7 +21,7 @@ from ottla.wire.apis import (
 
 
 class ShareApis:
-    """Delivery of records to share groups, and its request handlers."""
+    """Request handlers that deliver records to share groups, and their state."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class ShareApis:
         self.records = DescribeShareRecordsApi(self.delivery)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the handlers, and a listener that ends sessions when their connection
-        closes."""
+        """Register the handlers of share requests, and a listener that ends share sessions when
+        their connection closes."""
         dispatcher.register(SHARE_FETCH, self.fetch.handle)
         dispatcher.register(SHARE_ACKNOWLEDGE, self.acknowledge.handle)
         dispatcher.register(DESCRIBE_SHARE_DELIVERY, self.describe.handle)

@@ -27,21 +27,22 @@ from ottla.node.network.dispatch import Peer, RequestContext
 
 
 class ShareTarget:
-    """One partition that a share session fetches, with its loaded share partition."""
+    """Topic partition that a share session fetches, with the loaded share partition."""
 
     __slots__ = ("id", "led")
 
     def __init__(self, partition_id: PartitionId) -> None:
         self.id = partition_id
         self.led: LedShare | None = None
-        """Loaded share partition, or None until a fetch has found it."""
+        """Loaded share partition of this target, or None until a fetch has found it."""
 
 
 Session = ShareSession[ShareTarget]
 
 
 class ShareDelivery:
-    """Share sessions of a broker, and the share partitions that they use."""
+    """Share sessions of the members that fetch from a broker, and the share partitions that they
+    use."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class ShareDelivery:
         self._is_enabled = is_enabled
 
     def refusal(self, group_id: str | None, member_id: str | None) -> ErrorCode:
-        """Return the error code with which a whole request of this group and member is refused, or
-        NONE if it may be served."""
+        """Return the error code with which a whole share request of this group and member is
+        refused, or NONE if it may be served."""
         if not self._is_enabled():
             return ErrorCode.UNSUPPORTED_VERSION
         if not group_id or not member_id:
@@ -70,14 +71,14 @@ class ShareDelivery:
         return ErrorCode.NONE
 
     def lock_duration_ms(self, group_id: str) -> int:
-        """Return the duration of acquisition locks in a group, in milliseconds."""
+        """Return the duration of acquisition locks in a share group, in milliseconds."""
         return self.ports.settings_of(group_id).record_lock_duration_ms
 
     # ---- share partitions
 
     def led_share(self, context: RequestContext, key: SessionKey, target: ShareTarget) -> LedShare:
-        """Return the share partition for one partition of a session. It is loaded if it is not
-        cached.
+        """Return the share partition for one topic partition of a share session. If it is not
+        cached, its loading begins.
 
         Raises RefusedError if this broker does not lead it, or if the client may not read the
         topic. Also raises it if the share partition was dropped with an error; the next fetch then
@@ -101,7 +102,7 @@ class ShareDelivery:
         return led
 
     def _find(self, context: RequestContext, partition_id: PartitionId) -> Partition:
-        """Return a partition of this broker. A client without READ on a topic cannot find out
+        """Return a topic partition of this broker. A client without READ on a topic cannot find out
         whether the topic has the partition."""
         try:
             partition = self.table.find_by_id(*partition_id)
@@ -127,7 +128,7 @@ class ShareDelivery:
         *,
         is_renew_ack: bool,
     ) -> None:
-        """Acknowledge records of one partition, which need not belong to the session.
+        """Acknowledge records of one topic partition, which need not belong to the share session.
 
         `on_done` is called once: with an error code, or when the acknowledgements are durable.
         """
@@ -158,12 +159,13 @@ class ShareDelivery:
     # ---- sessions
 
     def close(self, session: Session) -> None:
-        """End a session, and release the records that its member has acquired in its partitions."""
+        """End a share session, and release the records that its member has acquired in its
+        partitions."""
         self.sessions.close(session)
         self._release(session)
 
     def on_closed(self, peer: Peer) -> None:
-        """End the share sessions of a connection that was closed."""
+        """End the share sessions of a client connection that was closed."""
         for session in self.sessions.close_connection(peer.connection_id):
             self._release(session)
 
@@ -187,7 +189,8 @@ class LeaderHints:
         self._leaders: set[int] = set()
 
     def leader(self, topic_id: UUID, index: int) -> tuple[int, int]:
-        """Return the leader and the leader epoch of a partition, or (-1, -1) if it is unknown."""
+        """Return the id of the leader and the leader epoch of a partition, or (-1, -1) if they are
+        unknown."""
         leader_id, leader_epoch = self._table.current_leader("", topic_id, index)
         self._leaders.add(leader_id)
         return leader_id, leader_epoch

@@ -49,29 +49,30 @@ from ottla.wire.messages.share_fetch_response import (
 )
 
 RECORD_LIMIT_MODE = 1
-"""Acquire mode that never exceeds `max_records` (KIP-1206). Mode 0 acquires whole batches."""
+"""Acquire mode in a ShareFetch request in which `max_records` is never exceeded (KIP-1206). Mode 0
+acquires whole batches."""
 
 PARTITIONS_READ_MAX = 200
-"""Maximum partitions of a session that one attempt reads. The session's next request begins with
-other partitions. A larger value blocks the event loop longer. A smaller value delays sessions of
-very many partitions."""
+"""Maximum number of a session's partitions that one attempt of a ShareFetch reads. The session's
+next request begins with other partitions. A larger value blocks the event loop longer. A smaller
+value delays sessions of very many partitions."""
 
 SESSION_PARTITIONS_MAX = 100_000
-"""Maximum number of partitions in a session, including partitions that do not exist. A larger value
-lets a client use more memory. A smaller value refuses members with very many partitions on one
-broker."""
+"""Maximum number of partitions in a share session, including partitions that do not exist. A larger
+value lets a client use more memory. A smaller value refuses members with very many partitions on
+one broker."""
 
 ROUNDS_MAX = 16
-"""Maximum number of times that one attempt to fetch reads the partitions. They are read again if
-they contained only undeliverable records, such as transaction markers. A larger value blocks the
-event loop longer."""
+"""Maximum number of times that one attempt of a ShareFetch reads the partitions. They are read
+again if they contained only undeliverable records, such as transaction markers. A larger value
+blocks the event loop longer."""
 
 
 AnyRead = ShareRead | OrderedRead
 
 
 class Acquisition(NamedTuple):
-    """Records that one attempt to fetch has acquired from one share partition."""
+    """Records that one attempt of a ShareFetch has acquired from one share partition."""
 
     target: ShareTarget
     read: AnyRead
@@ -79,7 +80,7 @@ class Acquisition(NamedTuple):
 
 
 class ShareFetch:
-    """ShareFetch request in progress: its session, its limits, and its response so far."""
+    """ShareFetch request in progress: its share session, its limits, and its response so far."""
 
     def __init__(
         self, api: "ShareFetchApi", context: RequestContext, request: ShareFetchRequest
@@ -94,16 +95,16 @@ class ShareFetch:
         self.batch_size = request.batch_size
         self.is_strict = request.share_acquire_mode == RECORD_LIMIT_MODE
         self.targets: list[ShareTarget] = []
-        """Partitions of the session that this fetch reads, in order."""
+        """Partitions of the share session that this fetch reads, in order."""
         self.parts: dict[PartitionId, PartitionData] = {}
-        """Parts of the response, by partition."""
+        """Entries of the ShareFetch response, by partition."""
         self.session: Session | None = None
-        """Session whose partitions are read."""
+        """Share session whose partitions are read, or None if no partition is read."""
         self.is_full = False
         """True if the response must contain every partition of the session, not only partitions
-        with news."""
+        with records or errors."""
         self.is_cold = False
-        """True if records are being loaded into the page cache."""
+        """True if records for this fetch are being loaded into the page cache."""
         self._acks_left = 0
         self._is_read = False
         charge = context.slot.charge
@@ -112,7 +113,7 @@ class ShareFetch:
             self.bytes_min = min(self.bytes_min, self.bytes_max)
 
     def part(self, partition_id: PartitionId) -> PartitionData:
-        """Return the part of the response about a partition."""
+        """Return the entry of the ShareFetch response for a partition."""
         part = self.parts.get(partition_id)
         if part is None:
             part = self.parts[partition_id] = PartitionData(
@@ -129,8 +130,8 @@ class ShareFetch:
         *,
         is_renew_ack: bool,
     ) -> None:
-        """Begin to acknowledge records of one partition. The outcome is added to the response
-        later."""
+        """Begin to acknowledge records of one partition for the member. The outcome is added to the
+        response later."""
         part = self.part(partition_id)
         self._acks_left += 1
 
@@ -146,8 +147,8 @@ class ShareFetch:
     # ---- reading
 
     def begin(self, session: Session, *, is_full: bool) -> None:
-        """Choose the partitions to read. Each request of a session begins with a different
-        partition. Loading begins for share partitions that are not cached."""
+        """Choose the partitions of the share session to read. Each request of a session begins with
+        a different partition. Loading begins for share partitions that are not cached."""
         self.session = session
         self.is_full = is_full
         targets = list(session.targets.values())
@@ -167,8 +168,9 @@ class ShareFetch:
         return keys
 
     def attempt(self, *, is_last: bool) -> bool:
-        """Acquire records if enough bytes are available or a partition has an error. If `is_last`,
-        acquire all available records, however few. Returns whether the fetch is done."""
+        """Acquire records for the member if enough bytes are available or a partition has an error.
+        If `is_last`, acquire all available records, however few. Returns whether the fetch is done.
+        """
         self.is_cold = False
         if self.session is not None and not self.api.delivery.sessions.holds(self.session):
             self.targets = []  # The member has opened another session.
@@ -192,8 +194,8 @@ class ShareFetch:
     def _readable(
         self, refusals: dict[PartitionId, ErrorCode]
     ) -> list[tuple[ShareTarget, AnyRead]]:
-        """Return the partitions that have records to acquire, each with the records read. The error
-        codes of other partitions are added to `refusals`."""
+        """Return the partitions that have records to acquire, each with the records that were read.
+        The error codes of other partitions are added to `refusals`."""
         reads: list[tuple[ShareTarget, AnyRead]] = []
         left = self.bytes_max
         for target in self.targets:
@@ -279,8 +281,8 @@ class ShareFetch:
         return acquired, has_passed
 
     def _fill(self, acquired: list[Acquisition], refusals: dict[PartitionId, ErrorCode]) -> None:
-        """Add the acquired records and the error codes to the response. If the client's quota does
-        not allow the records, undo the acquisitions instead."""
+        """Add the acquired records and the error codes to the ShareFetch response. If the client's
+        quota does not allow the records, undo the acquisitions instead."""
         figures = self.api.delivery.figures
         bodies = [one.read.records_of(one.ranges) for one in acquired]
         charge = self.context.slot.charge
@@ -312,19 +314,21 @@ class ShareFetch:
     # ---- response
 
     def on_read(self) -> None:
-        """Record that reading has ended, and send the response unless acknowledgements are
-        pending."""
+        """Record that this fetch has finished reading, and send the response unless
+        acknowledgements are pending."""
         self._is_read = True
         self.conclude()
 
     def conclude(self) -> None:
-        """Send the response if reading has ended and all acknowledgements are answered."""
+        """Send the ShareFetch response if reading has ended and all acknowledgements have an
+        outcome."""
         if self._is_read and not self._acks_left:
             self._is_read = False  # Sent once.
             self.context.slot.complete(self.response())
 
     def response(self) -> ShareFetchResponse:
-        """Build the response from its parts, with the leaders of refused partitions."""
+        """Build the ShareFetch response from its entries, with the leaders of refused
+        partitions."""
         api = self.api
         response = ShareFetchResponse(
             acquisition_lock_timeout_ms=api.delivery.lock_duration_ms(self.key.group_id)
@@ -350,8 +354,8 @@ class ShareFetch:
 
 
 class WaitingShareFetch(WaitingEntry):
-    """ShareFetch that waits in the purgatory for records, and tries to acquire them whenever it is
-    woken."""
+    """ShareFetch request that waits in the purgatory for records, and tries to acquire them
+    whenever it is woken."""
 
     __slots__ = ("_fetch",)
     kind = "ShareFetch"
@@ -362,30 +366,32 @@ class WaitingShareFetch(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that an attempt to complete this fetch reads."""
+        """Number of partitions that an attempt to complete this ShareFetch reads."""
         return max(1, len(self._fetch.targets))
 
     def try_complete(self) -> bool:
-        """Acquire records if there are enough bytes now. Returns True if the fetch is done."""
+        """Acquire records for the member if there are enough bytes now. Returns True if the fetch
+        is done."""
         if not self._fetch.attempt(is_last=False):
             return False
         self._fetch.on_read()
         return True
 
     def on_expire(self) -> None:
-        """Acquire the records that are available at the timeout, and end the fetch."""
+        """Acquire the records that are available at the fetch's timeout, and end the fetch."""
         self._fetch.api.delivery.figures.expired_count += 1
         self._fetch.attempt(is_last=True)
         self._fetch.on_read()
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error in this waiting request."""
+        """Close the client's connection after an unexpected error in this waiting ShareFetch."""
         self._fetch.context.slot.fail(fault)
 
 
 class RefusedSession(WaitingEntry):
-    """Refusal of a share session that exceeds the maximum number of sessions. The broker sends it
-    only after the request's maximum wait, so that the client does not poll without pause."""
+    """Refusal to open a share session beyond the maximum number of sessions. The broker sends the
+    refusal only after the request's maximum wait, so that the client does not poll without pause.
+    """
 
     __slots__ = ("_slot",)
     kind = "ShareFetch"
@@ -395,15 +401,15 @@ class RefusedSession(WaitingEntry):
         self._slot = slot
 
     def try_complete(self) -> bool:
-        """Return False, since only the timeout ends this wait."""
+        """Return False, since only the timeout ends the wait of this refused request."""
         return False
 
     def on_expire(self) -> None:
-        """Refuse the share session with SHARE_SESSION_LIMIT_REACHED."""
+        """Refuse to open the share session, with SHARE_SESSION_LIMIT_REACHED."""
         self._slot.complete(ShareFetchResponse(error_code=ErrorCode.SHARE_SESSION_LIMIT_REACHED))
 
     def on_fault(self, fault: Exception) -> None:
-        """Close the connection after an unexpected error in this waiting request."""
+        """Close the client's connection after an unexpected error in this waiting request."""
         self._slot.fail(fault)
 
 
@@ -418,7 +424,8 @@ class ShareFetchApi:
         self.fetch_bytes_max = fetch_bytes_max
 
     def handle(self, context: RequestContext, request: ShareFetchRequest) -> HandlerResult:
-        """Acknowledge records, then read records or wait for them."""
+        """Acknowledge the records that the ShareFetch request names, then read records or wait for
+        them."""
         code = self.delivery.refusal(request.group_id, request.member_id)
         if code is ErrorCode.NONE and request.is_renew_ack and _fetches(request):
             code = ErrorCode.INVALID_REQUEST
@@ -466,7 +473,8 @@ class ShareFetchApi:
     def _begin_acks(
         self, fetch: ShareFetch, session: Session, request: ShareFetchRequest
     ) -> Steps[bool]:
-        """Begin the acknowledgements in a request, and apply its partition changes to the session.
+        """Begin the acknowledgements in a ShareFetch request, and apply the request's partition
+        changes to the share session.
 
         Returns False if the session would have too many partitions.
         """
@@ -531,7 +539,8 @@ class ShareFetchApi:
 
 
 def _fetches(request: ShareFetchRequest) -> bool:
-    """Return whether a request asks for records, which one that renews locks may not do."""
+    """Return whether a ShareFetch request asks for records. A request that renews locks may not do
+    so."""
     return bool(
         request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
     )

@@ -7,8 +7,8 @@ from ottla.broker.shares.share_partition import AckBatch
 
 
 class GroupFigures:
-    """Counters of the ShareFetch requests of one group. They exist while the group has sessions on
-    this broker."""
+    """Counters of the ShareFetch requests of one share group. They exist while the group has
+    sessions on this broker."""
 
     __slots__ = (
         "acquired_partition_count",
@@ -19,13 +19,14 @@ class GroupFigures:
 
     def __init__(self) -> None:
         self.partition_count = 0
-        """Number of partitions that ShareFetch requests have read."""
+        """Number of partitions that ShareFetch requests of the group have read."""
         self.acquired_partition_count = 0
-        """Number of partitions from which ShareFetch requests have acquired records."""
+        """Number of partitions from which ShareFetch requests of the group have acquired
+        records."""
         self.acquisition_count = 0
-        """Number of ShareFetch requests that have acquired records."""
+        """Number of ShareFetch requests of the group that have acquired records."""
         self.acquisition_ms = 0
-        """Total time in milliseconds from the arrival of the ShareFetch requests until they
+        """Total time in milliseconds from the arrival of the group's ShareFetch requests until they
         acquired records."""
 
 
@@ -34,7 +35,7 @@ class ShareFigures:
 
     def __init__(self) -> None:
         self.fetch_count = 0
-        """Number of ShareFetch requests."""
+        """Number of ShareFetch requests since the start of this broker."""
         self.failed_fetch_count = 0
         """Number of partitions in ShareFetch requests that were answered with an error."""
         self.acknowledge_count = 0
@@ -42,16 +43,17 @@ class ShareFigures:
         self.failed_acknowledge_count = 0
         """Number of partitions whose acknowledgements were answered with an error."""
         self.acknowledged_records: Counter[int] = Counter()
-        """Number of acknowledged records, by the type of acknowledgement."""
+        """Number of acknowledged records, by the type of acknowledgement (such as accept or
+        reject)."""
         self.expired_count = 0
-        """Number of ShareFetch requests that waited until their timeout."""
+        """Number of ShareFetch requests that waited in the purgatory until their timeout."""
         self.by_group: dict[str, GroupFigures] = {}
         """Counters of each group that has sessions on this broker, by group id."""
         self.load_ms_max = 0
         """Longest time to load the state of a share partition, in milliseconds."""
 
     def note_load(self, load_ms: int) -> None:
-        """Record the milliseconds that loading the state of a share partition took."""
+        """Record the duration in milliseconds of loading the state of a share partition."""
         self.load_ms_max = max(self.load_ms_max, load_ms)
 
     def note_read(self, group_id: str, count: int, acquired_count: int, took_ms: int) -> None:
@@ -67,7 +69,7 @@ class ShareFigures:
             figures.acquisition_ms += took_ms
 
     def note_acks(self, acks: Sequence[AckBatch]) -> None:
-        """Count acknowledged records by the type of acknowledgement."""
+        """Count acknowledged records by the type of acknowledgement (such as accept or reject)."""
         for first_offset, last_offset, types in acks:
             if len(types) == 1:
                 self.acknowledged_records[types[0]] += last_offset - first_offset + 1

@@ -47,10 +47,10 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 NEVER_MS = 1 << 62
 
 STORED_SPANS_MAX = 40_000
-"""Maximum number of stored spans of a delivery window. Beyond it, only records near the start of
-the window are acquired out of order. Each span takes 20 bytes, so that a snapshot stays below 1
-MB. A smaller value delays due records behind many others. With a larger value, the state may not
-fit into a record."""
+"""Maximum number of stored spans (ranges of records) of a delivery window. Beyond it, only records
+near the window's start are acquired out of order. Each span takes 20 bytes, so that a snapshot
+stays below 1 MB. A smaller value delays due records behind many others. With a larger value, the
+state may not fit into a record."""
 
 
 class AckType:
@@ -64,19 +64,20 @@ class AckType:
 
 
 class ShareRules(NamedTuple):
-    """Settings of a share group that its share partitions apply."""
+    """Settings of a share group that each of its share partitions applies."""
 
     lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     record_locks_max: int = 2_000
-    """Maximum number of offsets in the delivery window, from its start offset to its end offset."""
+    """Maximum number of offsets in a share partition's delivery window, from start to end
+    offset."""
     is_renewable: bool = True
     has_dead_letters: bool = False
     """True if records become dead letters before they are archived (KIP-1191)."""
 
 
 class LogBatch(NamedTuple):
-    """Batch in the log that a fetch has read."""
+    """Batch of records in the log that a fetch of a share group has read."""
 
     first_offset: int
     last_offset: int
@@ -94,8 +95,8 @@ class AckBatch(NamedTuple):
 
 
 class Transition:
-    """Changes by one acknowledgement that are not durable yet. They are rolled back if their write
-    fails."""
+    """State changes by one acknowledgement that are not durable yet. They are rolled back if their
+    write fails."""
 
     __slots__ = ("batches", "code", "is_of_letters", "is_rejected")
 
@@ -111,7 +112,7 @@ class Transition:
 
 
 class ShareStateWrite(NamedTuple):
-    """Changes and start offset of a share partition, to be written to the persister."""
+    """Changed states and start offset of a share partition, to be written to the persister."""
 
     start_offset: int
     delivery_complete_count: int
@@ -123,10 +124,10 @@ class SharePartition:
 
     def __init__(self, start_offset: int, rules: ShareRules) -> None:
         self.rules = rules
-        """Settings of the group. They may be replaced at any time."""
+        """Settings of the share group. They may be replaced at any time."""
         self.window = DeliveryWindow(start_offset)
         self.lock_end_count = 0
-        """Number of records whose acquisition lock has expired."""
+        """Number of records whose acquisition lock has expired so far."""
         self.letters = DeadLetters()
         """Dead letters of the records in state Archiving."""
         self.order: DeliveryOrder | None = None
@@ -137,11 +138,11 @@ class SharePartition:
         self._lock_end_ms = NEVER_MS
         """Lower bound in milliseconds of the time at which the next acquisition lock expires."""
         self._due: list[Transition] = []
-        """Transitions that the next write will contain."""
+        """State changes (transitions) that the next write will contain."""
         self._released: list[StateBatch] = []
-        """Changes that the next write will contain and that are never rolled back."""
+        """State changes that the next write will contain and that are never rolled back."""
         self._sent: list[Transition] | None = None
-        """Transitions in the write in flight, or None if no write is in flight."""
+        """State changes (transitions) in the write in flight, or None if no write is in flight."""
 
     # ---- durable state
 
@@ -176,7 +177,8 @@ class SharePartition:
         return share
 
     def next_write(self) -> ShareStateWrite | None:
-        """Return the write to send now, or None if nothing changed or a write is in flight."""
+        """Return the write to send to the persister now. Returns None if nothing changed or a write
+        is in flight."""
         if self._sent is not None or not (self._due or self._released):
             return None
         sent, self._sent, self._due = self._due, self._due, []
@@ -257,8 +259,8 @@ class SharePartition:
     # ---- acquisition
 
     def fetch_offset(self) -> int | None:
-        """Return the offset from which to read records to acquire. Returns None if the window is
-        full and contains no available record."""
+        """Return the offset from which to read records to acquire. Returns None if the delivery
+        window is full and contains no available record."""
         window = self.window
         at = max(0, window.index_of(self._available_from))
         for span in window.spans[at:]:
@@ -326,7 +328,8 @@ class SharePartition:
             self._lock_end_ms = min(self._lock_end_ms, deadline_ms)
 
     def give_back(self, acquired: Iterable[AcquiredRange]) -> None:
-        """Undo an acquisition whose records are not sent, and restore their delivery count."""
+        """Undo an acquisition whose records are not sent to the member, and restore their delivery
+        count."""
         for first_offset, last_offset, _ in acquired:
             for span in self.window.cut(first_offset, last_offset):
                 assert span.is_acquired
@@ -769,7 +772,7 @@ class SharePartition:
     # ---- figures
 
     def count_in(self, state: DeliveryState) -> int:
-        """Return the number of records in the window that are in a given state."""
+        """Return the number of records in the delivery window that are in a given state."""
         return sum(span.size for span in self.window.spans if span.state == state)
 
 
@@ -782,7 +785,7 @@ def _is_taken(span: Span) -> bool:
 
 
 def _runs(ack: AckBatch) -> Iterable[tuple[int, int, int]]:
-    """Yield the first offset, last offset and type for each run of records acknowledged with one
+    """Yield the first offset, last offset and type of each run of records acknowledged with one
     type."""
     types = ack.types
     if len(types) == 1:

@@ -19,20 +19,21 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import parse_header
 
 CHUNK_BYTES = 4_096
-"""Bytes that are read at once to find batch headers. A smaller value needs more reads if batches
-are small. A larger value copies more record bytes if batches are large."""
+"""Bytes of a log that are read at once to find batch headers. A smaller value needs more reads if
+batches are small. A larger value copies more record bytes if batches are large."""
 
 COPIED_BYTES_MAX = 4_096
-"""Maximum size in bytes of records that are sent as a copy instead of as a slice of the file."""
+"""Maximum size in bytes of records that a ShareFetch response contains as a copy instead of as a
+slice of the file."""
 
 BATCHES_MAX = 2_000
-"""Maximum number of batches whose headers are examined in one read of a partition. A larger value
-blocks the event loop longer if batches are small. A smaller value needs more fetches if most of
-the batches are acquired."""
+"""Maximum number of batches whose headers one read of a share partition examines. A larger value
+blocks the event loop longer if batches are small. A smaller value needs more fetches if most of the
+batches are acquired."""
 
 
 class ShareRead:
-    """Readable records of one share partition, starting at the first available offset."""
+    """Readable records of one share partition, beginning at the first available offset."""
 
     __slots__ = ("_ends", "_starts", "aborted", "fetch_offset", "led", "log", "piece")
 
@@ -41,18 +42,18 @@ class ShareRead:
         self.log = log
         self.fetch_offset = fetch_offset
         self.piece = piece
-        """Readable bytes of the log, from the batch that contains the fetch offset on."""
+        """Readable bytes of the log, beginning with the batch that contains the fetch offset."""
         self.aborted: list[tuple[int, Offset]] = []
         """Producer id and first offset of each aborted transaction, if the group reads only
         committed records. Empty otherwise."""
         self._starts: list[tuple[int, int]] = []
-        """First offset and file position of each batch whose header was read."""
+        """First offset and start position in the file of each batch whose header was read."""
         self._ends: list[tuple[int, int]] = []
-        """Last offset and end position of each batch whose header was read."""
+        """Last offset and end position in the file of each batch whose header was read."""
 
     def batches(self, bytes_max: int, *, is_first: bool) -> Iterator[LogBatch]:
-        """Yield the batches that fit into `bytes_max`. If `is_first`, the first batch is yielded
-        even if it is larger.
+        """Yield the batches of the log that fit into `bytes_max`. If `is_first`, the first batch is
+        yielded even if it is larger.
 
         Raises NotCachedError if a header is not in the page cache, and CorruptDataError if it is
         malformed.
@@ -100,7 +101,8 @@ class ShareRead:
 
 
 def read_share(led: LedShare, settings: ShareGroupSettings, bytes_max: int) -> ShareRead | None:
-    """Return the readable records of a share partition, or None if there is nothing to acquire now.
+    """Return the readable records of a share partition, or None if there is no record to acquire
+    now.
 
     Raises RefusedError with Kafka's code, and NotCachedError if a position in the log is not in the
     page cache.

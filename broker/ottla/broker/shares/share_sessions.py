@@ -19,18 +19,19 @@ T = TypeVar("T")
 
 
 class SessionKey(NamedTuple):
-    """Group id and member id of a share session."""
+    """Group id and member id that identify a share session."""
 
     group_id: str
     member_id: str
 
 
 PartitionId = tuple[UUID, int]
-"""Topic id and index of a partition."""
+"""Topic id and index that identify a partition of a topic."""
 
 
 class ShareSession(Generic[T]):
-    """Share session of one member on this broker. `T` is the type of its partitions."""
+    """Share session of one member on this broker: the partitions that the member fetches. `T` is
+    the type of its partitions."""
 
     __slots__ = ("connection_id", "epoch", "key", "targets")
 
@@ -38,18 +39,18 @@ class ShareSession(Generic[T]):
         self.key = key
         self.connection_id = connection_id
         self.epoch = 1
-        """Epoch that the member's next request must have."""
+        """Session epoch that the member's next share request must have."""
         self.targets: dict[PartitionId, T] = {}
 
 
 class ShareSessionCache(Generic[T]):
-    """Share sessions of this broker, by group and member."""
+    """Open share sessions of this broker, by group id and member id."""
 
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
-        """Maximum number of sessions (`group.share.max.share.sessions`)."""
+        """Maximum number of open share sessions (`group.share.max.share.sessions`)."""
         self.eviction_count = 0
-        """Number of sessions that ended with their connection."""
+        """Number of share sessions that ended because their connection was closed."""
         self._by_key: dict[SessionKey, ShareSession[T]] = {}
         self._by_connection: dict[int, dict[SessionKey, None]] = {}
         self._by_group: dict[str, int] = {}
@@ -62,19 +63,19 @@ class ShareSessionCache(Generic[T]):
 
     @property
     def partition_count(self) -> int:
-        """Number of partitions in all share sessions."""
+        """Number of partitions in all open share sessions."""
         return sum(len(session.targets) for session in self)
 
     def holds(self, session: ShareSession[T]) -> bool:
-        """Return whether this cache still contains a session, which is then open."""
+        """Return whether this cache still contains a share session, which is then open."""
         return self._by_key.get(session.key) is session
 
     def has_group(self, group_id: str) -> bool:
-        """Return whether any member of a group has a session."""
+        """Return whether any member of a share group has an open session on this broker."""
         return group_id in self._by_group
 
     def open(self, key: SessionKey, connection_id: int) -> ShareSession[T]:
-        """Open a session for a member, and end an earlier one of the same member.
+        """Open a share session for a member, and end an earlier one of the same member.
 
         Raises RefusedError(SHARE_SESSION_LIMIT_REACHED) if there are too many sessions.
         """
@@ -90,7 +91,7 @@ class ShareSessionCache(Generic[T]):
         return session
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession[T]:
-        """Return the session that a request continues or ends.
+        """Return the share session that a request continues or ends.
 
         Raises RefusedError: SHARE_SESSION_NOT_FOUND, or INVALID_SHARE_SESSION_EPOCH if the request
         does not have the expected epoch.
@@ -119,7 +120,7 @@ class ShareSessionCache(Generic[T]):
             del self._by_group[key.group_id]
 
     def close_connection(self, connection_id: int) -> list[ShareSession[T]]:
-        """End the share sessions of a closed connection, and return them."""
+        """End the share sessions of a client connection that was closed, and return them."""
         closed = [self._by_key[key] for key in self._by_connection.get(connection_id, ())]
         for session in closed:
             self.close(session)

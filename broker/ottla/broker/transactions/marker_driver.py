@@ -33,20 +33,22 @@ logger = logging.getLogger("ottla.broker.transactions")
 CONNECT_TIMEOUT_S = 5.0
 RETRY_MS_FIRST = 20
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds before markers are sent again. A smaller value finds a new leader sooner. A
-larger value spares a broker that is starting."""
+"""Maximum milliseconds before transaction markers are sent again after a failure. A smaller value
+finds a new leader sooner. A larger value spares a broker that is starting."""
 
 FAILURES_TOLERATED = 6
-"""Number of consecutive failures to send markers to a broker after which the failure is logged,
-once. They take some 2 s."""
+"""Number of consecutive failures to send transaction markers to a broker after which the failure is
+logged, once. That many failures take some 2 s."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection to a broker is closed if it has no markers to send."""
+"""Seconds after which a connection to a broker is closed if there are no transaction markers to
+send to it."""
 
 
 class MarkerSender:
     """Sender of all transaction markers of this broker. `on_marked` is called with a marker order
-    and those of its partitions that have just received their marker."""
+    (the partitions of one transaction) and those of its partitions that have just received their
+    marker."""
 
     def __init__(
         self,
@@ -56,16 +58,16 @@ class MarkerSender:
         errors: UnexpectedErrors | None = None,
         own: Loopback | None = None,
     ) -> None:
-        """Create a sender without markers. `own` is the loopback for requests that this broker
-        sends to itself. Without it, they use a connection like all others."""
+        """Create a sender without transaction markers. `own` is the loopback for requests that this
+        broker sends to itself. Without it, they use a connection like all others."""
         self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
         self._on_marked = on_marked
         self._queues = MarkerQueues(self._note_marked)
         self._orders: dict[int, dict[MarkerOrder, None]] = {}
-        """Orders whose markers are not all written, by partition of `__transaction_state`, the
-        oldest first."""
+        """Marker orders (one per transaction) whose markers are not all written, by partition of
+        `__transaction_state`, the oldest first."""
         self._channels: dict[NodeId, MarkerChannel] = {}
         self._nursery: trio.Nursery | None = None
         self._start_soon: Callable[..., None]
@@ -81,7 +83,7 @@ class MarkerSender:
         return "transaction markers"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Queue the markers of partitions that had no leader, if they have one now."""
+        """Queue the transaction markers of partitions that had no leader and have one now."""
         self.image = image
         self._queues.reroute(image)
         self._wake()
@@ -98,7 +100,8 @@ class MarkerSender:
             order.is_cancelled = True
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that sends markers, its metrics and its problem reports."""
+        """Register the background task that sends transaction markers, its metrics and its problem
+        reports."""
         parts.task("transaction markers", self.run)
         parts.figures(self.metrics)
         parts.problems(self.problems)
@@ -121,7 +124,8 @@ class MarkerSender:
                 self._nursery = None
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of waiting markers, and other counters about sending them."""
+        """Return the number of waiting transaction markers, and other counters about sending them,
+        by metric name."""
         return {
             "transactions.markers.waiting": self._queues.waiting_count,
             "transactions.markers.unknown.destination": self._queues.unknown_count,
@@ -129,7 +133,7 @@ class MarkerSender:
         }
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem description for each broker that accepts no markers."""
+        """Yield a problem description for each broker that accepts no transaction markers."""
         for channel in self._channels.values():
             if channel.failure is not None:
                 yield f"broker {channel.node_id} accepts no transaction markers: {channel.failure}"
@@ -183,8 +187,8 @@ class MarkerSender:
                 return
 
     def _reroute_all_of(self, channel: "MarkerChannel") -> None:
-        """Queue the markers of an unreachable broker again, for the current leaders of their
-        partitions."""
+        """Queue the transaction markers for an unreachable broker again, for the current leaders of
+        their partitions."""
         channel.has_work = trio.Event()
         batches = []
         while (batch := self._queues.take(channel.node_id)) is not None:
@@ -197,16 +201,17 @@ class MarkerSender:
     # ---- interface for channels
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
-        """Return the next batch of markers for a broker, or None if none is queued."""
+        """Return the next batch of transaction markers for a broker, or None if none is queued."""
         return self._queues.take(node_id)
 
     def give_back(self, batch: MarkerBatch) -> None:
-        """Queue the markers of an unanswered batch again."""
+        """Queue the transaction markers of a batch again, because the request was not answered."""
         for order, partitions in batch.parts.items():
             self._queue(order, partitions)
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> None:
-        """Apply a broker's response to a batch of markers. Refused markers are retried later."""
+        """Apply a broker's response to a batch of transaction markers. Refused markers are retried
+        later."""
         settled = self._queues.settle(batch, response)
         for order in settled.superseded:
             logger.info("the markers of %s are left to a newer epoch", order.transactional_id)
@@ -235,14 +240,16 @@ class MarkerChannel:
         self._own = own if node_id == config.node_id else None
         self.has_work = trio.Event()
         self.failure: str | None = None
-        """Reason why the broker accepts no markers at present, or None if it accepts them."""
+        """Reason why the broker accepts no transaction markers at present, or None if it accepts
+        them."""
         self.failure_count = 0
-        """Number of failures since the broker's last response."""
+        """Number of failures to send transaction markers since the broker's last response."""
         self._sender = sender
         self._config = config
 
     async def run(self) -> None:
-        """Send batches of markers over one connection, until no marker has been queued for IDLE_S.
+        """Send batches of transaction markers over one connection, until no marker has been queued
+        for IDLE_S.
 
         Raises OttlaError if the broker is unreachable.
         """

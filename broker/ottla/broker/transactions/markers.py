@@ -26,14 +26,15 @@ from ottla.wire.messages.write_txn_markers_response import WriteTxnMarkersRespon
 E = ErrorCode
 
 DROPPED = frozenset((E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION))
-"""Error codes of a partition that never accepts a marker. Such a partition is skipped."""
+"""Error codes of a partition that can never accept a transaction marker. Such a partition is
+skipped."""
 SUPERSEDED = frozenset((E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED))
-"""Error codes that mean that a newer coordinator or producer ends this transaction.  Any other
-error is retried."""
+"""Error codes of a transaction marker which mean that a newer coordinator or producer ends this
+transaction. Any other error is retried."""
 
 PARTITIONS_PER_REQUEST = 2_000
-"""Maximum number of partitions for which one request contains markers. A smaller value sends more
-requests. A larger value blocks the leader's event loop longer."""
+"""Maximum number of partitions for which one request contains transaction markers. A smaller value
+sends more requests. A larger value blocks the leader's event loop longer."""
 
 
 class MarkerOrder:
@@ -71,23 +72,23 @@ class MarkerOrder:
         self.transaction_version = transaction_version
         self.missing = set(partitions)
         self.state_partition = state_partition
-        """Partition of `__transaction_state` whose leader created the order."""
+        """Index of the partition of `__transaction_state` whose leader created the marker order."""
         self.coordinator_epoch = coordinator_epoch
         self.is_cancelled = False
-        """True if the order must not be carried out any further, because another coordinator or a
-        newer producer ends the transaction."""
+        """True if the marker order must not be carried out any further, because another coordinator
+        or a newer producer ends the transaction."""
 
     def __repr__(self) -> str:
         return f"MarkerOrder({self.transactional_id}, {len(self.missing)} partitions)"
 
 
 class MarkerBatch(NamedTuple):
-    """Markers that one request to a broker contains."""
+    """Transaction markers that one request to a broker contains."""
 
     parts: dict[MarkerOrder, frozenset[TopicPartition]]
 
     def request(self) -> WriteTxnMarkersRequest:
-        """Return the WriteTxnMarkers request that contains the batch."""
+        """Return the WriteTxnMarkers request that contains this batch of markers."""
         return WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
@@ -121,8 +122,9 @@ class MarkerOutcome(NamedTuple):
 
 
 class MarkerQueues:
-    """Markers that wait to be sent, in one queue for each broker. `on_marked` is called with a
-    marker order and those of its partitions that have just received their marker."""
+    """Transaction markers that wait to be sent, in one queue for each broker. `on_marked` is called
+    with a marker order (the partitions of one transaction) and those of its partitions that have
+    just received their marker."""
 
     def __init__(self, on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None]) -> None:
         self._on_marked = on_marked
@@ -136,19 +138,19 @@ class MarkerQueues:
 
     @property
     def waiting_count(self) -> int:
-        """Number of queued markers."""
+        """Number of transaction markers that wait to be sent."""
         return sum(
             len(parts) for orders in self._by_broker.values() for parts in orders.values()
         ) + sum(map(len, self._unknown.values()))
 
     def brokers(self) -> Iterator[NodeId]:
-        """Yield the ids of brokers with queued markers."""
+        """Yield the ids of brokers for which transaction markers are queued."""
         yield from [node_id for node_id, orders in self._by_broker.items() if orders]
 
     def add(
         self, order: MarkerOrder, partitions: Iterable[TopicPartition], image: MetadataImage
     ) -> None:
-        """Queue the transaction markers of an order for the leaders of the given partitions.
+        """Queue the transaction markers of a marker order for the leaders of the given partitions.
         Partitions of a deleted topic count as done."""
         if order.is_cancelled:
             return
@@ -168,14 +170,14 @@ class MarkerQueues:
 
     def reroute(self, image: MetadataImage) -> None:
         """Queue transaction markers for partitions that have a leader now, and drop cancelled
-        orders."""
+        marker orders."""
         unknown, self._unknown = self._unknown, {}
         for order, partitions in unknown.items():
             self.add(order, partitions, image)
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
-        """Remove and return the next batch of markers for a broker. Returns None if its queue is
-        empty."""
+        """Remove and return the next batch of transaction markers for a broker. Returns None if the
+        broker's queue is empty."""
         waiting = self._by_broker.get(node_id, {})
         parts: dict[MarkerOrder, frozenset[TopicPartition]] = {}
         producer_ids: set[ProducerId] = set()
@@ -195,8 +197,8 @@ class MarkerQueues:
         return MarkerBatch(parts) if parts else None
 
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> MarkerOutcome:
-        """Apply a broker's response to a batch. Returns the partitions to retry: partitions with a
-        temporary error, and partitions that the response omits."""
+        """Apply a broker's response to a batch of transaction markers. Returns the partitions to
+        retry: partitions with a temporary error, and partitions that the response omits."""
         codes: dict[tuple[int, str, int], int] = {
             (marker.producer_id, topic.name, partition.partition_index): partition.error_code
             for marker in response.markers

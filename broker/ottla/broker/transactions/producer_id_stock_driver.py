@@ -14,19 +14,20 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 FETCHED_BELOW_SHARE = 0.1
-"""Fraction of a block of producer ids. When fewer ids are left, the next block is requested."""
+"""Fraction of a block of producer ids. When fewer ids than this fraction are left, the next block
+is requested."""
 
 RETRY_S = 1.0
-"""Seconds before the next request to the controller after a failed one. Producers that wait for an
-id retry meanwhile."""
+"""Seconds before the next request to the controller for producer ids after a failed one. Producers
+that wait for an id retry meanwhile."""
 
 
 class ProducerIdStock:
     """Stock of producer ids for this broker's transactions; `run` keeps it filled."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
-        """Create an empty stock. `allocate` requests a block of producer ids from the controller,
-        and raises RefusedError if the request fails."""
+        """Create an empty stock of producer ids. `allocate` requests a block of ids from the
+        controller, and raises RefusedError if the request fails."""
         self._allocate = allocate
         self._ids = ProducerIds()
         self._next: Block | None = None
@@ -40,7 +41,7 @@ class ProducerIdStock:
         return self._ids.left_count > 0 or self._next is not None
 
     def take(self) -> ProducerId:
-        """Return a new producer id.
+        """Return a producer id that was not returned before.
 
         Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if no id is in stock.
         """
@@ -67,7 +68,7 @@ class ProducerIdStock:
         parts.task("producer ids of transactions", self.run)
 
     async def run(self) -> None:
-        """Fetch blocks of producer ids when they are due, until cancelled."""
+        """Fetch blocks of producer ids from the controller when they are due, until cancelled."""
         while True:
             await self._is_low.wait()
             try:

@@ -15,7 +15,7 @@ class ProducerIdSupply(Protocol):
         ...
 
     def take(self) -> ProducerId:
-        """Return a new producer id.
+        """Return a producer id that was not returned before.
 
         Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if none is available.
         """

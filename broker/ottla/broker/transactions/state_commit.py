@@ -14,13 +14,14 @@ from ottla.node.network.purgatory import WaitingEntry
 E = ErrorCode
 
 TOO_LARGE_CODE = E.UNKNOWN_SERVER_ERROR
-"""Error code for a producer whose record is too large for the log."""
+"""Error code for a producer whose transaction record is too large for the coordinator's log."""
 
 OnEnd: TypeAlias = Callable[[StateWrite, ErrorCode], None]
 
 
 class StateCommit(WaitingEntry):
-    """Write of the transaction coordinator that waits until the high watermark has passed it.
+    """Write of the transaction coordinator that waits in the purgatory until the high watermark has
+    passed it.
 
     `on_end` is called with the outcome as an error code. The code is REQUEST_TIMED_OUT if the
     outcome is still unknown at the timeout.
@@ -45,8 +46,8 @@ class StateCommit(WaitingEntry):
         self.write = write
 
     def try_complete(self) -> bool:
-        """End the wait if the written records are committed or lost. Returns whether the wait has
-        ended."""
+        """End the wait for the commit if the written records are committed or lost. Returns whether
+        the wait has ended."""
         partition = self._partition
         log = partition.log
         if log is None or not partition.is_leader or partition.leader_epoch != self._epoch:
@@ -60,17 +61,18 @@ class StateCommit(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Report that the outcome of the write is unknown."""
+        """Report at the timeout that the outcome of the coordinator's write is unknown."""
         self._on_end(self.write, E.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
-        """Report the outcome of the write as unknown, after an unexpected error in the steps that
-        follow the commit."""
+        """Report the outcome of the coordinator's write as unknown, after an unexpected error in
+        the steps that follow the commit."""
         self._on_end(self.write, E.UNKNOWN_SERVER_ERROR)
 
 
 class CompletionWait(StateChangeWait):
-    """AddPartitionsToTxn request that waits until the previous transaction is complete."""
+    """AddPartitionsToTxn request that waits in the purgatory until the producer's previous
+    transaction is complete."""
 
     __slots__ = ()
     kind = "AddPartitionsToTxn"

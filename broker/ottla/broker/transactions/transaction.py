@@ -20,7 +20,7 @@ from ottla.model.values import frozen
 
 NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32_767
-"""Highest producer epoch. Only transaction markers use it, because a producer is fenced with the
+"""Highest producer epoch. Only transaction markers use it, because a producer is fenced by the
 epoch after its own."""
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 """Producer epoch at which a producer gets a new producer id, whose epochs begin at 0."""
@@ -48,18 +48,18 @@ class TransactionStatus(IntEnum):
 
     @property
     def title(self) -> str:
-        """Name of the state in DescribeTransactions and ListTransactions."""
+        """Name of the transaction state in DescribeTransactions and ListTransactions."""
         return self.name.title().replace("_", "")
 
 
 S = TransactionStatus
 
 IDLE = frozenset((S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
-"""States in which no transaction is open."""
+"""Transaction states in which no transaction is open."""
 PREPARED = frozenset((S.PREPARE_COMMIT, S.PREPARE_ABORT))
-"""States in which the outcome is decided and markers are being written."""
+"""Transaction states in which the outcome is decided and markers are being written."""
 COMPLETED = frozenset((S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
-"""States in which every partition has its marker."""
+"""Transaction states in which every partition has its marker."""
 STORED = frozenset((*IDLE, *PREPARED, S.ONGOING))
 
 ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
@@ -73,7 +73,7 @@ ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
     S.COMPLETE_ABORT: frozenset((S.PREPARE_ABORT,)),
     S.DEAD: IDLE,
 }
-"""States from which each state may be entered.
+"""Transaction states from which each transaction state may be entered.
 
 Kafka's PrepareEpochFence is not among them. Fencing a producer and aborting its open transaction is
 one step here, which is written as PrepareAbort.
@@ -86,38 +86,39 @@ class TransactionFacts:
 
     producer_id: ProducerId
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    """Producer id before the last step. It differs from the current id only after the epochs of the
-    old id were used up."""
+    """Producer id before the last state change. It differs from the current id only after the
+    epochs of the old id were used up."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Producer id that replaces the current one in the Complete state if the epochs are used up. It
-    is set in a Prepare state."""
+    """Producer id that replaces the current one when the transaction is complete, if the epochs are
+    used up. It is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """Producer epoch before the last bump, by which a retry is recognised. It is not stored in the
-    log, so that a retry after a failover is fenced."""
+    """Producer epoch before the last bump, by which the coordinator recognises a retry. It is not
+    stored in the log, so that a retry after a failover is fenced."""
     timeout_ms: int
     status: TransactionStatus = S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_START
     last_update_ms: int
     client_version: int = 0
-    """transaction.version that the client used in its last step."""
+    """Feature level transaction.version that the client used in its last request."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """True if the next bump of the epoch requires a new producer id."""
+        """True if the next bump of the producer epoch requires a new producer id."""
         return self.producer_epoch >= EXHAUSTED_EPOCH
 
     @property
     def identity_after_end(self) -> tuple[ProducerId, int]:
-        """Producer id and epoch for the next transaction of a client with transaction.version 2."""
+        """Producer id and epoch for the next transaction of a client whose feature level
+        transaction.version is 2."""
         if self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
 
 class Transaction:
-    """Committed state of one transactional id, and its next step if that is not committed yet."""
+    """Committed state of one transactional id, and its next state if that is not committed yet."""
 
     __slots__ = ("facts", "pending", "transactional_id")
 
@@ -152,7 +153,7 @@ class Transaction:
         self, producer_id: ProducerId, *, timeout_ms: int, is_last_kept: bool, now_ms: int
     ) -> TransactionFacts:
         """Prepare the step that gives the producer a new producer id, because the epochs of the old
-        id are used up. Returns the state after it."""
+        id are used up. Returns the state after the step."""
         assert producer_id != self.facts.producer_id
         return self._prepare(
             S.EMPTY,
@@ -211,8 +212,8 @@ class Transaction:
     def prepare_fence(
         self, *, server_version: int, next_producer_id: ProducerId, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that aborts the open transaction and raises the epoch above that of its
-        producer. Returns the state after the step."""
+        """Prepare the step that aborts the open transaction and raises the producer epoch above
+        that of its producer. Returns the state after the step."""
         assert self.facts.status is S.ONGOING
         if server_version >= EPOCH_BUMPS_FROM:
             return self.prepare_end(
@@ -231,7 +232,8 @@ class Transaction:
         )
 
     def begin_completion(self) -> None:
-        """Refuse other steps until the transaction's markers and its last record are written."""
+        """Refuse other steps of this transactional id until the transaction's markers and its last
+        record are written."""
         assert self.pending is None
         assert self.facts.status in PREPARED
         self.pending = (
@@ -239,7 +241,8 @@ class Transaction:
         )
 
     def completed_facts(self, now_ms: int) -> TransactionFacts:
-        """Return the state to write when every partition of the transaction has its marker."""
+        """Return the state to write to the log when every partition of the transaction has its
+        marker."""
         assert self.pending in COMPLETED
         facts = self.facts
         producer_id, epoch = facts.producer_id, facts.producer_epoch
@@ -258,7 +261,7 @@ class Transaction:
         )
 
     def prepare_expiry(self) -> None:
-        """Prepare the deletion of the transactional id."""
+        """Prepare the deletion of the transactional id, which has expired."""
         self._begin(S.DEAD)
 
     # ---- ends of steps
@@ -269,12 +272,12 @@ class Transaction:
         self.facts, self.pending = facts, None
 
     def give_up(self) -> None:
-        """Drop the pending step, since its append failed."""
+        """Drop the pending state change, since its append to the log failed."""
         assert self.pending is not None
         self.pending = None
 
     def remove_marked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove the partitions that have received their marker."""
+        """Remove from the transaction the partitions that have received their marker."""
         assert self.facts.status in PREPARED
         self.facts = replace(self.facts, partitions=self.facts.partitions.difference(partitions))
 

@@ -114,7 +114,7 @@ class TransactionAdminApis:
 
 
 class _TransactionFilter:
-    """Filters in a ListTransactions request.
+    """Filters of transactions in a ListTransactions request.
 
     Raises RefusedError(INVALID_REGULAR_EXPRESSION) if the pattern is not a regular expression.
     """
@@ -132,7 +132,7 @@ class _TransactionFilter:
             self._pattern = compile_topic_regex(request.transactional_id_pattern)
 
     def matches(self, transaction: Transaction) -> bool:
-        """Return True if a transaction matches all filters."""
+        """Return True if a transaction matches all filters of the request."""
         facts = transaction.facts
         is_dying = transaction.pending is TransactionStatus.DEAD
         if is_dying or facts.producer_epoch == NO_PRODUCER_EPOCH:

@@ -46,28 +46,29 @@ E = ErrorCode
 NO_EPOCH_GIVEN = -1
 
 BUMPING_FROM = 5
-"""First version of EndTxn in which every end bumps the client's epoch (KIP-890)."""
+"""First version of EndTxn in which every end of a transaction bumps the producer epoch
+(KIP-890)."""
 FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
                EndTxnRequest: 2}  # fmt: skip
-"""First version, for each request, whose clients know PRODUCER_FENCED. Earlier versions get another
-code instead."""
+"""First version of each request whose clients know the error code PRODUCER_FENCED. Earlier versions
+get another code instead."""
 
 IMPLICIT_VERSION = 2
-"""transaction.version of a client whose partitions are added to its transaction by their
-leaders."""
+"""Feature level transaction.version of a client whose partitions are added to its transaction by
+their leaders."""
 
 ID_WAIT_S = 2.0
-"""Maximum seconds that a producer waits for the first block of producer ids. After that time, its
-client must retry."""
+"""Maximum seconds that an InitProducerId request waits for the first block of producer ids. After
+that time, the client must retry."""
 
 TRANSACTION_COST = 5
-"""Cost of passing one transaction's request to the coordinator, measured in entries of a
-response."""
+"""Cost of passing one transaction's request to the coordinator, in units of the cost of one entry
+in a response."""
 
 
 def client_code_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
-    """Return the error code to send for `code`: the same code, or another that clients of the
-    request version know."""
+    """Return the error code to send to a client for `code`: the same code, or another that clients
+    of the request version know."""
     if code is E.PRODUCER_FENCED and version < FENCED_FROM[kind]:
         return E.INVALID_PRODUCER_EPOCH
     return code
@@ -100,7 +101,8 @@ class TransactionApis:
     def init_producer_id(
         self, context: RequestContext, request: InitProducerIdRequest
     ) -> HandlerResult:
-        """Assign a producer id and epoch to a producer, and abort its open transaction."""
+        """Assign a producer id and epoch to the producer that sent the request, and abort its open
+        transaction."""
         if self._ids.has_some:
             return self._init(context, request)
         return self._init_when_ids_available(context, request)
@@ -153,7 +155,8 @@ class TransactionApis:
     def add_partitions(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
     ) -> HandlerResult:
-        """Add partitions to transactions, or verify that they belong to them."""
+        """Add partitions to transactions, or verify that the partitions belong to the
+        transactions."""
         if context.api_version < ADD_PARTITIONS_OF_BROKERS_FROM:
             return begun(self._add_of_client(context, request))
         return begun(self._add_of_broker(context, request))
@@ -245,7 +248,7 @@ class TransactionApis:
         responder: Responder,
     ) -> None:
         """Add partitions to a client's transaction. If its previous transaction is still ending,
-        wait for that first.
+        wait for its end first.
 
         A commit is answered before its markers are written. The client's next transaction often
         begins while they are being written.
@@ -289,8 +292,9 @@ class TransactionApis:
         is_client: bool,
         permissions: Permissions | None = None,
     ) -> Steps[tuple[frozenset[TopicPartition], dict[TopicPartition, ErrorCode]]]:
-        """Return all partitions that the request names, and an error code for each that cannot be
-        added. If one cannot be added, all others get OPERATION_NOT_ATTEMPTED."""
+        """Return all partitions that an AddPartitionsToTxn request names, and an error code for
+        each that cannot be added. If one cannot be added, all others get OPERATION_NOT_ATTEMPTED.
+        """
         image = self._image()
         pace = StepPace()
         partitions: set[TopicPartition] = set()
@@ -351,7 +355,7 @@ class TransactionApis:
     # ---- EndTxn
 
     def end(self, context: RequestContext, request: EndTxnRequest) -> None:
-        """Commit or abort a transaction. Answers when the decision is committed."""
+        """Commit or abort a transaction. The response is sent when the decision is committed."""
         version = context.api_version
         is_bumping = version >= BUMPING_FROM
 
@@ -391,7 +395,8 @@ def _initialised(answer: NamedProducer | ErrorCode, version: int) -> InitProduce
 def _results(
     topics: Iterable[AddPartitionsToTxnTopic], answer: dict[TopicPartition, ErrorCode] | ErrorCode
 ) -> Iterator[AddPartitionsToTxnTopicResult]:
-    """Yield the part of the response about each topic, with each partition once."""
+    """Yield the entry of the AddPartitionsToTxn response for each topic, with each partition
+    once."""
     for topic in topics:
         yield AddPartitionsToTxnTopicResult(
             name=topic.name,

@@ -43,10 +43,12 @@ from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.turn_end import TurnEnd
 
 COMPLETION_RETRY_MS = 200
-"""Milliseconds between attempts to complete transactions whose log has too few in-sync replicas."""
+"""Milliseconds between attempts to complete transactions if the partition of `__transaction_state`
+has too few in-sync replicas."""
 
 COMMIT_AGAIN_MS = 1_000
-"""Minimum milliseconds that a write whose outcome is unknown waits once more for its commit."""
+"""Minimum milliseconds for which the coordinator waits once more for the commit of a write whose
+outcome is unknown."""
 
 HELD_MS_MAX = 100
 """Maximum milliseconds that a request to add partitions waits for the end of the previous
@@ -110,8 +112,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         return "transaction coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
-        """Yield the periodic work: timeouts and expirations of transactions, and completions whose
-        append failed before."""
+        """Yield the transaction coordinator's periodic work: timeouts and expirations of
+        transactions, and completions whose append failed before."""
         config = self._config
         yield PeriodicTask(
             "timeouts of transactions",
@@ -155,7 +157,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     # ---- requests
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of transactions, and the duration of loading shards."""
+        """Return the number of transactions, and the milliseconds that the coordinator's shards
+        took to load, by metric name."""
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
         return {
@@ -209,7 +212,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         self._send_markers(order)
 
     def wake(self, key: str) -> None:
-        """Wake the requests that wait for the completion of a transaction."""
+        """Wake the requests that wait for the completion of a transactional id's previous
+        transaction."""
         self.purgatory.wake((CompletionWait, key))
 
     def _flush(self, led: LedTransactions) -> None:
@@ -250,9 +254,9 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     def _on_end(
         self, led: LedTransactions, end_offset: Offset, write: StateWrite, code: ErrorCode
     ) -> None:
-        """Apply a write whose wait has ended, and answer its client. If the outcome is unknown, the
-        write stays pending, and the client gets an error. If the write failed, the shard is loaded
-        again."""
+        """Apply a write of a shard whose wait for the commit has ended, and answer its client. If
+        the outcome is unknown, the write stays pending, and the client gets an error. If the write
+        failed, the shard is loaded again."""
         if not self.is_current(led):
             self.answer(write.responder, ErrorCode.NOT_COORDINATOR)
         elif code is ErrorCode.NONE:

@@ -16,10 +16,11 @@ from ottla.wire.messages.transaction_log_value import PartitionsSchema, Transact
 
 KEY_VERSION = 0
 FLEXIBLE_VALUE = 1
-"""First value version with tagged fields, which a reader of an older release may skip."""
+"""First version of a `__transaction_state` record value with tagged fields, which a reader of an
+older release may skip."""
 
 TRANSACTIONAL_ID_BYTES_MAX = 32_767
-"""Maximum bytes of a transactional id that fits into a record."""
+"""Maximum number of bytes of a transactional id that fits into a record."""
 
 _int16 = Struct(">h")
 _KEY_PREFIX = _int16.pack(KEY_VERSION)
@@ -73,8 +74,8 @@ def _partitions_of(facts: TransactionFacts) -> list[PartitionsSchema] | None:
 def read_state_record(
     key: bytes | None, value: bytes | None
 ) -> tuple[str, TransactionFacts | None] | None:
-    """Decode a record. Returns the transactional id and its state, or None for a key of a later
-    version.
+    """Decode a record of `__transaction_state`. Returns the transactional id and its state (None
+    for a tombstone). Returns None instead if the key has a later version.
 
     Raises CorruptDataError if the bytes do not match their version.
     """

@@ -31,7 +31,7 @@ no id is available."""
 
 
 class NamedProducer(NamedTuple):
-    """Producer id and epoch that a request names."""
+    """Producer id and producer epoch that a request names."""
 
     producer_id: ProducerId
     epoch: int
@@ -49,12 +49,12 @@ def decide_init(
     take_id: TakeProducerId,
     now_ms: int,
 ) -> TransactionFacts:
-    """Begin the step that assigns an id and epoch to a producer, or that aborts its open
-    transaction.
+    """Begin the step that assigns a producer id and epoch to a producer, or that aborts the
+    producer's open transaction.
 
-    Returns the state after the step.  An abort leads to PrepareAbort, and the client retries.
-    Raises RefusedError with CONCURRENT_TRANSACTIONS while another step is pending or the
-    transaction is being ended, or with PRODUCER_FENCED for an outdated producer.
+    Returns the state after the step. An abort leads to PrepareAbort, and the client retries. Raises
+    RefusedError with CONCURRENT_TRANSACTIONS while another step is pending or the transaction is
+    being ended, or with PRODUCER_FENCED for an outdated producer.
     """
     facts = transaction.facts
     if transaction.pending is not None:
@@ -78,8 +78,8 @@ def decide_init(
 
 
 def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
-    """Return True if the request names the current producer id, or the previous one with its last
-    epoch. Returns True for any producer if no epoch was assigned yet."""
+    """Return True if an InitProducerId request names the current producer id, or the previous one
+    with its last epoch. Returns True for any producer if no epoch was assigned yet."""
     is_overflowed = (
         expected.producer_id == facts.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH
     )
@@ -88,8 +88,8 @@ def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
 
 
 def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tuple[int, int]:
-    """Return the epoch to assign to the producer, and the epoch by which a retry of the request is
-    recognized."""
+    """Return the producer epoch to assign, and the epoch by which the coordinator recognises a
+    retry of the InitProducerId request."""
     epoch = facts.producer_epoch
     if expected is None:
         return epoch + 1, NO_PRODUCER_EPOCH
@@ -103,8 +103,8 @@ def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tupl
 def decide_fence(
     transaction: Transaction, *, server_version: int, take_id: TakeProducerId, now_ms: int
 ) -> TransactionFacts:
-    """Begin the step that aborts the open transaction, so that its producer can no longer commit
-    it. Returns the state after the step."""
+    """Begin the step that aborts the open transaction of a transactional id, so that its producer
+    can no longer commit it. Returns the state after the step."""
     is_overflow = server_version >= EPOCH_BUMPS_FROM and transaction.facts.is_epoch_exhausted
     return transaction.prepare_fence(
         server_version=server_version,
@@ -152,7 +152,8 @@ def verified(
     producer: NamedProducer,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error code for each partition: NONE if it belongs to the transaction."""
+    """Return an error code for each partition: NONE if it belongs to the producer's open
+    transaction."""
     facts = _of_producer(transaction, producer).facts
     return {
         one: ErrorCode.NONE if one in facts.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -173,8 +174,8 @@ def _of_producer(transaction: Transaction | None, producer: NamedProducer) -> Tr
 # ---- EndTxn
 
 DONE = "done"
-"""Result of a rule for a request that was served before. The coordinator returns the same answer
-again."""
+"""Result of an EndTxn rule for a request that was served before. The coordinator returns the same
+answer again."""
 PREPARE = "prepare"
 FENCED = ErrorCode.PRODUCER_FENCED
 INVALID = ErrorCode.INVALID_TXN_STATE
@@ -221,8 +222,8 @@ def decide_end(
     take_id: TakeProducerId,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that commits or aborts a transaction. Returns the state after it, or None if
-    the request was served before."""
+    """Begin the step that commits or aborts a transaction. Returns the state after the step, or
+    None if the request was served before."""
     if transaction is None:
         raise RefusedError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_bumping = client_version >= EPOCH_BUMPS_FROM

@@ -47,38 +47,39 @@ from ottla.model.settings.transactions import TransactionConfig
 logger = logging.getLogger("ottla.broker.transactions")
 
 LOOKED_AT_PER_STEP = 2_000
-"""Number of transactional ids checked per step, before other tasks get their turn. A step takes
-about a millisecond."""
+"""Number of transactional ids that periodic work checks per step, before other tasks get their
+turn. A step takes about a millisecond."""
 
 FORGOTTEN_PER_WRITE = 100
 """Maximum number of expired transactional ids in one write of tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
-"""Milliseconds after which a write that no client waits for is logged if it is still not
-committed."""
+"""Milliseconds after which a write that no client waits for is logged, if it is not committed by
+then."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StateWrite:
-    """Records to append, and the callbacks for when they are committed or the append fails."""
+    """Records of the transaction coordinator to append, and the callbacks for when they are
+    committed or the append fails."""
 
     records: list[CoordinatorRecord]
     timeout_ms: int
-    """Milliseconds that the client waits for the commit."""
+    """Milliseconds that the client waits until this write is committed."""
     on_committed: Callable[[Instant], None]
     on_refused: Callable[[], None]
-    """Called if the append of the records failed."""
+    """Function that is called if the append of the records failed."""
     responder: Responder | None = None
     answer: Any = None
-    """Response to send when the records are committed."""
+    """Response to send to the client when the records are committed."""
 
 
 TransactionEffects: TypeAlias = ShardEffects[StateWrite]
 
 
 class TransactionShard:
-    """Transactions stored in one partition of `__transaction_state`, which its leader
-    coordinates."""
+    """Transactions whose state one partition of `__transaction_state` stores. The leader of that
+    partition coordinates them."""
 
     def __init__(
         self,
@@ -89,30 +90,32 @@ class TransactionShard:
         take_id: TakeProducerId,
         server_version: Callable[[], int],
     ) -> None:
-        """Create a shard without transactions. `server_version` returns the cluster's current
-        transaction.version."""
+        """Create a shard of the transaction coordinator without transactions. `server_version`
+        returns the cluster's current transaction.version."""
         self._config = config
         self.index = index
-        """Index of the partition of `__transaction_state`."""
+        """Index of the partition of `__transaction_state` that stores this shard."""
         self._coordinator_epoch = coordinator_epoch
         self._take_id = take_id
         self._server_version = server_version
         self._effects: TransactionEffects = ShardEffects()
         self._uncompleted: list[Transaction] = []
         self.transactions: dict[str, Transaction] = {}
-        """Transactions by transactional id."""
+        """Committed and pending states by transactional id."""
         self.counts: Counter[TransactionStatus] = Counter()
-        """Number of transactional ids by state."""
+        """Number of transactional ids by transaction state."""
 
     def take_effects(self) -> TransactionEffects:
-        """Return and clear the effects decided since the last call."""
+        """Return and clear the effects (writes, responses, marker orders) decided since the last
+        call."""
         effects, self._effects = self._effects, ShardEffects()
         return effects
 
     # ---- loading
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record of the log.  Raises CorruptDataError if it cannot be read."""
+        """Apply a record of the shard's log. Raises CorruptDataError if the record cannot be
+        read."""
         said = read_state_record(key, value)
         if said is None:
             raise CorruptDataError("a key of a later version")
@@ -155,8 +158,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Assign an id and epoch to a producer. The responder gets a NamedProducer or an error
-        code."""
+        """Assign a producer id and epoch to a producer. The responder gets a NamedProducer or an
+        error code."""
         transaction = self.transactions.get(transactional_id)
         try:
             if not 0 < timeout_ms <= self._config.timeout_ms_max:
@@ -198,8 +201,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Add partitions to the open transaction, or begin one. The responder gets an error
-        code."""
+        """Add partitions to the open transaction of a transactional id, or begin a transaction. The
+        responder gets an error code."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_add(
@@ -226,8 +229,8 @@ class TransactionShard:
         *,
         responder: Responder,
     ) -> None:
-        """Verify that partitions belong to the open transaction. The responder gets one error code
-        for all partitions, or one for each."""
+        """Verify that partitions belong to the open transaction of a transactional id. The
+        responder gets one error code for all partitions, or one for each."""
         answer: dict[TopicPartition, ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
@@ -245,8 +248,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Commit or abort the open transaction. The responder gets an error code, or the
-        NamedProducer for the next transaction."""
+        """Commit or abort the open transaction of a transactional id. The responder gets an error
+        code, or the NamedProducer for the next transaction."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_end(
@@ -382,8 +385,8 @@ class TransactionShard:
     def on_marked(
         self, order: MarkerOrder, partitions: Collection[TopicPartition], now: Instant
     ) -> None:
-        """Record the partitions that have received their marker. The last partition completes the
-        transaction."""
+        """Record the partitions of a transaction that have received their marker. The last
+        partition completes the transaction."""
         transaction = self.transactions[order.transactional_id]
         order.missing.difference_update(partitions)
         transaction.remove_marked(partitions)
@@ -409,11 +412,11 @@ class TransactionShard:
 
     @property
     def uncompleted_count(self) -> int:
-        """Number of transactions whose completion could not be appended."""
+        """Number of transactions whose completion could not be appended to the log."""
         return len(self._uncompleted)
 
     def complete_again(self, now: Instant) -> None:
-        """Retry the completions that could not be appended."""
+        """Retry the completions of transactions that could not be appended to the log."""
         uncompleted, self._uncompleted = self._uncompleted, []
         for transaction in uncompleted:
             self._complete(transaction, now)
@@ -421,15 +424,15 @@ class TransactionShard:
     # ---- queries
 
     def is_completing(self, transactional_id: str) -> bool:
-        """Return True while a transaction is being completed: its markers or its last record are
-        being written."""
+        """Return True while the transactional id's transaction is being completed: its markers or
+        its last record are being written."""
         transaction = self.transactions.get(transactional_id)
         return transaction is not None and transaction.pending in COMPLETED
 
     def described(self, transactional_id: str) -> TransactionFacts:
         """Return the committed state of a transactional id.
 
-        Raises RefusedError with TRANSACTIONAL_ID_NOT_FOUND if it is unknown.
+        Raises RefusedError with TRANSACTIONAL_ID_NOT_FOUND if the id is unknown.
         """
         transaction = self.transactions.get(transactional_id)
         if (
@@ -442,5 +445,5 @@ class TransactionShard:
 
     @property
     def open_count(self) -> int:
-        """Number of transactions that are open or ending."""
+        """Number of transactions in this shard that are open or ending."""
         return sum(count for status, count in self.counts.items() if status not in IDLE)

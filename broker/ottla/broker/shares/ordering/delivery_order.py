@@ -41,34 +41,35 @@ TURNS = (
     Priority.NORMAL,
     Priority.HIGH,
 )
-"""Priorities in the order in which they are served: four turns for high, two for normal, one for
-low. A priority without ready records passes its turn on."""
+"""Priorities of records in the order in which they are served: four turns for high, two for normal,
+one for low. A priority without ready records passes its turn on."""
 
 RIPENED_MAX = 2_000
-"""Maximum number of offset ranges that one call of `ripen` makes ready. A larger value blocks the
-event loop longer if very many records are due at once. A smaller value needs more calls for
-them."""
+"""Maximum number of offset ranges that one call of `ripen` makes ready for delivery. A larger value
+blocks the event loop longer if very many records are due at once. A smaller value needs more calls
+for them."""
 
 TimedRange = tuple[int, int, int]
-"""Time in milliseconds, and the first and last offset of a range of records that waits for that
-time."""
+"""Range of records that waits for a time: the time in milliseconds, then the first and last
+offset."""
 
 
 class KeyQueue:
-    """Records of one key whose due time has passed, in the order in which they may be delivered."""
+    """Queue of the records of one key whose due time has passed, in the order in which they may be
+    delivered."""
 
     __slots__ = ("active_count", "waiting")
 
     def __init__(self) -> None:
         self.active_count = 0
-        """Number of records that are ready, taken or in back-off."""
+        """Number of records of this key that are ready, taken for delivery or in back-off."""
         self.waiting: deque[tuple[int, int]] | None = None
         """Records that wait for earlier records of their key: the offset of each, and the end of
         its back-off. None until the first record waits, since an empty deque takes 600 bytes."""
 
 
 class AheadRecord(NamedTuple):
-    """Record of a batch that is read ahead."""
+    """Record of a batch that is read ahead: its offset, due time, key and priority."""
 
     offset: int
     due_ms: int
@@ -76,14 +77,16 @@ class AheadRecord(NamedTuple):
 
 
 class PendingBatch(NamedTuple):
-    """Batch whose records are added to the order of deliveries in several event-loop iterations."""
+    """Batch of the log whose records are added to the order of deliveries over several event-loop
+    iterations."""
 
     records: Iterator[AheadRecord]
     last_offset: int
 
 
 class OrderFigures(NamedTuple):
-    """Number of unsettled records by the reason why they are not delivered."""
+    """Numbers of unsettled records (neither acknowledged nor archived) by the reason why they are
+    not delivered."""
 
     delayed_count: int
     backoff_count: int
@@ -93,13 +96,13 @@ class OrderFigures(NamedTuple):
     taken_count: int
     """Number of records that a member has acquired."""
     next_due_ms: int | None
-    """Wall time in milliseconds at which the first delayed record is due, or None if no record is
-    delayed."""
+    """Wall time in milliseconds at which the first delayed record may be delivered, or None if no
+    record is delayed."""
     next_backoff_ms: int | None
-    """Monotonic time in milliseconds at which the first back-off ends, or None if no record is in
-    back-off."""
+    """Monotonic time in milliseconds at which the first back-off of a released record ends, or None
+    if no record is in back-off."""
     scanned_offset: int
-    """Offset after the last record that was read ahead."""
+    """Offset after the last record of the log that was read ahead."""
 
 
 class DeliveryOrder:
@@ -125,31 +128,33 @@ class DeliveryOrder:
     )
 
     def __init__(self, rules: OrderingRules, start_offset: int, *, salt: int = 0) -> None:
-        """Create an order without records. `salt` makes the jitter of one share partition differ
-        from that of others."""
+        """Create an order of deliveries without records. `salt` makes the back-off jitter of one
+        share partition differ from that of others."""
         self.rules = rules
         self.scanned_offset = start_offset
-        """Offset after the last record that was added."""
+        """Offset after the last record that was added to the order of deliveries."""
         self.delayed_count = self.backoff_count = self.key_count = 0
         self.ready_count = self.taken_count = 0
         self.log_start_offset = start_offset
-        """Log start offset. Records below it were removed from the order."""
+        """Start offset of the log. Records below it were removed from the order of deliveries."""
         self.pending: PendingBatch | None = None
-        """Batch whose records are not all added yet."""
+        """Batch of the log whose records are not all added yet, or None if there is none."""
         self._salt = salt
         self._delayed: list[TimedRange] = []
         self._backoff: list[TimedRange] = []
         self._ready: tuple[list[tuple[int, int]], ...] = ([], [], [])
-        """Heaps of ready ranges, by priority."""
+        """Heaps of the offset ranges that are ready for delivery, one heap for each priority."""
         self._keys: dict[int, KeyQueue] = {}
         self._traits: dict[int, Traits] = {}
-        """Traits of the unsettled records that have any, by offset."""
+        """Key and priority of the unsettled records that have any, by offset."""
         self._turn = 0
-        """Number of records taken while several priorities had ready ones."""
+        """Number of records that were taken for delivery while several priorities had ready
+        records."""
 
     @property
     def unsettled_count(self) -> int:
-        """Number of records in memory that are neither acknowledged nor archived."""
+        """Number of records in the order of deliveries that are neither acknowledged nor
+        archived."""
         return (
             self.delayed_count
             + self.backoff_count
@@ -168,8 +173,9 @@ class DeliveryOrder:
     def add(
         self, first: int, last: int, count: int, *, traits: Traits, due_ms: int, now: Instant
     ) -> None:
-        """Add the available records from offset `first` to `last`, which were delivered `count`
-        times. Records with a key or priority (`traits`) are added one by one.
+        """Add to the order of deliveries the available records from offset `first` to `last`, which
+        were delivered `count` times. Records with a key or priority (`traits`) are added one by
+        one.
 
         The due time of records that were delivered before has passed. Their back-off begins now,
         since its real beginning is not stored.
@@ -190,7 +196,8 @@ class DeliveryOrder:
         heappush(self._delayed, (due_ms, first, last))
 
     def add_taken(self, first: int, last: int, traits: Traits) -> None:
-        """Add records that a member acquired before they were read ahead."""
+        """Add records that a member acquired before they were read ahead to the order of
+        deliveries."""
         if traits is not PLAIN:
             assert first == last
             self._traits[first] = traits
@@ -201,8 +208,8 @@ class DeliveryOrder:
     # ---- time
 
     def ripen(self, now: Instant) -> bool:
-        """Make the records ready whose due time or back-off is over, unless they must wait for
-        other records of their key. Returns whether a due time or back-off was over."""
+        """Make records ready for delivery whose due time or back-off is over, unless they must wait
+        for other records of their key. Returns whether a due time or back-off was over."""
         moved = 0
         while self._delayed and self._delayed[0][0] <= now.wall_ms and moved < RIPENED_MAX:
             _, first, last = heappop(self._delayed)
@@ -217,8 +224,8 @@ class DeliveryOrder:
         return moved > 0
 
     def next_mono_ms(self, now: Instant) -> int | None:
-        """Return the monotonic time in milliseconds at which `ripen` has something to do, or None
-        if never."""
+        """Return the monotonic time in milliseconds of the next due time or end of a back-off,
+        which `ripen` handles. Returns None if there is none."""
         times = []
         if self._delayed:
             times.append(max(0, self._delayed[0][0] - now.wall_ms) + now.mono_ms)
@@ -227,7 +234,8 @@ class DeliveryOrder:
         return min(times, default=None)
 
     def _ripen(self, first: int, last: int, not_before_ms: int, mono_ms: int) -> None:
-        """Make records ready that are due, or let them wait for other records of their key."""
+        """Make records that are due ready for delivery, or let them wait for other records of their
+        key."""
         traits = self._traits.get(first, PLAIN)
         if traits.key is not None:
             queue = self._queue_of(traits.key)
@@ -285,8 +293,8 @@ class DeliveryOrder:
         return _joined(sorted(taken))
 
     def _heap_of_turn(self, offset_max: int) -> list[tuple[int, int]]:
-        """Return the heap of ready records of the priority whose turn is next and that has ready
-        records."""
+        """Return the heap of ready offset ranges for the priority whose turn is next, among those
+        with ready records."""
         while True:
             heap = self._ready[TURNS[self._turn % len(TURNS)]]
             self._turn += 1
@@ -294,14 +302,15 @@ class DeliveryOrder:
                 return heap
 
     def put_back(self, first: int, last: int) -> None:
-        """Make records that were taken for delivery, but not delivered, ready again."""
+        """Make records that were taken for delivery, but not delivered, ready for delivery
+        again."""
         self.taken_count -= last - first + 1
         for begin, end in self._pieces(first, last):
             self._push_ready(begin, end)
 
     def on_released(self, first: int, last: int, count: int, mono_ms: int) -> None:
         """Let records that were released after `count` deliveries wait until their back-off is
-        over. `mono_ms` is the monotonic time in milliseconds."""
+        over. `mono_ms` is the current monotonic time in milliseconds."""
         last = min(last, self.scanned_offset - 1)
         if first > last:
             return
@@ -313,8 +322,8 @@ class DeliveryOrder:
             self._push_active(begin, end, end_ms, mono_ms)
 
     def on_settled(self, first: int, last: int, mono_ms: int) -> None:
-        """Remove records that are never delivered again, and let the next records of their keys
-        become ready."""
+        """Remove acknowledged or archived records, and let the next records of their keys become
+        ready for delivery."""
         last = min(last, self.scanned_offset - 1)
         if first > last:
             return
@@ -400,7 +409,8 @@ class DeliveryOrder:
 
 
 def _split(ranges: list[TimedRange], offset: int) -> tuple[list[TimedRange], list[TimedRange]]:
-    """Return a heap of the ranges from an offset on, and the ranges that end below it."""
+    """Return a heap of the timed ranges (or parts of them) from an offset on, and the ranges that
+    end below the offset."""
     kept = [(due_ms, max(first, offset), last) for due_ms, first, last in ranges if last >= offset]
     heapify(kept)
     return kept, [each for each in ranges if each[2] < offset]
@@ -411,7 +421,7 @@ def _size_of(ranges: list[TimedRange]) -> int:
 
 
 def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join adjacent ranges of a sorted list."""
+    """Return a sorted list of offset ranges in which adjacent ranges are joined."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         if joined and joined[-1][1] + 1 == first:

@@ -7,16 +7,16 @@ from ottla.model.settings.share_groups import READ_COMMITTED, ShareGroupSettings
 from ottla.model.settings.storage.topic import NO_SHARE_DELAY_MS, TopicConfig
 
 SHIFT_MAX = 40
-"""Maximum number of times that the back-off is doubled. The back-off reaches its maximum much
-earlier."""
+"""Maximum number of times that the back-off before a redelivery is doubled. The back-off reaches
+its maximum much earlier."""
 
 
 class OrderingRules(NamedTuple):
-    """Settings of a group and of a topic that change the order of deliveries."""
+    """Settings of a share group and of a topic that change the order of deliveries."""
 
     delay_ms: int = NO_SHARE_DELAY_MS
-    """Delay in milliseconds of a record without a delay header. -1 if records are not delayed at
-    all."""
+    """Delay in milliseconds before the first delivery of a record without a delay header. -1 if
+    records are not delayed at all."""
     backoff_ms_min: int = 0
     """Minimum milliseconds between two deliveries of a record. 0 if there is no back-off."""
     backoff_ms_max: int = 0
@@ -28,11 +28,11 @@ class OrderingRules(NamedTuple):
     """Maximum number of unsettled records (neither acknowledged nor archived) that are in
     memory."""
     is_committed: bool = False
-    """True if only records of committed transactions are delivered."""
+    """True if the group gets only records of committed transactions."""
 
     @property
     def has_delay(self) -> bool:
-        """True if records may be delayed."""
+        """True if these rules may delay records."""
         return self.delay_ms != NO_SHARE_DELAY_MS
 
     @property
@@ -42,7 +42,7 @@ class OrderingRules(NamedTuple):
 
     @property
     def reads_records(self) -> bool:
-        """True if batches must be decompressed."""
+        """True if these rules require that batches are decompressed to read their records."""
         return self.has_delay or self.has_traits
 
     def backoff_ms(self, count: int, salt: int) -> int:
@@ -56,14 +56,15 @@ class OrderingRules(NamedTuple):
         return shortest + (longest - shortest) * crc32(b"%d:%d" % (salt, count)) // (1 << 32)
 
     def longest_backoff_ms(self, count: int) -> int:
-        """Return the back-off without jitter, which is never shorter than the one with it."""
+        """Return the back-off in milliseconds after delivery number `count` without jitter, which
+        only shortens it."""
         if not self.backoff_ms_min or count <= 0:
             return 0
         return min(self.backoff_ms_min << min(count, SHIFT_MAX), self.backoff_ms_max)
 
 
 def ordering_rules(settings: ShareGroupSettings, topic: TopicConfig) -> OrderingRules | None:
-    """Return the rules of a group in a topic, or None if all of them are off."""
+    """Return the delivery rules of a share group in a topic, or None if all of them are off."""
     is_off = (
         topic.share_delay_ms == NO_SHARE_DELAY_MS
         and not settings.backoff_ms_min

@@ -11,20 +11,21 @@ from ottla.broker.shares.ordering.ordering_rules import OrderingRules
 from ottla.wire.records import RecordHeaders
 
 DUE_HEADER = "ottla.due.ms"
-"""Header with the earliest time of the first delivery, in milliseconds since 1970."""
+"""Name of the record header with the earliest time of the first delivery, in milliseconds since
+1970."""
 DELAY_HEADER = "ottla.delay.ms"
-"""Header with the milliseconds from the record's timestamp to its first delivery. The due time in
-`ottla.due.ms` takes precedence."""
+"""Name of the record header with the milliseconds from the record's timestamp to its first
+delivery. The due time in `ottla.due.ms` takes precedence."""
 PRIORITY_HEADER = "ottla.priority"
-"""Header with the priority of a record: high, normal or low."""
+"""Name of the record header with the priority of a record: high, normal or low."""
 
 DIGITS_MAX = 15
-"""Maximum number of digits of a time in a header. A time in milliseconds with 15 digits is in the
-year 33658 at most."""
+"""Maximum number of digits of a time in a record header. A time in milliseconds with 15 digits is
+in the year 33658 at most."""
 
 
 class Priority(IntEnum):
-    """Priority of a record. A lower number is delivered earlier."""
+    """Priority of a record in a share group. A record with a lower number is delivered earlier."""
 
     HIGH = 0
     NORMAL = 1
@@ -35,7 +36,7 @@ PRIORITIES = {b"high": Priority.HIGH, b"normal": Priority.NORMAL, b"low": Priori
 
 
 class Traits(NamedTuple):
-    """Key and priority of one record."""
+    """Key and priority of one record, by which a share group orders its delivery."""
 
     priority: Priority = Priority.NORMAL
     key: int | None = None
@@ -49,8 +50,8 @@ PLAIN = Traits()
 
 
 def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -> int:
-    """Return the wall time in milliseconds from which a record may be delivered, or 0 if it is not
-    delayed."""
+    """Return the wall time in milliseconds from which a record may be delivered to a share group,
+    or 0 if it is not delayed."""
     if not rules.has_delay:
         return 0
     delay_ms = rules.delay_ms
@@ -66,7 +67,8 @@ def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -
 
 
 def traits_of(rules: OrderingRules, key: bytes | None, headers: RecordHeaders) -> Traits:
-    """Return the key and priority of a record. A value that the rules do not need is left out."""
+    """Return the key and priority of a record, by which a share group orders its delivery. A value
+    that the rules do not need is left out."""
     priority = Priority.NORMAL
     if rules.has_priority:
         for name, text in headers:
