@@ -17,7 +17,7 @@ from ottla.model.values import frozen
 T = TypeVar("T")
 
 FACT_S = 10.0
-"""Time limit in seconds for one kind of facts of a page."""
+"""Time limit in seconds for requesting one kind of facts that a page shows."""
 RESOURCE_OPTIONS = {
     "topic": "--topic",
     "group": "--group",
@@ -28,14 +28,16 @@ RESOURCE_OPTIONS = {
 
 @frozen(kw_only=True)
 class NeededRight:
-    """Right that a fact or a change needs."""
+    """Right (an ACL operation on a resource) that a user needs to see a fact or to make a
+    change."""
 
     operation: str
-    """Operation of Kafka's ACLs, such as describe."""
+    """Operation of Kafka's ACLs that the user needs, such as describe."""
     resource: str = "cluster"
-    """Type of the resource: cluster, topic, group, transactional id or user."""
+    """Type of the resource to which the right applies: cluster, topic, group, transactional id or
+    user."""
     name: str = ""
-    """Name of the resource. Empty for the cluster."""
+    """Name of the resource to which the right applies. Empty for the cluster."""
 
     @property
     def text(self) -> str:
@@ -47,7 +49,7 @@ class NeededRight:
         return f"{self.operation} on {self.resource} {self.name!r}"
 
     def command(self, user: str) -> str:
-        """Return the command that grants the right to a user."""
+        """Return the command that grants this right to a user."""
         words = ["ottla", "acl", "create", "--allow", user or "USER", "--operation", self.operation]
         if self.resource == "cluster":
             words.append("--cluster")
@@ -58,19 +60,20 @@ class NeededRight:
 
 @frozen(kw_only=True)
 class Absence:
-    """Reason why a fact is missing."""
+    """Reason why a page cannot show a fact about the cluster."""
 
     thing: str
-    """Noun phrase for the fact, such as "members of the group"."""
+    """Noun phrase for the missing fact, such as "members of the group"."""
     reason: str
-    """Sentence without a full stop."""
+    """Sentence, without a full stop, that gives the reason why the fact is missing."""
     right: NeededRight | None = None
-    """Right that the user lacks, or None if the reason is another one."""
+    """Right that the user lacks to see the fact, or None if the reason is another one."""
     is_unsupported: bool = False
-    """True if the cluster has no such request."""
+    """True if the fact is missing because the cluster has no request for it."""
 
     def part(self, user: str) -> SheetPart:
-        """Return the part of a page that shows the reason, for a signed-in user."""
+        """Return the part of a page that shows the reason for the missing fact, for a signed-in
+        user."""
         if self.is_unsupported:
             return AbsentPart(thing=f"{self.thing[:1].upper()}{self.thing[1:]}")
         if self.right is not None:
@@ -84,7 +87,7 @@ class Absence:
 
 
 def absence_of(thing: str, error: Exception, needs: NeededRight) -> Absence:
-    """Return the reason for an error of the admin client."""
+    """Return the reason why a fact is missing, for an error of the admin client."""
     if isinstance(error, trio.TooSlowError):
         return Absence(thing=thing, reason=f"no answer in {FACT_S:g} s")
     if isinstance(error, RefusedError):
@@ -98,7 +101,8 @@ def absence_of(thing: str, error: Exception, needs: NeededRight) -> Absence:
 async def attempt(
     thing: str, call: Awaitable[T], needs: NeededRight, *, timeout_s: float = FACT_S
 ) -> T | Absence:
-    """Return the result of an admin call, or the reason why there is none."""
+    """Return the result of an admin call, or the reason why there is none. `thing` names the fact
+    that the call reads; `needs` is the right for it."""
     try:
         with trio.fail_after(timeout_s):
             return await call
@@ -110,7 +114,7 @@ CLUSTER_DESCRIBE = NeededRight(operation="describe")
 
 
 OTTLA_FEATURE = "ottla.version"
-"""Feature that only Ottla's brokers support."""
+"""Name of a cluster feature that only Ottla's brokers support."""
 
 
 async def is_ottla(admin: Admin) -> bool:
@@ -122,8 +126,8 @@ async def is_ottla(admin: Admin) -> bool:
 async def attempt_own(
     admin: Admin, thing: str, call: Callable[[], Awaitable[T]], needs: NeededRight
 ) -> T | Absence:
-    """Return the result of a call that sends requests of Ottla's own, or the reason why there is
-    none. Nothing is sent to a cluster of Apache Kafka."""
+    """Return the result of an admin call that sends requests of Ottla's own, or the reason why
+    there is none. Nothing is sent to a cluster of Apache Kafka."""
 
     async def checked() -> T:
         if not await is_ottla(admin):
@@ -141,8 +145,8 @@ async def attempt_each(
     *,
     is_own: bool = False,
 ) -> tuple[dict[NodeId, T], list[Absence]]:
-    """Return the results of a call at each broker, concurrently, and the reasons of those without
-    one. With `is_own`, the call sends requests of Ottla's own."""
+    """Return the results of an admin call at each broker, made concurrently, and the reasons for
+    the brokers without a result. With `is_own`, the call sends requests of Ottla's own."""
     found: dict[NodeId, T] = {}
     absent: list[Absence] = []
     brokers = await attempt("brokers", admin.describe_cluster(), CLUSTER_DESCRIBE)
@@ -173,4 +177,5 @@ async def attempt_each(
 
 BROKERS_AT_ONCE = 16
 ABSENT_MAX = 10
-"""Reasons that one page shows. Further silent brokers are on the page of brokers."""
+"""Maximum number of reasons for silent brokers that one page shows. Further silent brokers are on
+the page of brokers."""

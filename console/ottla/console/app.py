@@ -1,7 +1,7 @@
 """The ASGI application of the console: a route for each page, action and live part of PAGES.
 
-Every response has the security headers of `HEADERS`. An error of a view becomes a page with one
-sentence; only errors that are bugs are logged with their traceback.
+Every response has the security headers of `HEADERS`. An error of a view (the function that computes
+a page) becomes a page with one sentence; only errors that are bugs are logged with their traceback.
 """
 
 import gzip
@@ -61,24 +61,28 @@ HEADERS = {
 }
 HSTS = {"strict-transport-security": "max-age=31536000"}
 PAGE_S = 30.0
-"""Time limit in seconds for a page. Brokers that do not answer otherwise collect open pages."""
+"""Time limit in seconds for computing a page. Without it, open pages would accumulate if brokers do
+not respond."""
 ACTION_S = 120.0
-"""Time limit in seconds for an action, such as a reset of 10,000 offsets."""
+"""Time limit in seconds for an action of a form, such as a reset of 10,000 offsets."""
 PAGES_AT_ONCE = 16
-"""Pages and actions that are worked on at the same time; further requests wait."""
+"""Maximum number of pages and actions that are computed at the same time; further requests wait."""
 AT_WORK_OF_SESSION_MAX = 12
-"""Pages and actions of one session that are worked on or wait. A browser opens six at a time."""
+"""Maximum number of pages and actions of one session that are computed or wait. A browser opens six
+at a time."""
 STREAMS_MAX = 100
 STREAMS_OF_SESSION_MAX = 8
-"""Open live parts of one session. Browsers open six connections to a server."""
+"""Maximum number of open live parts (event streams) of one session. Browsers open six connections
+to a server."""
 WAITING_MAX = 256
-"""Requests that may wait. Later ones are refused with status 503."""
+"""Maximum number of requests that wait for their turn. The console refuses further ones with status
+503."""
 COMPRESSED_FROM_BYTES = 1_024
 COMPRESSION_LEVEL = 5
 
 
 class ConsoleApp:
-    """Endpoints of the console, over one gate and one table of pages."""
+    """HTTP endpoints of the console, for one access gate and one table of pages."""
 
     def __init__(
         self,
@@ -104,7 +108,7 @@ class ConsoleApp:
         self._home = pages[0]
 
     def routes(self) -> list[BaseRoute]:
-        """Return the routes of all pages, actions, live parts and static files."""
+        """Return the HTTP routes of all pages, actions, live parts and static files."""
         found = self._gate.attach(self._lone_page)
         for page in self._pages:
             found.append(PathRoute(page.path, "GET", partial(self._page, page)))
@@ -119,7 +123,7 @@ class ConsoleApp:
         return found
 
     async def not_found(self, request: Request, _: Exception) -> Response:
-        """Return the page for a path that no route serves."""
+        """Return the error page for a path that no route serves."""
         signed = await self._gate.admit(request)
         if isinstance(signed, Response):
             return signed
@@ -221,7 +225,7 @@ class ConsoleApp:
     async def _worked(
         self, signed: SignedIn, work: Callable[[], Awaitable[PageView]], limit_s: float
     ) -> PageView:
-        """Return the view of a page, within the limits of time and of pages at once."""
+        """Return the result of a page's view, within the limits of time and of concurrent pages."""
         if self._at_work[signed.form_secret] >= AT_WORK_OF_SESSION_MAX:
             raise PageError(HTTPStatus.TOO_MANY_REQUESTS, "too many pages are asked for at once")
         if self._limit.statistics().tasks_waiting >= WAITING_MAX:
@@ -240,7 +244,7 @@ class ConsoleApp:
     def _lone_page(
         self, request: Request, template: str, context: Mapping[str, object], status: int = 200
     ) -> Response:
-        """Return a page outside of the console's frame, such as the login page."""
+        """Return a page without the console's frame (navigation), such as the login page."""
         return _html(
             request, self._environment.get_template(f"{template}.html").render(context), status
         )
@@ -273,7 +277,7 @@ class ConsoleApp:
         view: PageView,
     ) -> dict[str, object]:
         def here(**changes: object) -> str:
-            """Return the address of this page with other query parameters. Its actions and live
+            """Return the address of the present page with other query parameters. Actions and live
             parts have other paths, so that the address is made from the page's."""
             return address(page.path, asked.path, {**asked.query, **changes})
 
@@ -332,8 +336,8 @@ class ConsoleApp:
 
 
 async def checked_form(request: Request, signed: SignedIn, names: HostNames) -> Mapping[str, str]:
-    """Read a form that a page of this console made for this session. Raises PageError if another
-    site or session sent it."""
+    """Read and return the fields of a form that a page of this console created for this session.
+    Raises PageError if another site or session sent it."""
     check_site(request, names)
     form = dict(await form_of(request))
     if not is_token_of(form.pop(FIELD, ""), signed.form_secret):
@@ -350,7 +354,7 @@ class SecurityHeaders:
         self._headers = {**HEADERS, **extra}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and add the headers to its response."""
+        """Pass a request on to the application, and add the security headers to its response."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -364,14 +368,15 @@ class SecurityHeaders:
 
 
 class HostCheck:
-    """ASGI middleware that refuses requests by a foreign host name, and all but HTTP."""
+    """ASGI middleware that refuses requests with a foreign host name, and all connections other
+    than HTTP."""
 
     def __init__(self, app: ASGIApp, names: HostNames) -> None:
         self._app = app
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on to the application, or refuse it because of its host name."""
         if scope["type"] == "http":
             given = Headers(scope=scope).getlist("host")
             if len(given) != 1 or not self._names.has(given[0]):
@@ -396,7 +401,7 @@ def build_app(
     templates: Any = None,
     has_tls: bool = False,
 ) -> Starlette:
-    """Return the ASGI application. `names` are the host names by which browsers reach it;
+    """Return the console's ASGI application. `names` are the host names by which browsers reach it;
     `templates` is another directory of templates, for tests."""
     console = ConsoleApp(gate, pages, names=names, config=config, seams=seams, templates=templates)
     app = Starlette(routes=console.routes(), exception_handlers={404: console.not_found})

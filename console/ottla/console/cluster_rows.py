@@ -22,30 +22,30 @@ CONNECTIONS_METRIC = "network.connections"
 
 @frozen(kw_only=True)
 class DiskRow:
-    """Space on the volume of one directory of a broker."""
+    """Table row about the space on the volume of one log directory of a broker."""
 
     path: str
     used_bytes: int | None
     total_bytes: int | None
     state: str
-    """State of the volume: ok, filling or full."""
+    """State of the directory's volume: ok, filling or full."""
 
     @property
     def used_share(self) -> float | None:
-        """Used share of the volume, from 0 to 1. None if unknown."""
+        """Used share of the directory's volume, from 0 to 1. None if it is unknown."""
         if self.used_bytes is None or not self.total_bytes:
             return None
         return min(1.0, self.used_bytes / self.total_bytes)
 
     @property
     def kind(self) -> str:
-        """Kind of the state's badge."""
+        """Kind of the badge that shows the volume's state: good, warning or bad."""
         return {"ok": "good", "filling": "warning"}.get(self.state, "bad")
 
 
 @frozen(kw_only=True)
 class BrokerRow:
-    """One broker in tables of pages."""
+    """Table row about one broker."""
 
     id: int
     address: str
@@ -53,17 +53,17 @@ class BrokerRow:
     machine: str
     version: str
     standing: str
-    """State in words, such as "active, cordoned"."""
+    """State of the broker in words, such as "active, cordoned"."""
     kind: str
-    """Kind of the state's badge: good, warning or bad."""
+    """Kind of the badge that shows the broker's state: good, warning or bad."""
     reasons: tuple[str, ...]
     """Reasons why the broker is unhealthy."""
     warnings: tuple[str, ...]
     disks: tuple[DiskRow, ...]
     is_reported: bool
-    """False if the broker does not report its state, as brokers of Apache Kafka."""
+    """False if the broker does not report its state, as brokers of Apache Kafka do not."""
     denial: str
-    """Reason why the user may not read its state. Empty if the user may."""
+    """Reason why the user may not read the broker's state. Empty if the user may."""
     leader_count: int | None
     replica_count: int | None
     offline_count: int | None
@@ -72,7 +72,7 @@ class BrokerRow:
 
     @property
     def used_share(self) -> float | None:
-        """Used share of the broker's fullest volume."""
+        """Used share of the broker's fullest volume, from 0 to 1. None if it is unknown."""
         return max(
             (one.used_share for one in self.disks if one.used_share is not None), default=None
         )
@@ -80,20 +80,20 @@ class BrokerRow:
 
 @frozen(kw_only=True)
 class MachineRow:
-    """One machine and its brokers."""
+    """Table row about one machine and the brokers on it."""
 
     name: str
     brokers: tuple[BrokerRow, ...]
 
     @property
     def unhealthy_count(self) -> int:
-        """Number of its brokers that are not well."""
+        """Number of brokers on the machine that are unhealthy."""
         return sum(one.kind in ("warning", "bad") for one in self.brokers)
 
 
 @frozen(kw_only=True)
 class PartitionCounts:
-    """Numbers of partitions in the cluster."""
+    """Numbers of topics and partitions in the cluster."""
 
     topics: int
     partitions: int
@@ -102,7 +102,8 @@ class PartitionCounts:
 
 
 def disk_rows(directories: Iterable[SurveyedDirectory]) -> tuple[DiskRow, ...]:
-    """Return the volumes of a broker's directories. Numbers below zero are unknown."""
+    """Return a table row for the volume of each directory of a broker. Numbers below zero are
+    unknown."""
     return tuple(
         DiskRow(
             path=one.path,
@@ -115,13 +116,13 @@ def disk_rows(directories: Iterable[SurveyedDirectory]) -> tuple[DiskRow, ...]:
 
 
 def broker_rows(brokers: Iterable[SurveyedBroker], rates: TrafficRates | None) -> list[BrokerRow]:
-    """Return a row for each broker, in the same order."""
+    """Return a table row for each broker, in the same order."""
     rates_of = {one.broker: one for one in rates.brokers} if rates is not None else {}
     return [broker_row(one, rates_of.get(one.id)) for one in brokers]
 
 
 def broker_row(broker: SurveyedBroker, rates: BrokerRates | None = None) -> BrokerRow:
-    """Return the row of one broker."""
+    """Return the table row about one broker."""
     standing = broker_standing(broker)
     reasons = tuple(broker_reasons(broker))
     kind = "good"
@@ -153,7 +154,7 @@ def broker_row(broker: SurveyedBroker, rates: BrokerRates | None = None) -> Brok
 
 
 def machine_rows(brokers: Sequence[BrokerRow]) -> list[MachineRow]:
-    """Return the machines of brokers, in order of their names."""
+    """Return table rows about the brokers' machines, in order of the machines' names."""
     by_name: dict[str, list[BrokerRow]] = defaultdict(list)
     for one in brokers:
         by_name[one.machine].append(one)
@@ -161,7 +162,7 @@ def machine_rows(brokers: Sequence[BrokerRow]) -> list[MachineRow]:
 
 
 def partition_counts(partitions: Sequence[SurveyedPartition]) -> PartitionCounts:
-    """Return the numbers of topics and partitions."""
+    """Return the numbers of topics and partitions in the cluster."""
     return PartitionCounts(
         topics=len({one.topic for one in partitions}),
         partitions=len(partitions),

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 
 def command_line(command: str, values: Mapping[str, str]) -> str:
-    """Return a command with values for its parameters in braces, such as `{topic}`.
+    """Return a command of `ottla` with values in place of its parameters in braces, such as
+    `{topic}`.
 
     A parameter without a value becomes its name in capitals. Values are quoted, since other users
     may have chosen them.

@@ -1,4 +1,4 @@
-"""Server-sent events: the stream of a page's live part.
+"""Server-sent events: the stream that renews a page's live part.
 
 The stream ends if the browser leaves, if it does not read for `SEND_S`, after `STREAM_S`, and if
 the view fails. The browser then connects again, except after a failure, which is shown.
@@ -22,16 +22,18 @@ LOG = logging.getLogger(__name__)
 Push = Callable[[str], Awaitable[None]]
 
 BEAT_S = 15.0
-"""Interval of comments in seconds, so that proxies keep a silent stream open."""
+"""Interval, in seconds, of comments in an event stream, so that proxies keep a silent stream
+open."""
 SEND_S = 30.0
-"""Time in seconds that a browser has for reading an event."""
+"""Time, in seconds, that a browser has for reading an event of the stream."""
 STREAM_S = 3_600.0
-"""Longest stream in seconds. The browser connects again, and its login is checked again."""
+"""Maximum duration of an event stream in seconds. The browser then connects again, and its login is
+checked again."""
 RETRY_MS = 3_000
 
 
 class EventStream(Response):
-    """Response that sends an event for each view."""
+    """HTTP response that sends a server-sent event for each new result of a live part."""
 
     media_type = "text/event-stream"
 
@@ -49,7 +51,7 @@ class EventStream(Response):
         self._is_lost = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the stream ends."""
+        """Send server-sent events until the stream ends."""
         lock = trio.Lock()
 
         async def push(text: str) -> None:
@@ -92,7 +94,7 @@ class EventStream(Response):
 
 
 def event_text(name: str, data: str) -> str:
-    """Return an event. Each line of its data has a field of its own."""
+    """Return a server-sent event as text. Each line of its data has a field of its own."""
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     return f"event: {name}\n{lines}\n"
 

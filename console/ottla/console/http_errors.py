@@ -1,4 +1,5 @@
-"""HTTP status and sentence for the errors of views. Pure."""
+"""HTTP status and error sentence for the exceptions of views (functions that compute a page).
+Pure."""
 
 from http import HTTPStatus
 
@@ -16,13 +17,13 @@ UNREACHABLE = {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 
 
 class PageError(Exception):
-    """A request that the console itself refuses, with status and reason."""
+    """Error for a request that the console itself refuses, with HTTP status and reason."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
-        """One sentence for the reader."""
+        """Reason for the refusal: one sentence for the user."""
 
 
 @frozen(kw_only=True)
@@ -32,15 +33,15 @@ class Failure:
     status: int
     title: str
     reason: str
-    """One sentence."""
+    """Reason for the failure: one sentence."""
     code: str = ""
-    """Name of Kafka's error code. Empty if it is not an error of the cluster."""
+    """Name of Kafka's error code. Empty if the failure is not an error of the cluster."""
     advice: str = ""
-    """Command or step that helps. Empty if there is none."""
+    """Command or step that helps after the failure. Empty if there is none."""
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return the error page for an exception of a view."""
+    """Return the content of the error page for an exception that a page's view raised."""
     match error:
         case PageError():
             return Failure(status=error.status, title=error.status.phrase, reason=error.reason)

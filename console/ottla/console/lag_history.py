@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 GROUPS_MAX = 100
-"""Groups with samples. The group whose page was opened longest ago loses its samples first."""
+"""Maximum number of groups whose lag samples are kept. The group whose page was opened longest ago
+loses its samples first."""
 SAMPLES_MAX = 360
-"""Samples of one group: half an hour of an open page."""
+"""Maximum number of lag samples of one group: half an hour of an open page."""
 SERIES_MAX = 6
 
 
@@ -20,21 +21,22 @@ class LagSample(NamedTuple):
 
     time_ms: int
     records: int | None
-    """Lag in records, summed over all partitions. None if no lag is known."""
+    """Lag of the group in records, summed over all partitions. None if no lag is known."""
     seconds: float | None
-    """Largest age of an unread record among the examined partitions, in seconds."""
+    """Largest age of an unread record among the examined partitions of the group, in seconds. None
+    if no age is known."""
     by_name: Mapping[str, int]
-    """Lags in records of the partitions that were furthest behind."""
+    """Lags in records of the partitions that were furthest behind, by the name of the partition."""
 
 
 class LagHistory:
-    """Samples of the groups whose pages were open recently."""
+    """Lag samples of the groups whose pages were open recently."""
 
     def __init__(self) -> None:
         self._samples: OrderedDict[str, deque[LagSample]] = OrderedDict()
 
     def add(self, group: str, sample: LagSample) -> tuple[LagSample, ...]:
-        """Add a sample, and return all samples of the group, oldest first."""
+        """Add a lag sample of a group, and return all samples of the group, oldest first."""
         samples = self._samples.setdefault(group, deque(maxlen=SAMPLES_MAX))
         self._samples.move_to_end(group)
         if not samples or samples[-1].time_ms < sample.time_ms:
@@ -45,7 +47,8 @@ class LagHistory:
 
 
 def series_of(samples: tuple[LagSample, ...]) -> tuple[tuple[str, tuple[float | None, ...]], ...]:
-    """Return the lines of a plot: the sum, and the partitions that are furthest behind now."""
+    """Return the lines of a plot of a group's lag: label and values of the sum, and of the
+    partitions that are furthest behind now. A value of None is a gap."""
     latest = samples[-1].by_name
     names = sorted(latest, key=lambda name: (-latest[name], name))[: SERIES_MAX - 1]
     return (

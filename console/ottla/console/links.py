@@ -12,19 +12,19 @@ from ottla.model.values import frozen
 
 ESCAPE = "~"
 PATH_CHARS_MAX = 131_072
-"""Longest path in bytes: a group id of 32,767 characters that all need escapes would be longer, but
-servers refuse such a request line before."""
+"""Maximum length of an address's path in bytes. A group id of 32,767 characters that all need
+escapes would be longer, but servers refuse such a request line before."""
 
 
 def segment_of(value: str) -> str:
-    """Return a value as a path segment."""
+    """Return a value, such as a group id, as a segment of an address's path."""
     if not value.strip(".") or value.startswith(ESCAPE):
         value = ESCAPE + value
     return quote(value, safe="", errors="surrogatepass")
 
 
 def value_of(segment: str) -> str | None:
-    """Return the value of a path segment, or None if it is not UTF-8."""
+    """Return the value in a segment of an address's path, or None if it is not UTF-8."""
     try:
         return unquote(segment, errors="strict").removeprefix(ESCAPE)
     except UnicodeDecodeError:
@@ -32,8 +32,9 @@ def value_of(segment: str) -> str | None:
 
 
 def address(path: str, values: Mapping[str, str], query: Mapping[str, object] = {}) -> str:
-    """Return the address of a path such as `/topics/{topic}`, with values for its parameters.
-    Raises KeyError if one is missing. Query parameters that are None or empty are left out."""
+    """Return the address of a page with a path such as `/topics/{topic}`, with values for its
+    parameters. Raises KeyError if one is missing. Query parameters that are None or empty are left
+    out."""
     parts = [
         segment_of(values[part[1:-1]]) if part.startswith("{") else part for part in path.split("/")
     ]
@@ -44,7 +45,7 @@ def address(path: str, values: Mapping[str, str], query: Mapping[str, object] = 
 
 @frozen
 class PathPattern:
-    """A path with parameters in braces, which matches undecoded paths."""
+    """Path of pages with parameters in braces, which is matched against undecoded paths."""
 
     parts: tuple[str, ...]
 
@@ -54,7 +55,7 @@ class PathPattern:
         return cls(tuple(path.split("/")))
 
     def match(self, raw_path: str) -> dict[str, str] | None:
-        """Return the values of the parameters, or None if the path does not match."""
+        """Return the values of the path's parameters, or None if the path does not match."""
         segments = raw_path.split("/", len(self.parts))
         if len(segments) != len(self.parts):
             return None

@@ -1,4 +1,4 @@
-"""Search, order and pages of a list. Pure.
+"""Searches and sorts a list, and divides it into pages. Pure.
 
 Each list of the console has the same query parameters: `q` searches, `sort` orders (`-size` in
 descending order), `page` counts from 1. Unknown values fall back to the default, so that old
@@ -14,46 +14,46 @@ Row = TypeVar("Row")
 Other = TypeVar("Other")
 
 ROWS_MAX = 100
-"""Rows of one page. With more, a page of long names exceeds 100 KB."""
+"""Maximum number of rows on one page of a list. With more, a page of long names exceeds 100 KB."""
 SEARCH_CHARS_MAX = 500
 PAGE_DIGITS_MAX = 6
 
 
 @frozen(kw_only=True)
 class ListPage(Generic[Row]):
-    """One page of a list."""
+    """One page of a list, after search and sorting."""
 
     rows: tuple[Row, ...]
     count: int
-    """Number of rows that the search found, on all pages."""
+    """Number of rows of the list that the search found, on all pages."""
     count_of_all: int
-    """Number of rows without the search."""
+    """Number of rows of the whole list, without the search."""
     page: int
-    """Number of this page, from 1."""
+    """Number of this page of the list, from 1."""
     page_count: int
-    """Number of pages, at least 1."""
+    """Number of pages of the list, at least 1."""
     search: str
     sort: str
-    """Key of the order, without the sign."""
+    """Key of the column by which the list is sorted, without the sign for descending order."""
     is_descending: bool
 
     @property
     def first(self) -> int:
-        """Number of the first row on this page, from 1. 0 if there are no rows."""
+        """Number of the first row on this page within the list, from 1. 0 if there are no rows."""
         return (self.page - 1) * ROWS_MAX + 1 if self.rows else 0
 
     @property
     def last(self) -> int:
-        """Number of the last row on this page."""
+        """Number of the last row on this page within the list."""
         return self.first + len(self.rows) - 1 if self.rows else 0
 
     def sort_after(self, key: str) -> str:
-        """Return the value of `sort` for the header of a column: the other direction if the list is
-        ordered by it."""
+        """Return the value of the query parameter `sort` that the header of a column links to: the
+        other direction if the list is already sorted by it."""
         return f"-{key}" if key == self.sort and not self.is_descending else key
 
     def with_rows(self, rows: Iterable[Other]) -> "ListPage[Other]":
-        """Return the same page with other rows, such as rows with details of this page's names."""
+        """Return the same page of the list with other rows, such as rows with more details."""
         return ListPage(
             rows=tuple(rows),
             count=self.count,
@@ -73,7 +73,7 @@ def listing(
     text_of: Callable[[Row], str],
     sorts: Mapping[str, Callable[[Row], Any]],
 ) -> ListPage[Row]:
-    """Return the page of a list that a query asks for.
+    """Return the page of a list that the query parameters of an address ask for.
 
     The search finds rows whose `text_of` contains all words of `q`, regardless of case. `sorts` has
     the key functions of the sortable columns; the first is the default. A key of None sorts last.

@@ -1,4 +1,4 @@
-"""Live parts of pages that repeat a view."""
+"""Live parts of pages that compute their content repeatedly."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -8,11 +8,12 @@ import trio
 from ottla.console.page_types import LiveFunction, PageRequest, PageView, ViewFunction
 
 INTERVAL_S_MIN = 1.0
-"""Shortest interval of a live part, so that an open page costs the brokers little."""
+"""Minimum interval of a live part in seconds, so that an open page costs the brokers little."""
 
 
 def every(interval_s: float, view: ViewFunction) -> LiveFunction:
-    """Return a live part that calls a view repeatedly, with `interval_s` between two calls."""
+    """Return a live part that calls a page's view repeatedly, with `interval_s` seconds between two
+    calls."""
 
     async def views(request: PageRequest) -> AsyncGenerator[PageView, None]:
         began = trio.current_time()

@@ -17,7 +17,7 @@ from ottla.model.values import frozen
 
 
 class UserRole(IntEnum):
-    """Rights of a user in the console. A higher role has all rights of the lower ones.
+    """Role of a user in the console. A higher role has all rights of the lower ones.
 
     The cluster's ACLs apply in addition: a request has the rights of the signed-in user.
     """
@@ -29,14 +29,14 @@ class UserRole(IntEnum):
 
 @frozen(kw_only=True)
 class ConsoleConfig:
-    """Settings of the console that views read."""
+    """Settings of the console that its pages use."""
 
     hides_messages: bool = False
     """True if keys, values and headers of records must not be shown."""
     registry_url: str = ""
-    """Base URL of the schema registry. Empty if there is none."""
+    """Base URL of the schema registry that decodes records. Empty if there is none."""
     schema_files: tuple[str, ...] = ()
-    """Paths of Avro and Protobuf schemas on the console's machine."""
+    """Paths of the files with Avro and Protobuf schemas on the console's machine."""
     report_folders: tuple[str, ...] = ()
     """Directories with reports of `ottla jepsen` and `ottla world`."""
 
@@ -47,7 +47,8 @@ class OpenConsumer(Protocol):
     def __call__(
         self, config: ConsumerConfig | None = None
     ) -> AbstractAsyncContextManager[Consumer]:
-        """Return the block of a consumer. The login of `config` is replaced by the user's."""
+        """Return an async context manager that opens a consumer. The login in `config` is replaced
+        by the user's."""
         ...
 
 
@@ -57,7 +58,8 @@ class OpenProducer(Protocol):
     def __call__(
         self, config: ProducerConfig | None = None
     ) -> AbstractAsyncContextManager[Producer]:
-        """Return the block of a producer. The login of `config` is replaced by the user's."""
+        """Return an async context manager that opens a producer. The login in `config` is replaced
+        by the user's."""
         ...
 
 
@@ -73,13 +75,14 @@ class PageRequest:
     """Name of the signed-in user. Empty if the console has no login."""
     role: UserRole = UserRole.VIEWER
     path: Mapping[str, str]
-    """Values of the parameters in the page's path, such as `topic`, decoded."""
+    """Values of the parameters in the path of the request, such as `topic`, decoded."""
     query: Mapping[str, str]
-    """Parameters after the question mark. The last of several equal names counts."""
+    """Query parameters of the request (after the question mark). The last of several equal names
+    counts."""
     form: Mapping[str, str]
-    """Fields of the posted form. Empty for a page."""
+    """Fields of the form that the browser posted. Empty for a page."""
     now_ms: int
-    """Wall clock in ms since 1970."""
+    """Time of the request by the wall clock, in ms since 1970."""
     config: ConsoleConfig
 
     @property
@@ -90,28 +93,28 @@ class PageRequest:
 
 @frozen(kw_only=True)
 class Download:
-    """File that a view returns in place of a page."""
+    """File that the browser gets for download in place of a page."""
 
     name: str
-    """File name that the browser suggests."""
+    """Name that the browser suggests for the downloaded file."""
     content: bytes
     content_type: str = "application/octet-stream"
 
 
 @frozen(kw_only=True)
 class PageView:
-    """Result of a view or an action."""
+    """Result of a view (the function that computes a page) or of an action."""
 
     context: Mapping[str, object]
-    """Values that the template reads. A missing one is an error of the template."""
+    """Values that the page's template reads. A missing one is an error of the template."""
     template: str = ""
-    """Template without `.html`. Empty for the template with the page's name."""
+    """Name of the template without `.html`. Empty for the template with the page's name."""
     status: int = 200
     location: str = ""
     """Address that the browser opens next, in place of a page. Actions return it (see `links`), so
     that a reload does not repeat them."""
     download: Download | None = None
-    """File that is sent in place of a page."""
+    """File that is sent to the browser in place of a page, or None for a page."""
     notice: str = ""
     """Sentence that the session's next page shows, such as "topic orders was created". Empty if the
     result speaks for itself."""
@@ -130,11 +133,11 @@ class Action:
     """
 
     name: str
-    """Name for `action_form` in templates, unique among all pages."""
+    """Name of the action for `action_form` in templates, unique among all pages."""
     path: str
-    """Path that the form is posted to, such as `/topics/{topic}/delete`."""
+    """Path to which the action's form is posted, such as `/topics/{topic}/delete`."""
     command: str
-    """Command that makes the same change, such as `ottla topic delete`."""
+    """Command of `ottla` that makes the same change, such as `ottla topic delete`."""
     run: ViewFunction
     role: UserRole = UserRole.OPERATOR
     confirms: str = ""
@@ -151,11 +154,13 @@ class Live:
     """
 
     name: str
-    """Name for `live` in templates, unique among all pages. Also the template, below `live/`."""
+    """Name of the live part for `live` in templates, unique among all pages. Also the name of its
+    template, below `live/`."""
     path: str
-    """Path of the stream, such as `/live/topics/{topic}`."""
+    """Path of the live part's event stream, such as `/live/topics/{topic}`."""
     stream: LiveFunction
-    """Yields one view for each event. `every` of `live_views` makes one from a view."""
+    """Function that yields one page view for each event of the live part. `every` of `live_views`
+    makes one from a page's view."""
     role: UserRole = UserRole.VIEWER
 
 
@@ -164,26 +169,28 @@ class Page:
     """A screen of the console: one row of PAGES."""
 
     name: str
-    """Unique name, also of its template `templates/NAME.html`, and the key for `link`."""
+    """Unique name of the page. It is also the name of its template `templates/NAME.html`, and the
+    key for `link`."""
     path: str
-    """Path with parameters in braces, each a whole segment: `/topics/{topic}`."""
+    """Path of the page, with parameters in braces, each a whole segment: `/topics/{topic}`."""
     title: str
     command: str
-    """Command with the same answer, such as `ottla topic list`, which the page shows. Parameters of
-    the path and the query are in braces, each a whole word: `ottla topic describe {topic}`. Empty
-    if there is none, for a reason in `tests/console/test_pages.py`."""
+    """Command with the same content as the page, such as `ottla topic list`, which the page shows.
+    Parameters of the path and the query are in braces, each a whole word: `ottla topic describe
+    {topic}`. Empty if there is none, for a reason in `tests/console/test_pages.py`."""
     view: ViewFunction
     covers: tuple[str, ...] = ()
-    """Further commands whose answers the page contains, such as `ottla group members`."""
+    """Further commands whose output the page contains, such as `ottla group members`."""
     section: str = ""
-    """Section of the navigation: one of `SECTIONS`. Empty if the page is not in the navigation."""
+    """Section of the navigation that contains the page: one of `SECTIONS`. Empty if the page is not
+    in the navigation."""
     key: str = ""
-    """Letter that opens the page after `g`. Empty if there is none."""
+    """Letter on the keyboard that opens the page after `g`. Empty if there is none."""
     role: UserRole = UserRole.VIEWER
-    """Lowest role that may read the page."""
+    """Lowest user role that may read the page."""
     actions: tuple[Action, ...] = ()
     lives: tuple[Live, ...] = ()
 
 
 SECTIONS = ("Cluster", "Data", "Clients", "Security", "Operations")
-"""Sections of the navigation, in its order."""
+"""Names of the sections of the console's navigation, in order."""

@@ -1,5 +1,5 @@
-"""Offsets of partitions, requested from each leader on its own, so that a leader that does not
-answer costs only its own partitions."""
+"""Reads offsets of partitions from each leader separately, so that a leader that does not respond
+costs only its own partitions."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 OFFSETS_S = 3.0
-"""Time limit for one leader in seconds."""
+"""Time limit, in seconds, for one leader's response with the offsets of its partitions."""
 
 
 async def known_offsets(

@@ -1,4 +1,4 @@
-"""Routes whose path parameters may be any value: they match the undecoded path."""
+"""HTTP routes whose path parameters may be any value: they match the undecoded path."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Endpoint = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 
 
 class PathRoute(BaseRoute):
-    """A route of one path and one method."""
+    """HTTP route of one path and one method."""
 
     def __init__(self, path: str, method: str, endpoint: Endpoint) -> None:
         self._pattern = PathPattern.of(path)
@@ -22,7 +22,7 @@ class PathRoute(BaseRoute):
         self._endpoint = endpoint
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether the route serves a request, and the values of its path parameters."""
+        """Return whether this route serves a request, and the values of its path parameters."""
         if scope["type"] != "http":
             return Match.NONE, {}
         raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
@@ -33,7 +33,7 @@ class PathRoute(BaseRoute):
         return (Match.FULL if is_served else Match.PARTIAL), {"path_values": values}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse its method."""
+        """Respond to a request of this route, or refuse its method."""
         if scope["method"] not in self._methods:
             response = Response(
                 "method not allowed\n",
@@ -45,5 +45,5 @@ class PathRoute(BaseRoute):
         await response(scope, receive, send)
 
     def url_path_for(self, name: str, /, **_: Any) -> Any:
-        """Refuse: `link` makes addresses."""
+        """Refuse to make an address: pages use the function `link` for that."""
         raise NotImplementedError(name)

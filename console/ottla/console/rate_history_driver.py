@@ -13,9 +13,11 @@ from ottla.insight.facts.traffic_driver import TrafficSample, sample_counters
 from ottla.insight.rules.traffic_rates import TrafficRates, rates_between
 
 SAMPLE_S_MIN = 2.0
-"""Shortest time between two samples in seconds. Rates over less time jump."""
+"""Minimum time between two samples of the brokers' counters in seconds. Rates over less time
+fluctuate too much."""
 SAMPLE_S_MAX = 120.0
-"""Longest time between two samples in seconds. Rates over more time hide the present."""
+"""Maximum time between two samples of the brokers' counters in seconds. Rates over more time do not
+show the present."""
 
 
 class _Samples:
@@ -29,8 +31,8 @@ _SAMPLES: WeakKeyDictionary[Admin, _Samples] = WeakKeyDictionary()
 
 
 async def traffic_rates(admin: Admin) -> TrafficRates | None:
-    """Return the rates of brokers and topics, busiest first. None if this is the first sample of an
-    admin client, or if no broker reports its counters."""
+    """Return the traffic rates of brokers and topics, busiest first. None if this is the first
+    sample of an admin client, or if no broker reports its counters."""
     samples = _SAMPLES.setdefault(admin, _Samples())
     async with samples.lock:
         before, now_s = samples.latest, trio.current_time()

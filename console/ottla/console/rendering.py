@@ -20,7 +20,7 @@ from ottla.model.visible_text import visible, visible_json
 
 FOLDER = Path(__file__).parent / "templates"
 UNKNOWN = "–"
-"""Sign for a number that is not known."""
+"""Sign that pages show in place of an unknown number."""
 
 
 def build_environment(
@@ -28,7 +28,7 @@ def build_environment(
     static_address: Callable[[str], str],
     folder: Path = FOLDER,
 ) -> jinja2.Environment:
-    """Return the environment of the console's templates.
+    """Return the Jinja environment that renders the console's templates.
 
     Templates have the functions `link`, `action_of`, `live_of` and `static`, and the tables `pages`
     and `sections`.
@@ -75,35 +75,36 @@ def _shown(value: Any) -> Any:
 
 
 def count_text(value: float | None) -> str:
-    """Return a number with separators between thousands; fractions have at most two digits."""
+    """Return a number as text, with separators between thousands; fractions have at most two
+    digits."""
     if value is None:
         return UNKNOWN
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}".rstrip("0").rstrip(".")
 
 
 def bytes_text(value: float | None) -> str:
-    """Return a number of bytes with its unit, such as `1.5 KiB`."""
+    """Return a number of bytes as text with its unit, such as `1.5 KiB`."""
     return UNKNOWN if value is None else amount(int(value))
 
 
 def seconds_text(value: float | None) -> str:
-    """Return a duration in seconds with a suitable unit, such as `850 ms` or `5 min`."""
+    """Return a duration in seconds as text with a suitable unit, such as `850 ms` or `5 min`."""
     return UNKNOWN if value is None else duration(float(value) * 1_000)
 
 
 def milliseconds_text(value: float | None) -> str:
-    """Return a duration in ms with a suitable unit."""
+    """Return a duration in ms as text with a suitable unit, such as `5 min`."""
     return UNKNOWN if value is None else duration(value)
 
 
 def percent_text(value: float | None) -> str:
-    """Return a share of 1 as percent."""
+    """Return a fraction from 0 to 1 as text in percent."""
     return UNKNOWN if value is None else f"{value * 100:.3g} %"
 
 
 def when_element(time_ms: int | None) -> Markup:
-    """Return a time in ms since 1970 as a `time` element, which the browser shows in the reader's
-    time zone. Times outside of the years 1970 to 9999 are shown as numbers."""
+    """Return a time in ms since 1970 as an HTML `time` element, which the browser shows in the
+    reader's time zone. Times outside of the years 1970 to 9999 are shown as numbers."""
     if time_ms is None:
         return Markup(UNKNOWN)
     text = moment(time_ms)
@@ -113,7 +114,7 @@ def when_element(time_ms: int | None) -> Markup:
 
 
 def lines_text(value: str) -> Markup:
-    """Return a text of several lines, for a `pre` element: line ends and tabs are kept."""
+    """Return a text of several lines for an HTML `pre` element: line ends and tabs are kept."""
     return escape(visible(value, keeps_layout=True))
 
 

@@ -1,4 +1,4 @@
-"""Reading of requests within limits: paths, queries and forms."""
+"""Reads requests of browsers within limits: paths, queries and forms."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -14,22 +14,24 @@ from ottla.console.http_errors import PageError
 FIELDS_MAX = 500
 QUERY_BYTES_MAX = 16_384
 FORM_BYTES_MAX = 4 * 1024 * 1024
-"""Maximum size of a form. A record of 1 MiB, with every byte escaped, has three times as many."""
+"""Maximum size of a posted form in bytes. A record of 1 MiB, with every byte escaped, has three
+times as many."""
 FORM_S = 30.0
-"""Time limit in seconds for receiving a form."""
+"""Time limit, in seconds, for receiving a posted form."""
 FORM_TYPE = "application/x-www-form-urlencoded"
 
 
 class OwnOrigins(Protocol):
-    """The host names by which browsers reach the console."""
+    """Protocol of the host names by which browsers reach the console."""
 
     def is_own_origin(self, origin: str, host: str) -> bool:
-        """Return whether an `Origin` is a page of the console."""
+        """Return whether the value of an `Origin` header names the console itself."""
         ...
 
 
 def check_site(request: Request, names: OwnOrigins) -> None:
-    """Raise PageError if a page of another site sent a form, by the headers that browsers set."""
+    """Raise PageError if a page of another site sent a form, according to the headers that browsers
+    set."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
@@ -39,7 +41,8 @@ def check_site(request: Request, names: OwnOrigins) -> None:
 
 
 def query_of(request: Request) -> Mapping[str, str]:
-    """Return the parameters after the question mark. Raises PageError if there are too many."""
+    """Return the query parameters of a request (after the question mark). Raises PageError if there
+    are too many."""
     raw: bytes = request.scope["query_string"]
     if len(raw) > QUERY_BYTES_MAX:
         raise PageError(
@@ -49,7 +52,8 @@ def query_of(request: Request) -> Mapping[str, str]:
 
 
 async def form_of(request: Request) -> Mapping[str, str]:
-    """Read the fields of a posted form. Raises PageError if it is too large or no form."""
+    """Read the fields of a form that a browser posted. Raises PageError if it is too large or no
+    form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise PageError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a form must be {FORM_TYPE}")
     body = bytearray()

@@ -1,4 +1,4 @@
-"""Seams of the console: the clock, chance and the audit log, which tests replace."""
+"""Effects of the console that tests replace: the clock, random bytes and the audit log."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -8,11 +8,11 @@ from ottla.model.values import frozen
 from ottla.model.visible_text import visible_json
 
 AUDIT = logging.getLogger("ottla.console.audit")
-"""Logger of the audit lines: one JSON object for each change."""
+"""Logger of the console's audit log: one JSON object for each change of the cluster."""
 
 
 class WriteAudit(Protocol):
-    """Function that writes one audit line."""
+    """Function that writes one line of the audit log."""
 
     def __call__(
         self,
@@ -24,26 +24,26 @@ class WriteAudit(Protocol):
         values: Mapping[str, str],
         outcome: str,
     ) -> None:
-        """Write a line about an action. `values` are the names in its path; a form's fields are
-        never written, because they may be secrets or records."""
+        """Write a line about an action to the audit log. `values` are the names in the action's
+        path; a form's fields are never written, because they may be secrets or records."""
         ...
 
 
 @frozen(kw_only=True)
 class ConsoleSeams:
-    """Clock, chance and audit log."""
+    """Clock, source of random bytes and audit log of the console, which tests replace."""
 
     now_ms: Callable[[], int]
-    """Returns the wall clock in ms since 1970."""
+    """Function that returns the wall clock in ms since 1970."""
     random_bytes: Callable[[int], bytes]
-    """Returns unpredictable bytes."""
+    """Function that returns a number of unpredictable bytes."""
     audit: WriteAudit
 
 
 def write_audit(
     *, action: str, user: str, role: str, host: str, values: Mapping[str, str], outcome: str
 ) -> None:
-    """Write an audit line to the log, as JSON without control characters."""
+    """Write a line about an action to the audit log, as JSON without control characters."""
     AUDIT.info(
         "%s",
         visible_json(

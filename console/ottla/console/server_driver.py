@@ -1,7 +1,7 @@
 """The console's server: hypercorn on trio, with clients of the cluster for its users.
 
-Slow or silent browsers are dropped: one that has not sent a whole request within `IDLE_S`, one that
-sends its form too slowly, and one that does not read for `UNREAD_MS`.
+The server closes connections of slow or silent browsers: one that has not sent a whole request
+within `IDLE_S`, one that sends its form too slowly, and one that does not read for `UNREAD_MS`.
 """
 
 import logging
@@ -39,25 +39,26 @@ LOG = logging.getLogger(__name__)
 
 CLIENT_ID = "ottla-console"
 ADMIN_TIMEOUT_S = 20.0
-"""Timeout of requests to the cluster. It is shorter than that of a page, so that a page can name
-the broker that does not answer."""
+"""Timeout of the console's requests to the cluster in seconds. It is shorter than that of a page,
+so that a page can name the broker that does not respond."""
 IDLE_S = 15
 """Time in seconds in which a browser must send a whole request, also the first one."""
 READ_S = 3_600
-"""Time in seconds after which a connection is closed that sends nothing, such as a live part's."""
+"""Time in seconds after which the server closes a connection on which the browser sends nothing,
+such as a live part's."""
 UNREAD_MS = 60_000
-"""Time in ms after which a connection is closed whose data is not read."""
+"""Time in ms after which the server closes a connection whose data the browser does not read."""
 HEADER_BYTES_MAX = 64 * 1024
 SWEEP_S = 30.0
-"""Interval in seconds between two closings of expired sessions."""
+"""Interval, in seconds, at which the console closes expired sessions."""
 STOP_S = 1.0
-"""Time in seconds that open requests get when the console stops."""
+"""Time in seconds that open requests get to finish when the console stops."""
 
 BootstrapAddresses = tuple[tuple[str, int], ...]
 
 
 def secured(config: Any, security: ClientSecurity | None) -> Any:
-    """Return the settings of a client with another login and encryption."""
+    """Return the settings of a cluster client with another login and encryption."""
     if security is None:
         return config
     own = {one.name: getattr(security, one.name) for one in fields(ClientSecurity)}
@@ -67,7 +68,8 @@ def secured(config: Any, security: ClientSecurity | None) -> Any:
 def clients_for(
     admin: Admin, bootstrap: BootstrapAddresses, security: ClientSecurity | None
 ) -> UserClients:
-    """Return the clients of one user. Without `security`, they have the console's own login."""
+    """Return the clients of the cluster for one user. Without `security`, they have the console's
+    own login."""
 
     def consumer(config: ConsumerConfig | None = None) -> Any:
         found = config or ConsumerConfig(client_id=CLIENT_ID)
@@ -81,7 +83,8 @@ def clients_for(
 
 
 class UserConnections:
-    """Admin clients of the sessions, each in a task of its own. A client that fails ends alone."""
+    """Admin clients of the console's sessions, each in a task of its own. The failure of one client
+    does not end the others."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: BootstrapAddresses, security: ClientSecurity
@@ -91,8 +94,8 @@ class UserConnections:
         self._security = security
 
     async def open(self, user: str, password: str) -> OpenedClients:
-        """Log in to the cluster, and return clients with the user's rights. Raises RefusedError if
-        the cluster refuses the login."""
+        """Log in to the cluster as a user, and return clients with the user's rights. Raises
+        RefusedError if the cluster refuses the login."""
         security = replace(
             self._security, sasl_username=user, sasl_password=password, sasl_jaas_config=None
         )
@@ -229,7 +232,8 @@ def _listener(settings: ServerSettings) -> socket.socket:
 
 
 def _readable_in_time(listener: socket.socket) -> socket.socket:
-    """Drop connections that the browser does not read from: accepted connections inherit it."""
+    """Set a timeout on a listening socket, so that connections whose data the browser does not read
+    are closed. Accepted connections inherit it."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
     return listener
 

@@ -21,29 +21,31 @@ SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 
 class AccessKind(Enum):
-    """Way in which users get into the console."""
+    """Way in which the console controls the access of users."""
 
     OPEN = "open"
-    """No login: the cluster has none either, and the address is a loopback address."""
+    """Access without a login: the cluster has none either, and the address is a loopback
+    address."""
     KEY = "key"
-    """A key in the printed address: the console's own login has rights."""
+    """Access by a key in the address that the console prints, because the console's own login has
+    rights."""
     LOGIN = "login"
-    """Users of the cluster sign in by SCRAM."""
+    """Access by a login: users of the cluster sign in by SCRAM."""
     PROXY = "proxy"
-    """A proxy signs users in."""
+    """Access through a proxy that signs users in."""
 
 
 @frozen(kw_only=True)
 class ServerSettings:
-    """Address, certificate, access and roles of the console."""
+    """Address, certificate, access control and roles of the console's server."""
 
     host: str
     port: int
-    """TCP port. 0 for a free one."""
+    """TCP port of the console. 0 for a free one."""
     certificate: str | None = None
-    """PEM file with the certificates of HTTPS. None for HTTP."""
+    """Path of the PEM file with the certificates for HTTPS. None for HTTP."""
     key: str | None = None
-    """PEM file with the private key."""
+    """Path of the PEM file with the private key for HTTPS, or None."""
     names: tuple[str, ...] = ()
     """Further host names by which browsers reach the console."""
     access: AccessKind
@@ -54,9 +56,9 @@ class ServerSettings:
     proxy_networks: tuple[Network, ...] = ()
     config: ConsoleConfig
     socket: int | None = None
-    """File descriptor of a listening socket. None to open one."""
+    """File descriptor of a listening socket for the console. None to open one."""
     link_key: str = ""
-    """Key for AccessKind.KEY. Empty to make one."""
+    """Key in the console's address for AccessKind.KEY. Empty to make one."""
 
     @property
     def has_tls(self) -> bool:
@@ -67,8 +69,8 @@ class ServerSettings:
 def access_kind(
     *, wants_login: bool, proxy_header: str, host: str, login: Mapping[str, str]
 ) -> AccessKind:
-    """Return the way into a console. `login` has the console's own login settings. Raises
-    ConfigError if two ways exclude each other."""
+    """Return the way in which a console controls access. `login` has the console's own login
+    settings. Raises ConfigError if two ways exclude each other."""
     if proxy_header:
         if wants_login:
             raise ConfigError("--login", "excludes --proxy-header; give one of them")
@@ -79,8 +81,8 @@ def access_kind(
 
 
 def check_address(kind: AccessKind, host: str, *, has_tls: bool) -> None:
-    """Raise ConfigError if passwords or cookies could be read on the way, or if the address is not
-    one of this machine's."""
+    """Raise ConfigError if passwords or cookies could be read on the network, or if the console's
+    address is not one of this machine's."""
     if host != "localhost":
         try:
             ip_address(host.partition("%")[0])
@@ -96,8 +98,9 @@ def check_address(kind: AccessKind, host: str, *, has_tls: bool) -> None:
 
 
 def user_security(texts: Mapping[str, str]) -> ClientSecurity:
-    """Return the encryption and mechanism of users' logins, from the console's own settings in
-    Kafka's keys. Raises ConfigError if these connect to a listener without a login."""
+    """Return the encryption and SASL mechanism of users' logins to the cluster, from the console's
+    own settings in Kafka's keys. Raises ConfigError if these connect to a listener without a login.
+    """
     kept = {
         key: text
         for key, text in in_kafkas_keys(texts).items()
@@ -118,6 +121,6 @@ def user_security(texts: Mapping[str, str]) -> ClientSecurity:
 
 
 def default_role(kind: AccessKind) -> UserRole:
-    """Return the default of --default-role: admin without a login, because the reader has the
-    rights of the command line anyway, else viewer."""
+    """Return the default of --default-role, the role of users without one: admin without a login,
+    because the reader has the rights of the command line anyway, otherwise viewer."""
     return UserRole.VIEWER if kind in (AccessKind.LOGIN, AccessKind.PROXY) else UserRole.ADMIN

@@ -1,4 +1,5 @@
-"""Settings of topics and brokers as rows: value, source, and difference from the default. Pure."""
+"""Converts settings of topics and brokers to table rows: value, source, and difference from the
+default. Pure."""
 
 from collections.abc import Mapping
 
@@ -19,36 +20,37 @@ SOURCES = {
     ConfigSource.CLIENT_METRICS: "client metrics",
     ConfigSource.GROUP: "group",
 }
-"""Sources of values in words, as `ottla config get` prints them."""
+"""Sources of setting values in words, as `ottla config get` prints them."""
 
 _KINDS = {int(kind): kind.name.lower() for kind in SettingKind if kind}
 
 
 @frozen(kw_only=True)
 class SettingRow:
-    """One setting."""
+    """Table row about one setting of a topic or a broker."""
 
     key: str
     value: str | None
-    """Value in force. None if there is none, or if it is secret."""
+    """Value of the setting in force. None if there is none, or if it is secret."""
     default: str | None
-    """Value without any setting. None if unknown or secret."""
+    """Default value of the setting. None if it is unknown or secret."""
     source: str
-    """Level at which the value was set, in words."""
+    """Level at which the setting's value in force was set, in words."""
     kind: str
-    """Type of the value, such as "long". Empty if unknown."""
+    """Type of the setting's value, such as "long". Empty if it is unknown."""
     is_changed: bool
-    """True if the value differs from the default, or is set to the same value."""
+    """True if the setting's value was set explicitly, even to the default's value."""
     is_sensitive: bool
     is_read_only: bool
-    """True if a change takes effect after a restart only."""
+    """True if a change of the setting takes effect only after a restart."""
     set_by: tuple[tuple[str, str, str], ...]
-    """Values at each level where the setting is set, in order of precedence: source, key, value."""
+    """Values at each level where the setting is set, in order of precedence, as (source, key,
+    value)."""
     documentation: str
 
 
 def setting_rows(settings: Mapping[str, ConfigEntry], kind: ConfigKind) -> list[SettingRow]:
-    """Return the rows of a resource's settings, in order of their keys. Secret values are left
+    """Return table rows about a resource's settings, in order of their keys. Secret values are left
     out."""
     definitions = definitions_of(kind)
     rows = []

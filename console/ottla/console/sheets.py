@@ -1,7 +1,8 @@
 """Parts of a page as values: facts, tables, notes, forms and plots. Pure.
 
-A view whose page needs no layout of its own returns a `Sheet`. The template `sheet.html` shows its
-parts in order, and escapes all values. A test reads the values without HTML.
+A view (the function that computes a page) whose page needs no layout of its own returns a `Sheet`.
+The template `sheet.html` shows its parts in order, and escapes all values. A test reads the values
+without HTML.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,20 +19,20 @@ CellValue: TypeAlias = str | int | float | None
 
 @frozen(kw_only=True)
 class Cell:
-    """One value of a table or of a list of facts."""
+    """One value in a table or in a list of facts on a page."""
 
     value: CellValue
     form: str = "text"
-    """Form in which the value is shown: text, code, count, bytes, seconds, milliseconds, percent,
-    when or badge."""
+    """Form in which the cell's value is shown: text, code, count, bytes, seconds, milliseconds,
+    percent, when or badge."""
     href: str = ""
-    """Address that the value leads to. Empty if it is no link."""
+    """Address that the cell links to. Empty if it is no link."""
     tone: str = "neutral"
-    """Judgement of a badge: good, warning, bad or neutral."""
+    """Judgement that the colour of a badge shows: good, warning, bad or neutral."""
 
     @property
     def is_number(self) -> bool:
-        """True if the value is aligned to the right."""
+        """True if the cell's value is a number, which is aligned to the right."""
         return self.form in NUMBER_FORMS
 
 
@@ -39,57 +40,58 @@ NUMBER_FORMS = frozenset({"count", "bytes", "seconds", "milliseconds", "percent"
 
 
 def text(value: object, href: str = "") -> Cell:
-    """Return a cell with a text. None and an empty text are shown as a dash."""
+    """Return a table cell with a text. None and an empty text are shown as a dash."""
     return Cell(value=None if value is None else str(value), href=href)
 
 
 def code(value: object, href: str = "") -> Cell:
-    """Return a cell with a name, a command or an address."""
+    """Return a table cell with a name, a command or an address."""
     return Cell(value=None if value is None else str(value), form="code", href=href)
 
 
 def count(value: float | None, href: str = "") -> Cell:
-    """Return a cell with a number. None is an unknown number."""
+    """Return a table cell with a number. None is an unknown number."""
     return Cell(value=value, form="count", href=href)
 
 
 def size(value: float | None) -> Cell:
-    """Return a cell with a number of bytes."""
+    """Return a table cell with a number of bytes."""
     return Cell(value=value, form="bytes")
 
 
 def seconds(value: float | None) -> Cell:
-    """Return a cell with a duration in seconds."""
+    """Return a table cell with a duration in seconds."""
     return Cell(value=value, form="seconds")
 
 
 def milliseconds(value: float | None) -> Cell:
-    """Return a cell with a duration in ms."""
+    """Return a table cell with a duration in ms."""
     return Cell(value=value, form="milliseconds")
 
 
 def percent(value: float | None) -> Cell:
-    """Return a cell with a share of 1."""
+    """Return a table cell with a fraction from 0 to 1, which is shown in percent."""
     return Cell(value=value, form="percent")
 
 
 def when(time_ms: int | None) -> Cell:
-    """Return a cell with a time in ms since 1970."""
+    """Return a table cell with a time in ms since 1970."""
     return Cell(value=time_ms, form="when")
 
 
 def badge(value: str, tone: str = "neutral", href: str = "") -> Cell:
-    """Return a cell with a state and its judgement."""
+    """Return a table cell with a state, and a judgement (good, warning, bad or neutral) of it."""
     return Cell(value=value, form="badge", tone=tone, href=href)
 
 
 @frozen(kw_only=True)
 class Column:
-    """Column of a table."""
+    """Column of a table on a page."""
 
     title: str
     key: str = ""
-    """Key of the order in the query. Empty if the list cannot be ordered by this column."""
+    """Value of the query parameter that sorts the list by this column. Empty if the list cannot be
+    sorted by it."""
     is_number: bool = False
 
 
@@ -98,7 +100,7 @@ Row: TypeAlias = tuple[Cell, ...]
 
 @frozen(kw_only=True)
 class FactsPart:
-    """Names with values."""
+    """Part of a page: names with their values."""
 
     kind: str = "facts"
     title: str = ""
@@ -107,25 +109,27 @@ class FactsPart:
 
 @frozen(kw_only=True)
 class TablePart:
-    """Table of a bounded number of rows."""
+    """Part of a page: a table of a bounded number of rows."""
 
     kind: str = "table"
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     empty: str = "There are none."
-    """Sentence in place of an empty table: what to do next."""
+    """Sentence that the page shows in place of an empty table, with the next step."""
     empty_command: str = ""
     listing: ListPage[Any] | None = None
-    """Page of a long list, with its search and order. At most one part of a sheet has one."""
+    """Page of a long list that the table shows, with its search and order, or None. At most one
+    part of a sheet has one."""
     search_label: str = "Search"
     loads: str = ""
-    """Address of the same page with more values, which the browser loads after the page."""
+    """Address of the same page with more values in the table, which the browser loads after the
+    page. Empty if there is none."""
 
 
 @frozen(kw_only=True)
 class NotePart:
-    """Sentence, with a judgement and a command that helps."""
+    """Part of a page: a sentence, with a judgement and a command that helps."""
 
     kind: str = "note"
     text: str
@@ -137,7 +141,8 @@ class NotePart:
 
 @frozen(kw_only=True)
 class AbsentPart:
-    """A fact that this cluster cannot report, because only Ottla has the request."""
+    """Part of a page in place of a fact that this cluster cannot report, because only Ottla has the
+    request."""
 
     kind: str = "absent"
     thing: str
@@ -145,63 +150,64 @@ class AbsentPart:
 
 @frozen(kw_only=True)
 class ExplanationPart:
-    """Explanation with causes, evidence and commands."""
+    """Part of a page: an explanation with causes, evidence and commands."""
 
     kind: str = "explanation"
     title: str = ""
     found: Explanation
     finding: str = "cause"
-    """Noun for a cause. Empty if the explanation only shows tables."""
+    """Noun for a cause in the explanation. Empty if the explanation only shows tables."""
 
 
 @frozen(kw_only=True)
 class FormField:
-    """Field of a form."""
+    """Input field of a form on a page."""
 
     name: str
     label: str
     value: str = ""
     type: str = "text"
-    """Type of the input element, or "select", "area" or "hidden"."""
+    """Type of the HTML input element, or "select", "area" or "hidden"."""
     hint: str = ""
     is_required: bool = False
     options: tuple[tuple[str, str], ...] = ()
-    """Values and texts of a selection."""
+    """Values and texts of the options that the user selects from."""
 
 
 @frozen(kw_only=True)
 class FormPart:
-    """Form of an action, or a form that opens the same page with other parameters."""
+    """Part of a page: the form of an action, or a form that opens the same page with other
+    parameters."""
 
     kind: str = "form"
     title: str
     button: str
     fields: tuple[FormField, ...] = ()
     action: str = ""
-    """Name of the action in PAGES. Empty for a form that only reads."""
+    """Name of the action in PAGES that the form requests. Empty for a form that only reads."""
     values: Mapping[str, str] = field(default_factory=dict)
     """Values of the parameters in the action's path."""
     href: str = ""
-    """Address of a form that only reads."""
+    """Address that a form opens if it only reads. Empty for the form of an action."""
     hint: str = ""
 
 
 @frozen(kw_only=True)
 class PlotPart:
-    """Plot over time."""
+    """Part of a page: a plot of values over time."""
 
     kind: str = "plot"
     title: str
     unit: str
-    """Unit of the values: bytes, seconds, count or percent."""
+    """Unit of the plot's values: bytes, seconds, count or percent."""
     times_ms: tuple[int, ...]
     series: tuple[tuple[str, tuple[float | None, ...]], ...]
-    """Label and values of each line. None is a gap."""
+    """Label and values of each line of the plot. A value of None is a gap."""
 
 
 @frozen(kw_only=True)
 class LinksPart:
-    """Links to pages about the same thing, the present one among them."""
+    """Part of a page: links to pages about the same thing, with the present page among them."""
 
     kind: str = "links"
     links: tuple[tuple[str, str], ...]
@@ -212,7 +218,7 @@ class LinksPart:
 
 @frozen(kw_only=True)
 class LinesPart:
-    """Text of several lines, such as a report."""
+    """Part of a page: a text of several lines, such as a report."""
 
     kind: str = "lines"
     title: str
@@ -234,15 +240,16 @@ SheetPart: TypeAlias = (
 
 @frozen(kw_only=True)
 class Sheet:
-    """Content of a page."""
+    """Content of a page that has no layout of its own."""
 
     heading: str
     """Heading and title of the page."""
     lead: str = ""
-    """Sentence below the heading."""
+    """Sentence below the page's heading. Empty if there is none."""
     parts: tuple[SheetPart, ...]
     live: str = ""
-    """Name of the live part, whose parts come before all others. Empty if there is none."""
+    """Name of the page's live part, whose content comes before all other parts. Empty if there is
+    none."""
     live_values: Mapping[str, str] = field(default_factory=dict)
     live_parts: tuple[SheetPart, ...] = ()
 
@@ -257,8 +264,8 @@ def sheet_view(
     live_values: Mapping[str, str] = {},
     live_parts: Iterable[SheetPart | None] = (),
 ) -> PageView:
-    """Return the view of a sheet. Parts that are None are left out. `command` replaces the command
-    of the page."""
+    """Return the result of a page's view: a sheet with the given parts. Parts that are None are
+    left out. `command` replaces the command of the page."""
     sheet = Sheet(
         heading=heading,
         lead=lead,
@@ -284,7 +291,8 @@ def listed(
     search_label: str = "Search",
     loads: str = "",
 ) -> TablePart:
-    """Return the table of one page of a list. `rows` has a row for each row of the listing."""
+    """Return a table that shows one page of a list. `rows` has a table row for each row of the
+    listing."""
     return TablePart(
         title=title,
         columns=tuple(columns),

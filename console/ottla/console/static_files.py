@@ -1,6 +1,6 @@
 """Scripts and styles of the console, read once, with digests in their addresses.
 
-A browser may keep such a file permanently: another content has another address.
+A browser may keep such a file permanently, because changed content gets another address.
 """
 
 import gzip
@@ -23,7 +23,7 @@ DIGEST_CHARS = 12
 
 @frozen(kw_only=True)
 class StaticFile:
-    """Content of a static file, plain and compressed."""
+    """Content of a static file (script or style), plain and compressed."""
 
     content: bytes
     compressed: bytes
@@ -32,7 +32,7 @@ class StaticFile:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Response headers of the compressed form."""
+        """HTTP response headers for the compressed form of the static file."""
         return {
             "content-type": self.content_type,
             "cache-control": KEPT,
@@ -42,7 +42,7 @@ class StaticFile:
 
 
 def read_static_files(folder: Path = FOLDER) -> Mapping[str, StaticFile]:
-    """Return the files that the console serves, by name."""
+    """Return the scripts and styles that the console serves, by name."""
     return {
         path.name: _read(path)
         for path in sorted(folder.iterdir())

@@ -1,4 +1,5 @@
-"""Tokens in forms that prove that a page of this console made the form (against CSRF). Pure.
+"""Tokens in forms, which prove that a page of this console created the form, not another site
+(CSRF). Pure.
 
 A token is the session's secret, combined with a pad that differs in each page. Compression of a
 page therefore does not reveal the secret (BREACH).
@@ -10,11 +11,12 @@ from binascii import Error
 
 SECRET_BYTES = 32
 FIELD = "csrf"
-"""Name of the form's field with the token."""
+"""Name of the form field that contains the token."""
 
 
 def token_of(secret: bytes, pad: bytes) -> str:
-    """Return the token of a session's secret. `pad` is random, and as long as the secret."""
+    """Return a token for forms, made from a session's secret. `pad` is random, and as long as the
+    secret."""
     return base64.urlsafe_b64encode(pad + _xor(secret, pad)).decode("ascii")
 
 

@@ -1,4 +1,5 @@
-"""The gate of the console: finds the user of a request, or answers it with a login page."""
+"""The gate of the console (its access control): finds the user of a request, or responds with a
+login page."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ NOTICES_MAX = 8
 
 @frozen(kw_only=True)
 class UserClients:
-    """Clients of the cluster with the rights of one user."""
+    """Clients of the cluster (admin client, consumers, producers) with the rights of one user."""
 
     admin: Admin
     open_consumer: OpenConsumer
@@ -26,44 +27,47 @@ class UserClients:
 
 @frozen(kw_only=True)
 class SignedIn:
-    """User of a request, with the session's secret and clients."""
+    """The signed-in user of a request, with the session's secret and the user's clients."""
 
     user: str
-    """Name of the user. Empty if the console has no login."""
+    """Name of the signed-in user. Empty if the console has no login."""
     role: UserRole
     form_secret: bytes
-    """Secret of the session that form tokens prove (`form_tokens`)."""
+    """Secret of the session from which the tokens in its forms are made (`form_tokens`)."""
     clients: UserClients
     notices: deque[str]
-    """Sentences about finished actions that the session's next page shows."""
+    """Sentences about finished actions, which the next page of the session shows."""
     can_sign_out: bool = False
     """True if the console has a login page of its own."""
 
 
 class RenderPage(Protocol):
-    """Function that renders a page outside of the console's frame, such as the login page."""
+    """Function that renders a page without the console's frame (navigation), such as the login
+    page."""
 
     def __call__(
         self, request: Request, template: str, context: Mapping[str, object], status: int = 200
     ) -> Response:
-        """Return the response with the rendered template."""
+        """Return the HTTP response with the rendered template."""
         ...
 
 
 class AccessGate(Protocol):
-    """Decides who sends a request."""
+    """Access control of the console: decides which user sends a request."""
 
     def attach(self, render: RenderPage) -> list[BaseRoute]:
-        """Set the function that renders pages. Returns the gate's own routes, such as `/login`."""
+        """Set the function that renders login pages. Returns the gate's own HTTP routes, such as
+        `/login`."""
         ...
 
     async def admit(self, request: Request) -> SignedIn | Response:
-        """Return the user of a request, or the response that asks for a login or refuses it."""
+        """Return the signed-in user of a request, or the response that asks for a login or refuses
+        the request."""
         ...
 
 
 class OpenGate:
-    """AccessGate of a console without a login: every request has the same user and rights."""
+    """Access control of a console without a login: every request has the same user and rights."""
 
     def __init__(self, clients: UserClients, role: UserRole, form_secret: bytes) -> None:
         self._signed_in = SignedIn(
@@ -75,9 +79,9 @@ class OpenGate:
         )
 
     def attach(self, _render: RenderPage) -> list[BaseRoute]:
-        """Return no routes: there is no login page."""
+        """Return no HTTP routes, since a console without a login has no login page."""
         return []
 
     async def admit(self, _request: Request) -> SignedIn:
-        """Return the only user."""
+        """Return the only user of a console without a login."""
         return self._signed_in

@@ -1,4 +1,5 @@
-"""Names by which browsers reach the console, and requests of other sites. Pure.
+"""Host names by which browsers reach the console, and the detection of requests from other sites.
+Pure.
 
 A web page of an attacker cannot use a browser on the same machine as its way in (DNS rebinding):
 its host name points to the console's address, but stays in the `Host` header.
@@ -20,12 +21,13 @@ class HostNames:
     """Values of the `Host` header that name the console."""
 
     exact: frozenset[str]
-    """Names with port, in lower case."""
+    """Accepted values of the `Host` header: host names with a port, in lower case."""
     any_port: frozenset[str]
-    """Names whose port does not matter: there may be a proxy or a port mapping."""
+    """Accepted host names whose port does not matter, because there may be a proxy or a port
+    mapping."""
     has_all: bool = False
-    """True if every name counts: the console listens at all addresses, and has a login and TLS,
-    which a foreign name has no certificate for."""
+    """True if every host name is accepted: the console listens at all addresses, and has a login
+    and TLS. An attacker has no certificate for a foreign name."""
 
     def has(self, host: str) -> bool:
         """Return whether the value of a `Host` header names the console."""
@@ -35,7 +37,7 @@ class HostNames:
         return self.has_all or host in self.exact or _without_port(host) in self.any_port
 
     def is_own_origin(self, origin: str, host: str) -> bool:
-        """Return whether the value of an `Origin` header is a page of the console, for a request
+        """Return whether the value of an `Origin` header names the console itself, for a request
         with this `Host` header."""
         try:
             netloc = urlsplit(origin).netloc.lower()
@@ -47,7 +49,8 @@ class HostNames:
 
 
 def host_names(host: str, port: int, names: Iterable[str] = (), *, has_tls: bool) -> HostNames:
-    """Return the names of a console that listens at an address. `names` are further ones."""
+    """Return the host names of a console that listens at an address. `names` are further names by
+    which browsers reach it."""
     own = [f"[{host}]" if ":" in host else host]
     if is_loopback(host):
         own += LOOPBACK_NAMES

@@ -1,4 +1,5 @@
-"""The gate of a console on this machine whose own login has rights: a key in the printed address.
+"""Access control of a console whose own login to the cluster has rights: users need the key in the
+address that the console prints.
 
 Other users of the machine can connect to a loopback address, too. The key begins a session, so that
 only the reader of the printed address has the console's rights.
@@ -28,7 +29,8 @@ REASON = "Open the address that 'ottla console' printed: it has the key."
 
 
 class KeyGate:
-    """Gate whose users have the key of the printed address, and the console's own rights."""
+    """Access control by the key in the address that the console prints. Its users have the rights
+    of the console's own login."""
 
     def __init__(
         self,
@@ -51,12 +53,13 @@ class KeyGate:
         self._render: RenderPage
 
     def attach(self, render: RenderPage) -> list[BaseRoute]:
-        """Set the function that renders pages. Returns the routes of login and logout."""
+        """Set the function that renders login pages. Returns the HTTP routes of login and
+        logout."""
         self._render = render
         return [PathRoute(LOGIN_PATH, "GET", self._sign_in)]
 
     async def admit(self, request: Request) -> SignedIn | Response:
-        """Return the user of a request, or a page that asks for the key."""
+        """Return the signed-in user of a request, or a page that asks for the key."""
         signed = self._cookies.user_of(request)
         if signed is not None:
             return signed

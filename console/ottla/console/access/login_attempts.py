@@ -12,14 +12,15 @@ from ottla.model.values import frozen
 
 ENTRIES_MAX = 10_000
 FREE_FAILURES_OF_ADDRESS = 5
-"""Failures of one address that have no delay: mistyped passwords."""
+"""Number of failed logins from one address that cause no delay, such as mistyped passwords."""
 FREE_FAILURES_OF_USER = 20
 FIRST_DELAY_MS = 2_000
 DELAY_MS_MAX = 15 * 60_000
 FORGOTTEN_AFTER_MS = 60 * 60_000
-"""Time without a failure after which an entry counts as new."""
+"""Time in ms without a failed login after which earlier failures of a user or an address no longer
+count."""
 HOST_BITS_V6 = 64
-"""Bits of an IPv6 address that one host chooses freely."""
+"""Number of low bits of an IPv6 address that one host chooses freely."""
 
 
 @frozen
@@ -29,7 +30,7 @@ class _Failures:
 
 
 class LoginAttempts:
-    """Failed logins of the recent past."""
+    """Counts of recent failed logins, by address and by user."""
 
     def __init__(self) -> None:
         self._failures: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
@@ -38,14 +39,15 @@ class LoginAttempts:
         return len(self._failures)
 
     def wait_ms(self, host: str, user: str, now_ms: int) -> int:
-        """Return the time in ms until an address may try a user's login. 0 if it may try now."""
+        """Return the time in ms until a client at the address `host` may try to log in as a user. 0
+        if it may try now."""
         return max(
             self._wait_ms(("host", network_of(host)), FREE_FAILURES_OF_ADDRESS, now_ms),
             self._wait_ms(("user", user), FREE_FAILURES_OF_USER, now_ms),
         )
 
     def note_failure(self, host: str, user: str, now_ms: int) -> None:
-        """Count a failed login."""
+        """Count a failed login of a user from the address `host`."""
         for key in (("host", network_of(host)), ("user", user)):
             before = self._failures.pop(key, None)
             is_recent = before is not None and now_ms - before.last_ms < FORGOTTEN_AFTER_MS
@@ -55,8 +57,8 @@ class LoginAttempts:
             self._failures.popitem(last=False)
 
     def note_success(self, host: str, user: str) -> None:
-        """Forget the failures of a user at this address. Those of the address remain: an attacker
-        with an account of his own cannot reset them."""
+        """Delete the failed logins of a user at this address. Those of the address itself remain:
+        an attacker with an account of his own cannot reset them."""
         self._failures.pop(("user", user), None)
 
     def _wait_ms(self, key: tuple[str, str], free: int, now_ms: int) -> int:
@@ -69,7 +71,7 @@ class LoginAttempts:
 
 
 def network_of(host: str) -> str:
-    """Return the network whose failures are counted together: an IPv4 address, or the first 64
+    """Return the network whose failed logins are counted together: an IPv4 address, or the first 64
     bits of an IPv6 address."""
     try:
         address = ip_address(host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""The gate of a console with a login: users of the cluster sign in by SCRAM.
+"""Access control of a console with a login: users of the cluster sign in by SCRAM.
 
 The console has no passwords: it connects to the cluster with the name and password of the form. The
 session keeps these clients, so that each answer has the rights of the user.
@@ -28,7 +28,8 @@ from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.values import frozen
 
 LOGINS_AT_ONCE = 4
-"""Logins that are checked at the same time. Each costs some milliseconds of hashing."""
+"""Maximum number of logins that are checked at the same time. Each costs some milliseconds of
+hashing."""
 LOGINS_WAITING_MAX = 32
 LOGIN_S = 20.0
 NAME_CHARS_MAX = 256
@@ -38,18 +39,20 @@ WRONG = "This name and password are not of a user of the cluster."
 
 @frozen(kw_only=True)
 class OpenedClients:
-    """Clients with the rights of one user, and the function that closes them."""
+    """Clients of the cluster with the rights of one user, and the function that closes them."""
 
     clients: UserClients
     close: Callable[[], None]
 
 
 OpenClients = Callable[[str, str], Awaitable[OpenedClients]]
-"""Opens clients by name and password. Raises RefusedError if the cluster refuses the login."""
+"""Function that opens clients of the cluster by user name and password. Raises RefusedError if the
+cluster refuses the login."""
 
 
 class LoginGate:
-    """Gate whose users sign in with the name and password of a SCRAM user of the cluster."""
+    """Access control by login: users sign in with the name and password of a SCRAM user of the
+    cluster."""
 
     def __init__(
         self,
@@ -73,7 +76,8 @@ class LoginGate:
         self._render: RenderPage
 
     def attach(self, render: RenderPage) -> list[BaseRoute]:
-        """Set the function that renders pages. Returns the routes of login and logout."""
+        """Set the function that renders login pages. Returns the HTTP routes of login and
+        logout."""
         self._render = render
         return [
             PathRoute(LOGIN_PATH, "GET", self._form),
@@ -82,7 +86,7 @@ class LoginGate:
         ]
 
     async def admit(self, request: Request) -> SignedIn | Response:
-        """Return the user of a request, or a redirect to the login page."""
+        """Return the signed-in user of a request, or a redirect to the login page."""
         return self._cookies.user_of(request) or self._cookies.ask_for_login(request)
 
     async def _form(self, request: Request, _: Mapping[str, str]) -> Response:

@@ -1,4 +1,5 @@
-"""The gate of a console behind a proxy that signs users in, and sends their name in a header.
+"""Access control of a console behind a proxy that signs users in, and sends the user's name in a
+header.
 
 The header counts only from the listed addresses; all other requests are refused. The console's own
 login applies, so that roles are the only difference between users.
@@ -20,14 +21,14 @@ from ottla.model.errors import ConfigError
 from ottla.model.visible_text import UNSAFE
 
 USERS_MAX = 1_000
-"""Users whose notices are kept."""
+"""Maximum number of users of the proxy whose notices (messages for their next page) are kept."""
 NAME_CHARS_MAX = 256
 Network = IPv4Network | IPv6Network
 
 
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Return addresses and networks such as `10.0.0.7` and `10.0.0.0/8`. Raises ConfigError for any
-    other text, and if there are none."""
+    """Return the proxy's addresses and networks, from texts such as `10.0.0.7` and `10.0.0.0/8`.
+    Raises ConfigError for any other text, and if there are none."""
     networks = []
     for text in texts:
         try:
@@ -42,7 +43,7 @@ def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 class ProxyGate:
-    """Gate that takes the user's name from a header of a trusted proxy."""
+    """Access control that reads the user's name from a header of a trusted proxy."""
 
     def __init__(
         self,
@@ -61,11 +62,12 @@ class ProxyGate:
         self._users: OrderedDict[str, SignedIn] = OrderedDict()
 
     def attach(self, _render: RenderPage) -> list[BaseRoute]:
-        """Return no routes: the proxy has the login page."""
+        """Return no HTTP routes, since the proxy has the login page."""
         return []
 
     async def admit(self, request: Request) -> SignedIn | Response:
-        """Return the user that the proxy names, or a refusal."""
+        """Return the user that the proxy names in the request's header, or a response that refuses
+        the request."""
         if request.client is None or not self._is_proxy(request.client.host):
             return _refusal("this address is not the proxy's")
         names = request.headers.getlist(self._header)

@@ -1,4 +1,4 @@
-"""Roles of users, from the command line and from a file. Pure.
+"""Roles of the console's users, from the command line and from a file. Pure.
 
 The file has one line for each user, in TOML: `alice = "admin"`.
 """
@@ -15,18 +15,19 @@ NAMES = {role.name.lower(): role for role in UserRole}
 
 @frozen(kw_only=True)
 class RoleTable:
-    """Roles by user name, and the role of all other users."""
+    """Roles in the console by user name, and the default role of all other users."""
 
     by_user: Mapping[str, UserRole]
     default: UserRole
 
     def role_of(self, user: str) -> UserRole:
-        """Return the role of a user."""
+        """Return the console role of a user."""
         return self.by_user.get(user, self.default)
 
 
 def parse_role(text: str, source: str) -> UserRole:
-    """Return the role with a name. Raises ConfigError, which names `source`, if there is none."""
+    """Return the console role with a name. Raises ConfigError, which names `source`, if there is
+    none."""
     role = NAMES.get(text)
     if role is None:
         raise ConfigError(source, f"is {text!r}; it must be one of {', '.join(NAMES)}")
@@ -34,8 +35,8 @@ def parse_role(text: str, source: str) -> UserRole:
 
 
 def parse_roles(texts: Iterable[str], file_text: str, file_name: str) -> dict[str, UserRole]:
-    """Return the roles by user, from texts `USER=ROLE` and the text of a file. The texts count
-    before the file."""
+    """Return the console roles by user, from texts `USER=ROLE` and the text of a file. For a user
+    in both, the texts count."""
     try:
         rows = tomllib.loads(file_text)
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""The cookie of a session, and the way from it to the signed-in user."""
+"""The cookie of a session, and the look-up of the signed-in user by it."""
 
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
@@ -20,12 +20,13 @@ RELOAD = (
     '<!doctype html><html lang="en"><meta charset="utf-8">'
     '<meta http-equiv="refresh" content="0"><title>Ottla</title><p>Loading …</p></html>'
 )
-"""Page for a visit by a link of another site. Browsers do not send the cookie with such a visit
-(SameSite=Strict), but with the reload."""
+"""HTML page that reloads itself, for a visit by a link on another site. Browsers do not send the
+session's cookie with such a visit (SameSite=Strict), but with the reload."""
 
 
 class SessionCookies:
-    """Sessions of browsers, by a cookie that scripts cannot read and other sites cannot send."""
+    """Sessions of browsers, identified by a cookie that scripts cannot read and other sites cannot
+    send."""
 
     def __init__(
         self,
@@ -42,11 +43,12 @@ class SessionCookies:
         self._has_tls = has_tls
         # Browsers send a cookie to all ports of a host, so its name has the port.
         self.cookie = "__Host-ottla" if has_tls else f"ottla-console-{port}"
-        """Name of the cookie. Browsers refuse `__Host-` from a server without TLS, and from
-        another host."""
+        """Name of the session's cookie. Browsers refuse the prefix `__Host-` from a server without
+        TLS, and from another host."""
 
     def user_of(self, request: Request) -> SignedIn | None:
-        """Return the user of a request, or None if its cookie is of no session."""
+        """Return the signed-in user of a request, or None if its cookie belongs to no open
+        session."""
         return self._table.find(request.cookies.get(self.cookie, ""), self._seams.now_ms())
 
     def ask_for_login(self, request: Request) -> Response:
@@ -64,13 +66,14 @@ class SessionCookies:
         return RedirectResponse(LOGIN_PATH + suffix, HTTPStatus.SEE_OTHER)
 
     def begin(self, response: Response, secret: str) -> None:
-        """Set the cookie of a new session."""
+        """Set the cookie of a new session in a response. `secret` is the cookie's value."""
         response.set_cookie(
             self.cookie, secret, path="/", secure=self._has_tls, httponly=True, samesite="strict"
         )
 
     async def sign_out(self, request: Request) -> Response:
-        """End the session of a posted form. Raises PageError if another site sent it."""
+        """End the session of the browser that posted the logout form. Raises PageError if another
+        site sent the form."""
         signed = self.user_of(request)
         if signed is not None:
             check_site(request, self._names)
@@ -86,7 +89,8 @@ class SessionCookies:
 
 
 def safe_next(text: str) -> str:
-    """Return the address to open after a login. Any text but a path of the console becomes `/`."""
+    """Return the address to open after a login. Any text that is not a path of the console becomes
+    `/`."""
     if (
         len(text) > NEXT_CHARS_MAX
         or not text.startswith("/")

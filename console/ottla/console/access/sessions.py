@@ -2,7 +2,7 @@
 
 The table keeps digests of the secrets. A session ends after `IDLE_MS` without a request, after
 `SESSION_MS` in any case, by signing out, and if its user signs in more than `SESSIONS_OF_USER_MAX`
-times. A login always gets a new secret: a cookie that the browser sent is never adopted.
+times. A login always gets a new secret: the value of a cookie that the browser sent is never used.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ from ottla.console.access.form_tokens import SECRET_BYTES
 from ottla.console.access.gate import SignedIn
 
 SESSIONS_MAX = 500
-"""Sessions of the console. Each has clients of its own, with connections to brokers."""
+"""Maximum number of open sessions of the console. Each has clients of its own, with connections to
+brokers."""
 SESSIONS_OF_USER_MAX = 10
 IDLE_MS = 30 * 60_000
 SESSION_MS = 12 * 3_600_000
@@ -21,7 +22,8 @@ COOKIE_CHARS_MAX = 128
 
 
 class ConsoleSession:
-    """One session: its user, and the function that closes its clients."""
+    """One session of a browser: its signed-in user, and the function that closes the user's
+    clients."""
 
     def __init__(self, signed_in: SignedIn, close: Callable[[], None], now_ms: int) -> None:
         self.signed_in = signed_in
@@ -35,7 +37,7 @@ class ConsoleSession:
 
 
 class SessionTable:
-    """The open sessions, the longest idle first."""
+    """The open sessions of the console, the longest idle first."""
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         self._random_bytes = random_bytes
@@ -45,7 +47,7 @@ class SessionTable:
         return len(self._sessions)
 
     def begin(self, signed_in: SignedIn, close: Callable[[], None], now_ms: int) -> str:
-        """Begin a session. Returns the secret for its cookie.
+        """Begin the session of a user who has signed in. Returns the secret for its cookie.
 
         If there are too many sessions, the longest idle one ends: first of the same user, then of
         all.
@@ -60,8 +62,8 @@ class SessionTable:
         return secret
 
     def find(self, secret: str, now_ms: int) -> SignedIn | None:
-        """Return the user of a session, and note its use. None if there is no such session, or if
-        it has expired."""
+        """Return the signed-in user of the session with this secret, and note its use. None if
+        there is no such session, or if it has expired."""
         if not secret or len(secret) > COOKIE_CHARS_MAX:
             return None
         key = _digest(secret)
@@ -76,7 +78,7 @@ class SessionTable:
         return session.signed_in
 
     def end(self, secret: str) -> None:
-        """End a session, if it is open."""
+        """End the session with this secret, if it is open."""
         self._end(_digest(secret))
 
     def end_expired(self, now_ms: int) -> None:
@@ -85,7 +87,7 @@ class SessionTable:
             self._end(key)
 
     def end_all(self) -> None:
-        """End all sessions."""
+        """End all sessions, when the console stops."""
         for key in list(self._sessions):
             self._end(key)
 

@@ -40,17 +40,17 @@ from ottla.model.points_in_time import parse_time
 from ottla.model.values import frozen
 
 FILTER = "filter"
-"""Name of the filter in error messages."""
+"""Name by which error messages call the filter of records."""
 FILTER_CHARS_MAX = 2_000
 TERMS_MAX = 50
-"""Maximum number of comparisons."""
+"""Maximum number of comparisons in a filter of records."""
 NESTING_MAX = 20
 PATH_STEPS_MAX = 20
 LIST_MAX = 100
-"""Maximum number of literals of `in`."""
+"""Maximum number of literals in the list of a filter's operator `in`."""
 PATTERN_CHARS_MAX = 500
 PATTERN_BYTES_MAX = 256 * KIB
-"""Maximum memory of one compiled pattern."""
+"""Maximum memory, in bytes, of one compiled regular expression of a filter."""
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -67,29 +67,29 @@ _ORDERS = {"<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 class _Token(NamedTuple):
-    """One word, literal or sign of a filter."""
+    """One word, literal or sign in the text of a filter."""
 
     kind: str
     text: str
     at: int
-    """Number of characters before it."""
+    """Number of characters before the token in the filter's text."""
 
 
 @frozen(kw_only=True)
 class RecordFilter:
-    """A parsed filter."""
+    """A parsed filter of records."""
 
     text: str
     matches: Test
     """Function that returns whether a record matches."""
     reads_content: bool
-    """True if the filter reads keys, values or headers. Such a filter could be used to guess hidden
-    messages."""
+    """True if the filter reads keys, values or headers of records. Such a filter could be used to
+    guess hidden messages."""
 
 
 def parse_filter(text: str, *, now_ms: int) -> RecordFilter | None:
-    """Parse a filter. Returns None if the text is blank. `now_ms` is the time for literals such as
-    `timestamp > "2h"`.
+    """Parse the text of a filter of records. Returns None if the text is blank. `now_ms` is the
+    present time, in ms since 1970, for literals such as `timestamp > "2h"`.
 
     Raises ConfigError with the position of the mistake.
     """
@@ -119,7 +119,8 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """Recursive descent over the tokens of a filter. Its depth is at most NESTING_MAX."""
+    """Recursive descent parser of a filter's tokens. The depth of its recursion is at most
+    NESTING_MAX."""
 
     def __init__(self, tokens: list[_Token], now_ms: int) -> None:
         self._tokens = tokens
@@ -129,14 +130,14 @@ class _Parser:
         self.reads_content = False
 
     def disjunction(self, depth: int) -> Test:
-        """Parse terms that are joined by `or`."""
+        """Parse terms of the filter that are joined by `or`. Returns the test for a record."""
         tests = [self._conjunction(depth)]
         while self._accept("or"):
             tests.append(self._conjunction(depth))
         return tests[0] if len(tests) == 1 else any_of(tests)
 
     def expect_end(self) -> None:
-        """Raise ConfigError if tokens are left."""
+        """Raise ConfigError if tokens of the filter are left after the parsed expression."""
         token = self._tokens[self._at]
         if token.kind != "end":
             raise _mistake(token.at, f"'and', 'or' or the end is expected, not {token.text[:20]!r}")
@@ -302,7 +303,7 @@ def _literal(token: _Token) -> Scalar:
 
 
 def _pattern(at: int, pattern: str) -> Any:
-    """Return RE2's search for a pattern."""
+    """Return RE2's search function for the regular expression at position `at` of a filter."""
     if len(pattern) > PATTERN_CHARS_MAX:
         raise _mistake(at, f"the pattern is longer than {PATTERN_CHARS_MAX} characters")
     options = re2.Options()

@@ -1,6 +1,6 @@
 """Terms of a parsed filter, and their values for one record. Pure.
 
-A term never raises an error for a record: what cannot be compared does not match.
+A term never raises an error for a record: values that cannot be compared do not match.
 """
 
 import json
@@ -12,72 +12,74 @@ from typing import Final, Protocol, TypeAlias
 from ottla.model.values import frozen
 
 Scalar: TypeAlias = str | int | float | Decimal | bool | None
-"""Literal of a filter."""
+"""Type of a literal in a filter of records."""
 
 
 class _AbsentProperty:
-    """Type of the value MISSING."""
+    """Type of the value MISSING, which stands for an absent field or header."""
 
 
 MISSING: Final = _AbsentProperty()
 """Value of a field or header that a record does not have."""
 
 NUMBER = re.compile(r"-?\d{1,40}(\.\d{1,40})?")
-"""Texts that are compared with numbers as numbers, such as the key b"17"."""
+"""Pattern of texts that a filter compares with numbers as numbers, such as the key b"17"."""
 
 
 class FilteredRecord(Protocol):
-    """A record as a filter reads it. Properties of content are computed when they are read."""
+    """A record as a filter reads it. Keys, values and headers are decoded only when the filter
+    reads them."""
 
     @property
     def offset(self) -> int:
-        """Offset of the record."""
+        """Offset of the filtered record."""
         ...
 
     @property
     def partition(self) -> int:
-        """Number of the partition."""
+        """Partition number of the filtered record."""
         ...
 
     @property
     def timestamp_ms(self) -> int:
-        """Timestamp in ms since 1970."""
+        """Timestamp of the filtered record in ms since 1970."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Size of key, value and headers in bytes."""
+        """Size of the filtered record's key, value and headers in bytes."""
         ...
 
     @property
     def key_text(self) -> str | None:
-        """Key as text, or None if there is no key."""
+        """Record key as text, or None if the record has no key."""
         ...
 
     @property
     def value_text(self) -> str | None:
-        """Value as text, or None for a tombstone."""
+        """Record value as text, or None for a tombstone."""
         ...
 
     @property
     def key_object(self) -> object:
-        """DecodedField key: dicts, lists and scalars."""
+        """Record key decoded to dicts, lists and scalars."""
         ...
 
     @property
     def value_object(self) -> object:
-        """DecodedField value: dicts, lists and scalars."""
+        """Record value decoded to dicts, lists and scalars."""
         ...
 
     def header_text(self, name: str) -> str | _AbsentProperty | None:
-        """Return the last header with this name as text, or MISSING."""
+        """Return the record's last header with this name as text, None if its value is null, or
+        MISSING if there is none."""
         ...
 
 
 Read: TypeAlias = Callable[[FilteredRecord], object]
-"""Function that reads an operand from a record."""
+"""Function that reads an operand of a filter, such as a field, from a record."""
 Test: TypeAlias = Callable[[FilteredRecord], bool]
-"""Function that returns whether a record matches."""
+"""Function that returns whether a record matches a filter or a part of it."""
 
 ATTRIBUTES: dict[str, Read] = {
     "offset": lambda record: record.offset,
@@ -87,24 +89,27 @@ ATTRIBUTES: dict[str, Read] = {
     "key": lambda record: record.key_text,
     "value": lambda record: record.value_text,
 }
-"""Operands without a path. The first four do not read the content of a record."""
+"""Functions that read the operands of a filter without a path, by name. The first four do not read
+the content of a record."""
 CONTENT = frozenset({"key", "value", "header"})
 
 
 @frozen
 class Operand:
-    """A property of a record: `offset`, `header["trace"]`, or a field such as `value.user.id`."""
+    """Property of a record in a filter: `offset`, `header["trace"]`, or a field such as
+    `value.user.id`."""
 
     root: str
     path: tuple[str | int, ...] = ()
 
     @property
     def is_content(self) -> bool:
-        """True if the operand reads a key, a value or a header."""
+        """True if the operand reads a record's key, value or headers."""
         return self.root in CONTENT
 
     def read(self, record: FilteredRecord) -> object:
-        """Return the property of a record, or MISSING."""
+        """Return the property of a record that this operand names, or MISSING if the record does
+        not have it."""
         if self.root == "header":
             return record.header_text(str(self.path[0]))
         if not self.path:
@@ -121,8 +126,9 @@ class Operand:
 
 
 def is_equal(found: object, literal: Scalar) -> bool:
-    """Return whether a property equals a literal. Integers and decimals are compared exactly, and a
-    text that is a number equals this number. `null` equals a missing property, too."""
+    """Return whether a property of a record equals a literal of the filter. Integers and decimals
+    are compared exactly, and a text that is a number equals this number. `null` also equals a
+    missing property."""
     if literal is None:
         return found is None or found is MISSING
     if isinstance(literal, bool) or isinstance(found, bool):
@@ -132,8 +138,8 @@ def is_equal(found: object, literal: Scalar) -> bool:
 
 
 def is_ordered(found: object, literal: Scalar, signs: str) -> bool:
-    """Return whether a property compares to a literal as one of `signs`: "<", ">" or "=" each.
-    Texts are compared by their characters' code points."""
+    """Return whether a property of a record compares to a literal of the filter as one of `signs`,
+    each "<", ">" or "=". Texts are compared by the code points of their characters."""
     if isinstance(literal, bool) or isinstance(found, bool):
         return False
     pair = _comparable(found, literal)
@@ -148,8 +154,8 @@ def is_ordered(found: object, literal: Scalar, signs: str) -> bool:
 
 
 def _comparable(found: object, literal: Scalar) -> tuple[Decimal, Decimal] | None:
-    """Return two values that Python can compare, or None. Numbers of different types, and two
-    texts, can be compared."""
+    """Return a property of a record and a literal as two values that Python can compare, or None.
+    Numbers of different types, and two texts, can be compared."""
     pair: object = None
     if literal is None:
         return None
@@ -168,8 +174,8 @@ def _comparable(found: object, literal: Scalar) -> tuple[Decimal, Decimal] | Non
 
 
 def text_of(found: object) -> str | None:
-    """Return a property as the text that `contains`, `starts`, `ends` and `~` search. None if there
-    is no property. Objects and lists are JSON."""
+    """Return a property of a record as the text that the filter's operators `contains`, `starts`,
+    `ends` and `~` search. None if there is no property. Objects and lists are JSON."""
     if found is None or found is MISSING:
         return None
     if isinstance(found, str):
@@ -185,10 +191,10 @@ def text_of(found: object) -> str | None:
 
 
 def all_of(tests: Sequence[Test]) -> Test:
-    """Return the conjunction of tests."""
+    """Return a test that a record passes if it passes all of the given tests."""
     return lambda record: all(test(record) for test in tests)
 
 
 def any_of(tests: Sequence[Test]) -> Test:
-    """Return the disjunction of tests."""
+    """Return a test that a record passes if it passes at least one of the given tests."""
     return lambda record: any(test(record) for test in tests)

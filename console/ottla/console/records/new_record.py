@@ -1,4 +1,4 @@
-"""The form that writes one record. Pure."""
+"""Parses the form that writes one record. Pure."""
 
 import base64
 import binascii
@@ -14,18 +14,19 @@ PARTITION_DIGITS_MAX = 9
 
 @frozen(kw_only=True)
 class NewRecord:
-    """A record to write."""
+    """A record to write to a topic, as a form describes it."""
 
     partition: int | None
-    """Partition, or None for that of the key."""
+    """Partition to write to, or None to choose it by the key."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]
 
 
 def parse_record(form: Mapping[str, str]) -> NewRecord:
-    """Parse the fields `partition`, `key`, `no_key`, `key_input`, `value`, `tombstone`,
-    `value_input` and `headers`. Raises ConfigError for a wrong one."""
+    """Parse the form fields `partition`, `key`, `no_key`, `key_input`, `value`, `tombstone`,
+    `value_input` and `headers`, and return the record to write. Raises ConfigError for an invalid
+    field."""
     partition = form.get("partition", "").strip()
     is_number = partition.isascii() and partition.isdecimal()
     if partition and not (is_number and len(partition) <= PARTITION_DIGITS_MAX):

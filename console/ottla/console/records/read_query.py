@@ -34,7 +34,7 @@ LEVELS = ("read_uncommitted", "read_committed")
 
 
 class Start(Enum):
-    """Place at which a page of records begins."""
+    """Position at which a page of records begins."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -44,37 +44,39 @@ class Start(Enum):
 
 @frozen(kw_only=True)
 class ReadQuery:
-    """Records that a page shows."""
+    """Parsed query of a page: the records of a topic that the page shows."""
 
     start: Start
     offset: int = 0
-    """First offset, for Start.OFFSET."""
+    """First offset of the records to show, if the page begins at Start.OFFSET."""
     time_ms: int = 0
-    """Earliest timestamp, for Start.TIME."""
+    """Earliest timestamp of the records to show, in ms since 1970, if the page begins at
+    Start.TIME."""
     partition: int | None = None
     key: str | None = None
-    """Key of all records, or None."""
+    """Key that all shown records have, or None for records with any key."""
     filter: RecordFilter | None = None
     count: int = COUNT
     level: str = LEVELS[0]
     key_format: str = "auto"
     value_format: str = "auto"
     cursor: Mapping[int, int] | None = None
-    """Offset by partition: the first to read, or for Start.NEWEST the first that was shown."""
+    """Offset of each partition at which this page of records continues: the first to read, or for
+    Start.NEWEST the first that was shown before. None for the first page."""
 
     @property
     def is_backward(self) -> bool:
-        """True if the newest records come first."""
+        """True if the page shows the newest records first."""
         return self.start is Start.NEWEST
 
     @property
     def reads_content(self) -> bool:
-        """True if the choice of records depends on keys, values or headers."""
+        """True if the choice of the records to show depends on their keys, values or headers."""
         return self.key is not None or (self.filter is not None and self.filter.reads_content)
 
 
 def parse_query(query: Mapping[str, str], *, now_ms: int, count_max: int = COUNT_MAX) -> ReadQuery:
-    """Parse the parameters of a page. Raises ConfigError for a wrong one."""
+    """Parse the query parameters of a page of records. Raises ConfigError for an invalid one."""
     start = _one_of("from", query.get("from", ""), [one.value for one in Start])
     at = query.get("at", "").strip()
     offset = time_ms = 0
@@ -105,7 +107,7 @@ def parse_query(query: Mapping[str, str], *, now_ms: int, count_max: int = COUNT
 
 
 def cursor_text(offsets: Mapping[int, int]) -> str:
-    """Return the value of `cursor` for offsets by partition."""
+    """Return the value of the query parameter `cursor` for offsets by partition."""
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
 
 
@@ -129,7 +131,8 @@ def _time(text: str, now_ms: int) -> int:
 
 
 def _one_of(name: str, text: str, values: list[str] | tuple[str, ...]) -> str:
-    """Return a value, or the first one if it is empty."""
+    """Return the value of a query parameter that allows only `values`, or the first of them if it
+    is empty."""
     if text and text not in values:
         raise ConfigError(name, f"is {text[:50]!r}; it must be one of {', '.join(values)}")
     return text or values[0]

@@ -1,4 +1,4 @@
-"""Reads the records of a page, within limits of count, bytes and time.
+"""Reads the records that a page of the console shows, within limits of count, bytes and time.
 
 Nothing is committed, and no group is joined: the reads are single Fetch requests with the rights of
 the user. Empty partitions and partitions without a leader cost no wait.
@@ -29,48 +29,54 @@ from ottla.model.values import frozen
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 PARTITIONS_MAX = 100
-"""Maximum number of partitions of one page."""
+"""Maximum number of partitions from which the records of one page are read."""
 SCANNED_RECORDS_MAX = 20_000
 SCANNED_BYTES_MAX = 32 * MIB
 SCAN_S = 5.0
-"""Limits of the records that are read for one page. With a filter, the page then shows what was
-found, and continues where the scan ended."""
+"""Maximum time, in seconds, for reading the records of one page. With a filter, the page then shows
+the records found so far, and its next page continues where the scan ended."""
 RESPONSE_BYTES = 2 * MIB
 PARTITION_BYTES_MIN = 64 * KIB
 FILTERED_WINDOW = 500
 WINDOW_MAX = 10_000
 WINDOW_GROWTH = 4
 PACE_BYTES = 256 * KIB
-"""Bytes of records that are examined before other pages get their turn."""
+"""Bytes of records that one page's scan examines before other pages get their turn."""
 RECORD_COST_BYTES = KIB
-"""Bytes for which a record counts beside its own, for the work that each record costs."""
+"""Bytes for which each examined record counts in addition to its size, for the fixed work per
+record."""
 SCANS_AT_ONCE = 4
-"""Scans that run at the same time; others wait. Each may hold SCANNED_BYTES_MAX in memory."""
+"""Maximum number of pages whose records are read at the same time; others wait. Each may hold
+SCANNED_BYTES_MAX bytes in memory."""
 KEPT_MATCHES = 200
-"""Number of matches beyond those of the page that are kept in memory before some are dropped."""
+"""Number of matching records beyond those of the page that are kept in memory before some are
+dropped."""
 STALE_MAX = 5
 STALE_WAIT_S = 0.2
 
 
 @frozen(kw_only=True)
 class FoundRecords:
-    """Records of a page, and the extent of the scan that found them."""
+    """Records that a page shows, and the extent of the scan that found them."""
 
     records: tuple[ConsumerRecord, ...]
     scanned_count: int
     scanned_bytes: int
     limit: str = ""
-    """Limit that ended the scan before its end: "records", "bytes" or "time"; else empty."""
+    """Limit that ended the scan of records before its end: "records", "bytes" or "time". Empty if
+    none did."""
     cursor: Mapping[int, int] | None = None
-    """Cursor of the next page, or None at the end."""
+    """Offset of each partition at which the next page of records continues, or None at the end."""
     unreadable: tuple[int, ...] = ()
-    """Partitions that could not be read: they have no leader, or it does not answer."""
+    """Numbers of the partitions whose records could not be read: they have no leader, or it does
+    not respond."""
     left_out: int = 0
-    """Number of partitions beyond PARTITIONS_MAX, which were not read."""
+    """Number of partitions beyond PARTITIONS_MAX, whose records were not read."""
 
 
 class FilteredView:
-    """A record as the filter reads it. Its content is decoded when the filter reads it."""
+    """A record as the filter of a page reads it. Its content is decoded when the filter reads
+    it."""
 
     def __init__(self, record: ConsumerRecord, decoder: FieldDecoder) -> None:
         self.offset = int(record.offset)
@@ -82,31 +88,31 @@ class FilteredView:
 
     @property
     def size_bytes(self) -> int:
-        """Size of key, value and headers in bytes."""
+        """Size of the record's key, value and headers in bytes."""
         return size_of(self._record)
 
     @property
     def key_text(self) -> str | None:
-        """Key as text, or None."""
+        """Record key decoded as text, or None if the record has no key."""
         return None if self._record.key is None else self._of("key", self._record.key).text
 
     @property
     def value_text(self) -> str | None:
-        """Value as text, or None."""
+        """Record value decoded as text, or None if the record has no value (tombstone)."""
         return None if self._record.value is None else self._of("value", self._record.value).text
 
     @property
     def key_object(self) -> object:
-        """DecodedField key."""
+        """Record key decoded to dicts, lists and scalars."""
         return None if self._record.key is None else self._of("key", self._record.key).content
 
     @property
     def value_object(self) -> object:
-        """DecodedField value."""
+        """Record value decoded to dicts, lists and scalars."""
         return None if self._record.value is None else self._of("value", self._record.value).content
 
     def header_text(self, name: str) -> Any:
-        """Return the last header with this name as text, or MISSING."""
+        """Return the record's last header with this name as text, or MISSING if there is none."""
         for header, value in reversed(self._record.headers):
             if header == name:
                 return None if value is None else value.decode(errors="backslashreplace")
@@ -127,7 +133,7 @@ def size_of(record: ConsumerRecord) -> int:
 
 
 class RecordScan:
-    """One scan: the records that match a query, and the limits that are left."""
+    """One scan of a topic: searches the records that match a page's query, within limits."""
 
     def __init__(self, admin: Admin, topic: str, query: ReadQuery, decoder: FieldDecoder) -> None:
         self._cluster = admin.cluster
@@ -144,7 +150,7 @@ class RecordScan:
 
     @property
     def limit(self) -> str:
-        """Limit that is reached, or an empty text."""
+        """Limit of the scan that is reached: "records", "bytes" or "time". Empty if none is."""
         if self.scanned_count - self._renewed_count >= SCANNED_RECORDS_MAX:
             return "records"
         if self.scanned_bytes - self._renewed_bytes >= SCANNED_BYTES_MAX:
@@ -152,13 +158,13 @@ class RecordScan:
         return "time" if trio.current_time() >= self._end_s else ""
 
     def renew(self) -> None:
-        """Begin the limits again."""
+        """Reset the limits of the scan, as if it had just started."""
         self._end_s = trio.current_time() + SCAN_S
         self._renewed_count, self._renewed_bytes = self.scanned_count, self.scanned_bytes
 
     @property
     def is_choosy(self) -> bool:
-        """True if records may be left out."""
+        """True if the scan has a key or a filter, so that records may be left out."""
         return self._key is not None or self._query.filter is not None
 
     async def read(
@@ -166,9 +172,9 @@ class RecordScan:
         positions: list[ReadPosition],
         on_match: Callable[[ConsumerRecord], bool],
     ) -> None:
-        """Read from positions to their ends, and pass matching records to `on_match`, until it
-        returns False or a limit is reached. The positions then are after the last record that was
-        examined."""
+        """Read records from positions to their ends, and pass matching records to `on_match`, until
+        it returns False or a limit is reached. Afterwards, the positions are after the last record
+        that was examined."""
         stale_count = 0
         while (left := [one for one in positions if not one.is_at_end]) and not self.limit:
             share = max(PARTITION_BYTES_MIN, RESPONSE_BYTES // len(left))
@@ -212,7 +218,7 @@ class RecordScan:
         return True
 
     async def prepare(self, records: Iterable[ConsumerRecord]) -> None:
-        """Load the schemas that the filter needs for some records."""
+        """Load the schemas that the filter needs to decode some records."""
         if self._query.filter is not None and self._query.filter.reads_content:
             await self._decoder.prepare((one.key, one.value, one.headers) for one in records)
 
@@ -230,8 +236,8 @@ _SCANS = trio.CapacityLimiter(SCANS_AT_ONCE)
 async def find_records(
     admin: Admin, topic: str, query: ReadQuery, decoder: FieldDecoder
 ) -> FoundRecords:
-    """Return the records of a page. Raises RefusedError if the topic or the partition does not
-    exist, or may not be read."""
+    """Return the records that a page shows. Raises RefusedError if the topic or the partition does
+    not exist, or may not be read."""
     async with _SCANS:
         return await _find_records(admin, topic, query, decoder)
 
@@ -268,8 +274,8 @@ async def _find_records(
 
 
 async def find_record(admin: Admin, topic: str, partition: int, offset: int) -> ConsumerRecord:
-    """Return one record. Raises RefusedError if there is none at the offset, with the next offset
-    that has one."""
+    """Return the record at an offset of a partition. Raises RefusedError if there is none, with the
+    next offset that has one."""
     position = ReadPosition(topic, partition, offset, None)
     limits = ReadLimits(partition_bytes=1, response_bytes=1, wait_ms=0)
     described = await admin.describe_topic(topic)
@@ -306,8 +312,8 @@ async def find_record(admin: Admin, topic: str, partition: int, offset: int) -> 
 def chosen_partitions(
     topic: str, query: ReadQuery, leaders: Mapping[int, NodeId | None]
 ) -> list[int]:
-    """Return the partitions that a query reads, of a topic with the given leaders. Raises
-    RefusedError if the query's partition does not exist."""
+    """Return the numbers of the partitions that a query reads. `leaders` has the leader of each
+    partition of the topic. Raises RefusedError if the query's partition does not exist."""
     if query.partition is not None:
         if query.partition not in leaders:
             raise RefusedError(
@@ -351,7 +357,8 @@ async def _forward(
     ends: Mapping[int, int],
     count: int,
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
-    """Return the first matching records from `starts` on, and the cursor of the next page."""
+    """Return the first records from the offsets `starts` on that match the query, and the cursor
+    (offset by partition) of the next page."""
     found: list[ConsumerRecord] = []
 
     def on_match(record: ConsumerRecord) -> bool:
@@ -370,8 +377,9 @@ async def _forward(
 async def _backward(
     scan: RecordScan, topic: str, bounds: Mapping[int, tuple[int, int]], count: int
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
-    """Return the newest matching records within `bounds`, the newest first, and the cursor of the
-    next page. Windows before the end are read, each larger than the one before."""
+    """Return the newest records within `bounds` that match the query, the newest first, and the
+    cursor (offset by partition) of the next page. Windows before the end are read, each larger than
+    the one before."""
     reader = _BackwardReader(scan, topic, bounds, count)
     window = max(count, FILTERED_WINDOW) if scan.is_choosy else count
     while reader.highs and not scan.limit and len(reader.found) < count:
@@ -391,7 +399,8 @@ async def _backward(
 
 
 class _BackwardReader:
-    """The newest records so far, and how far back each partition was read."""
+    """Reader of a topic's newest records, backwards. It has the records found so far, and how far
+    back each partition was read."""
 
     def __init__(
         self, scan: RecordScan, topic: str, bounds: Mapping[int, tuple[int, int]], count: int
@@ -402,14 +411,15 @@ class _BackwardReader:
         self._count = count
         self.found: list[ConsumerRecord] = []
         self.highs = {one: high for one, (low, high) in bounds.items() if low < high}
-        """Offset of each partition before which records were not read yet."""
+        """Offset of each partition before which the reader has not read records yet."""
         self.left_out: dict[int, int] = {}
-        """Offset after the newest record of each partition that matched and is not shown."""
+        """For each partition, the offset after its newest record that matched and is not shown."""
         self.cut: tuple[int, int] | None = None
-        """A partition whose window did not fit the limits, and its examined records."""
+        """Partition whose window of offsets did not fit the limits, and its examined records. None
+        if all did."""
 
     async def read(self, partitions: list[int], window: int) -> None:
-        """Read the offsets before the bounds of some partitions, `window` of each."""
+        """Read `window` offsets before those read so far, in each of some partitions."""
         before = self._scan.scanned_count
         positions = [
             ReadPosition(
@@ -443,7 +453,8 @@ class _BackwardReader:
         self.found = matches
 
     def _keep(self, matches: list[ConsumerRecord]) -> None:
-        """Keep the newest matches, and note the others."""
+        """Keep the newest matching records, and note for each partition which of the others are not
+        shown."""
         kept = nlargest(self._count, matches, key=attrgetter("timestamp_ms", "partition", "offset"))
         places = {(one.partition, one.offset) for one in kept}
         for one in matches:
@@ -455,7 +466,7 @@ class _BackwardReader:
 
 
 def _groups(partitions: list[int]) -> Iterable[list[int]]:
-    """Yield the partitions, as many at a time as are read together."""
+    """Yield groups of partitions whose records are read together."""
     size = RESPONSE_BYTES // PARTITION_BYTES_MIN
     return (partitions[at : at + size] for at in range(0, len(partitions), size))
 

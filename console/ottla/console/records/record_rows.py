@@ -1,6 +1,6 @@
-"""Records as rows for templates and for downloads. Pure.
+"""Converts records to rows for templates and for downloads. Pure.
 
-With hidden messages, neither keys nor values nor headers leave this module.
+If the console hides messages, neither keys nor values nor headers leave this module.
 """
 
 import base64
@@ -26,26 +26,26 @@ from ottla.model.visible_text import visible_json
 from ottla.wire.batch import TimestampType
 
 HEADERS_SHOWN = 5
-"""Headers of a record in a list."""
+"""Maximum number of a record's headers that a list of records shows."""
 HEADERS_MAX = 200
-"""Headers on the page of one record."""
+"""Maximum number of headers that the page of one record shows."""
 HEADER_CHARS = 200
 DOWNLOAD_BYTES_MAX = 64 * MIB
 
 
 class DecodesFields(Protocol):
-    """Decoder of keys and values."""
+    """Protocol of decoders of record keys and values."""
 
     def decode(
         self, part: RecordPart, data: bytes, headers: Sequence[tuple[str, bytes | None]]
     ) -> DecodedField:
-        """Return a decoded key or value."""
+        """Return a decoded record key or value."""
         ...
 
 
 @frozen(kw_only=True)
 class HeaderRow:
-    """One header of a record."""
+    """One header of a record, for templates."""
 
     name: str
     value: ShownField
@@ -53,28 +53,29 @@ class HeaderRow:
 
 @frozen(kw_only=True)
 class MessageRow:
-    """One record in a list."""
+    """One record as a row in a list of records."""
 
     partition: int
     offset: int
     timestamp_ms: int
     is_append_time: bool
-    """True if the broker set the timestamp."""
+    """True if the broker, not the producer, set the record's timestamp."""
     key: ShownField
     value: ShownField
     headers: tuple[HeaderRow, ...]
     header_count: int
     size_bytes: int
-    """Size of key, value and headers."""
+    """Size of the record's key, value and headers in bytes."""
 
 
 @frozen(kw_only=True)
 class WholeRecord:
-    """One record on a page of its own."""
+    """One record for the page that shows only this record."""
 
     row: MessageRow
     key_hex: str
-    """Key as lines of hexadecimal. Empty if there is none, or if messages are hidden."""
+    """Record key as lines of hexadecimal. Empty if there is no key, or if the console hides
+    messages."""
     value_hex: str
     is_key_hex_cut: bool
     is_value_hex_cut: bool
@@ -89,7 +90,7 @@ def record_row(
     header_count_max: int = HEADERS_SHOWN,
     is_indented: bool = False,
 ) -> MessageRow:
-    """Return a record as a row."""
+    """Return a record as a row for a list of records."""
 
     def field(part: RecordPart, data: bytes | None) -> ShownField:
         if is_hidden:
@@ -116,7 +117,8 @@ def record_row(
 
 
 def whole_record(record: ConsumerRecord, decoder: DecodesFields, *, is_hidden: bool) -> WholeRecord:
-    """Return a record for a page of its own, with hexadecimal next to the chosen format."""
+    """Return a record for a page of its own, with hexadecimal next to the chosen format of key and
+    value."""
     row = record_row(
         record,
         decoder,
@@ -140,8 +142,8 @@ def whole_record(record: ConsumerRecord, decoder: DecodesFields, *, is_hidden: b
 def download_lines(
     topic: str, records: Iterable[ConsumerRecord], decoder: DecodesFields
 ) -> Iterator[bytes]:
-    """Yield records as lines of JSON, up to about DOWNLOAD_BYTES_MAX. Contents that are not UTF-8
-    are Base64 in a field of their own, so that no byte is lost."""
+    """Yield records as lines of JSON for a download, up to about DOWNLOAD_BYTES_MAX bytes. Contents
+    that are not UTF-8 are Base64 in a field of their own, so that no byte is lost."""
     size = 0
     for record in records:
         fields: dict[str, Any] = {
@@ -167,7 +169,8 @@ def download_lines(
 
 
 def _content(fields: dict[str, Any], name: str, data: bytes | None) -> dict[str, Any]:
-    """Add bytes to the fields of a JSON object. Returns the object."""
+    """Add the bytes of a record's key, value or header to the fields of a JSON object. Returns the
+    object."""
     try:
         fields[name] = None if data is None else data.decode()
     except UnicodeDecodeError:

@@ -23,33 +23,35 @@ from ottla.model.values import frozen
 from ottla.wire.offset_timestamps import LATEST
 
 INTERVAL_S = 1.0
-"""Time between two requests in seconds: the load of an open page on the brokers."""
+"""Time in seconds between two requests for new records. It determines the load of an open page on
+the brokers."""
 RECORDS_SHOWN = 50
 KEPT_BYTES_MAX = 16 * MIB
-"""Maximum size of the records that are shown and kept."""
+"""Maximum size, in bytes, of the newest records that are kept and shown."""
 RESPONSE_BYTES = MIB
 PARTITION_BYTES = 64 * KIB
 FULL_ROUNDS_MAX = 5
-"""Number of full responses after which the reader jumps to the end: the topic is written faster
-than a page can show."""
+"""Number of consecutive full responses after which the reader of new records skips to the end: the
+topic is written faster than a page can show."""
 
 
 @frozen(kw_only=True)
 class TailedRecords:
-    """The newest records of a topic, newest first."""
+    """The newest records of a topic that a page follows, newest first."""
 
     records: tuple[ConsumerRecord, ...]
     matched_count: int
-    """Number of records that matched since the start."""
+    """Number of records that matched the query since the page was opened."""
     skipped_count: int
-    """Number of offsets that were not read, because records arrived faster."""
+    """Number of offsets that were not read, because records arrived faster than the page can show
+    them."""
 
 
 async def tail_records(
     admin: Admin, topic: str, query: ReadQuery, decoder: FieldDecoder
 ) -> AsyncGenerator[TailedRecords, None]:
-    """Yield the newest records when there are new ones, at most every INTERVAL_S. The first result
-    is empty."""
+    """Yield the newest records of a topic when there are new ones, at most every INTERVAL_S
+    seconds. The first result is empty."""
     described = await admin.describe_topic(topic)
     leaders = {one.partition: one.leader for one in described.partitions}
     chosen = chosen_partitions(topic, query, leaders)[:PARTITIONS_MAX]
@@ -94,7 +96,7 @@ async def tail_records(
 
 
 def _trim(shown: deque[ConsumerRecord]) -> None:
-    """Drop the oldest records beyond the limits of count and bytes."""
+    """Drop the oldest of the shown records beyond the limits of count and bytes."""
     size = 0
     for kept, one in enumerate(shown):
         size += len(one.key or b"") + len(one.value or b"")

@@ -1,7 +1,7 @@
-"""Keys, values and headers of records as text, in formats that need no schema. Pure.
+"""Converts keys, values and headers of records to text, in formats that need no schema. Pure.
 
-A text is cut to a number of characters, and the result says so. Templates show control characters
-and HTML as escapes.
+A text is cut to a number of characters, and the result notes that. Templates show control
+characters and HTML as escapes.
 """
 
 import base64
@@ -17,14 +17,16 @@ from ottla.model.limits import MIB
 from ottla.model.values import frozen
 
 PREVIEW_CHARS = 400
-"""Characters of a key or value in a list. A hundred records then fit into 100 KB."""
+"""Maximum number of characters of a record's key or value in a list. A hundred records then fit
+into 100 KB."""
 WHOLE_CHARS = 100_000
-"""Characters of a key or value on the page of one record. Browsers show more than that slowly."""
+"""Maximum number of characters of a key or value on the page of one record. Browsers show more than
+that slowly."""
 PARSED_BYTES_MAX = MIB
-"""Maximum size of a value in bytes that is parsed as JSON or with a schema."""
+"""Maximum size, in bytes, of a record's key or value that is parsed as JSON or with a schema."""
 INDENTED_DEPTH_MAX = 40
-"""Nesting of JSON up to which lines are indented further. Otherwise, a value of a thousand nested
-lists would become a thousand times as long."""
+"""Nesting depth of JSON up to which lines are indented further. Otherwise, a value of a thousand
+nested lists would become a thousand times as long."""
 HEX_LINE_BYTES = 16
 
 FORMATS = {
@@ -37,27 +39,29 @@ FORMATS = {
     "double": "floating-point number",
     "uuid": "UUID",
 }
-"""Formats without a schema, with their names for forms."""
+"""Formats of keys and values that need no schema, with the names that forms show."""
 HIDDEN = "hidden"
 NONE = "none"
 
 
 @frozen(kw_only=True)
 class ShownField:
-    """A key, a value or a header in a form for templates."""
+    """A record's key, value or header as templates show it."""
 
     format: str
-    """Format in which the bytes were decoded, "none" for null, or "hidden"."""
+    """Format in which the bytes of the field were decoded, "none" for null, or "hidden"."""
     text: str
-    """Content as text. Empty for null and hidden fields."""
+    """Content of the field as text. Empty for null and hidden fields."""
     size_bytes: int | None
     """Size of the field in bytes. None for null and hidden fields."""
     is_cut: bool = False
-    """True if `text` is only the beginning."""
+    """True if `text` is only the beginning of the field's content."""
     problem: str = ""
-    """Sentence that says why the requested format was not used. Empty if it was."""
+    """Sentence that gives the reason why the requested format was not used. Empty if it was
+    used."""
     schema: str = ""
-    """Name of the schema, such as "Avro, schema 17". Empty for formats without a schema."""
+    """Name of the schema that decoded the field, such as "Avro, schema 17". Empty for formats
+    without a schema."""
 
 
 NULL_FIELD = ShownField(format=NONE, text="", size_bytes=None)
@@ -66,24 +70,24 @@ HIDDEN_FIELD = ShownField(format=HIDDEN, text="", size_bytes=None)
 
 @frozen(kw_only=True)
 class DecodedField:
-    """A decoded key or value."""
+    """A decoded key or value of a record."""
 
     format: str
     content: object
-    """The object for filters: dicts, lists and scalars."""
+    """Content of the key or value for filters: dicts, lists and scalars."""
     text: str
     problem: str = ""
     schema: str = ""
 
 
 class _NotThisFormatError(ValueError):
-    """Raised for bytes that are not in the requested format."""
+    """Error for bytes of a key or value that are not in the requested format."""
 
 
 def decode_plain(data: bytes, format_name: str) -> DecodedField:
-    """Decode bytes in a format without a schema. With "auto", the first of JSON objects and lists,
-    text and hexadecimal that fits is used. Bytes that are not in the requested format are decoded
-    as with "auto", and `problem` names the reason."""
+    """Decode the bytes of a key or value in a format without a schema. With "auto", the first of
+    JSON objects and lists, text and hexadecimal that fits is used. Bytes that are not in the
+    requested format are decoded as with "auto", and `problem` names the reason."""
     decode = _DECODERS.get(format_name)
     if decode is None:
         return _detected(data)
@@ -102,8 +106,8 @@ def decode_plain(data: bytes, format_name: str) -> DecodedField:
 def shown(
     decoded: DecodedField, size_bytes: int, *, chars_max: int, is_indented: bool
 ) -> ShownField:
-    """Return a decoded field for templates, cut to `chars_max` characters. JSON is indented if
-    requested."""
+    """Return a decoded key or value for templates, cut to `chars_max` characters. JSON is indented
+    if `is_indented`."""
     text = decoded.text
     if is_indented and decoded.format not in ("text", "hex", "base64"):
         text = indented_json(text, chars_max=chars_max + 1)
@@ -118,7 +122,7 @@ def shown(
 
 
 def parse_json(text: str) -> object:
-    """Parse JSON with exact numbers: decimals become Decimal. Raises ValueError for everything that
+    """Parse JSON with exact numbers: decimals become Decimal. Raises ValueError for every text that
     cannot be parsed, including too deep nesting and numbers of thousands of digits."""
     try:
         return json.loads(text, parse_float=Decimal)
@@ -127,7 +131,7 @@ def parse_json(text: str) -> object:
 
 
 def object_text(content: object) -> str:
-    """Return a decoded object as JSON. Bytes are hexadecimal, other types their text."""
+    """Return a decoded key or value as JSON. Bytes are hexadecimal, other types their text."""
     if isinstance(content, str):
         return content
     return json.dumps(content, ensure_ascii=False, default=_plain)
@@ -200,8 +204,8 @@ def _detected(data: bytes) -> DecodedField:
 
 
 _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-"""Control characters that occur in binary data, and hardly in text. Escape sequences of terminals
-are text, which is shown with visible escapes."""
+"""Pattern of control characters that occur in binary data, and hardly in text. Escape sequences of
+terminals are text, which is shown with visible escapes."""
 
 
 def _text(data: bytes) -> DecodedField:

@@ -1,4 +1,4 @@
-"""Avro, Protobuf and JSON Schema records, decoded with schemas of the console's registry or files.
+"""Decodes Avro, Protobuf and JSON Schema records with schemas of the console's registry or files.
 
 The addresses of the registry and the paths of files are settings of the console. A request only
 names a file that is among them.
@@ -39,14 +39,14 @@ from ottla.model.values import frozen
 
 REGISTRY = "registry"
 REGISTRY_TIMEOUT_S = 3.0
-"""Time limit for one request to the registry."""
+"""Time limit for one request to the schema registry in seconds."""
 SCHEMAS_S = 5.0
-"""Time limit for all schemas of one page."""
+"""Time limit for loading all schemas that one page needs, in seconds."""
 SCHEMAS_MAX = 30
-"""Maximum number of schemas that are loaded for one page."""
+"""Maximum number of schemas that are loaded from the registry for one page."""
 FILE_BYTES_MAX = 4 * MIB
 MESSAGES_MAX = 200
-"""Maximum number of Protobuf messages of one file in the list of formats."""
+"""Maximum number of Protobuf messages of one schema file in the list of formats."""
 FORMAT_NAMES = {
     SchemaFormat.AVRO: "Avro",
     SchemaFormat.PROTOBUF: "Protobuf",
@@ -59,22 +59,23 @@ DecodePayload = Callable[[bytes], object]
 
 @frozen(kw_only=True)
 class FormatChoice:
-    """One entry of the list of formats in a form."""
+    """One entry in a form's list of formats for keys and values."""
 
     value: str
-    """Value of the query parameter."""
+    """Value of the query parameter that selects this format."""
     name: str
 
 
 @frozen
 class SchemaFiles:
-    """Readers of the schemas in the console's files."""
+    """Readers of records by the schemas in the console's files."""
 
     readers: dict[str, tuple[str, DecodePayload]]
-    """Name of the format, and the function that decodes a payload, by the value of the query
-    parameter: `file:orders.avsc` or `file:shop.desc:shop.Order`."""
+    """Name of each format, and the function that decodes a record's key or value in it, by the
+    value of the query parameter that selects it: `file:orders.avsc` or `file:shop.desc:shop.Order`.
+    """
     problems: tuple[str, ...]
-    """Sentences about files that cannot be used."""
+    """Sentences about schema files that cannot be used."""
 
 
 async def read_schema_files(config: ConsoleConfig) -> SchemaFiles:
@@ -105,7 +106,7 @@ async def _file(path: str) -> bytes:
 
 
 def format_choices(config: ConsoleConfig, files: SchemaFiles) -> list[FormatChoice]:
-    """Return the formats that a form offers."""
+    """Return the formats for keys and values that a form offers."""
     found = [FormatChoice(value=value, name=name) for value, name in FORMATS.items()]
     if config.registry_url:
         found.append(FormatChoice(value=REGISTRY, name="schema registry"))
@@ -114,8 +115,8 @@ def format_choices(config: ConsoleConfig, files: SchemaFiles) -> list[FormatChoi
 
 
 class FieldDecoder:
-    """Decoder of the keys and values of one page. `prepare` loads the schemas of some records;
-    `decode` then never waits."""
+    """Decoder of the record keys and values on one page. `prepare` loads the schemas of some
+    records; `decode` then never waits."""
 
     def __init__(
         self, registry: SchemaRegistry | None, files: SchemaFiles, formats: dict[RecordPart, str]
@@ -129,7 +130,7 @@ class FieldDecoder:
         self._trouble: SchemaError | None = None
 
     async def prepare(self, records: Iterable[tuple[bytes | None, bytes | None, Headers]]) -> None:
-        """Load the schemas of records, given as key, value and headers."""
+        """Load the schemas of records, each given as key, value and headers."""
         if self._registry is None:
             return
         with trio.move_on_after(SCHEMAS_S) as scope:
@@ -144,8 +145,8 @@ class FieldDecoder:
             )
 
     def decode(self, part: RecordPart, data: bytes, headers: Headers) -> DecodedField:
-        """Decode a key or value in the format that was chosen for it. If that is not possible, the
-        format is detected, and the result has the reason."""
+        """Decode a record's key or value in the format that the user has chosen. If that is not
+        possible, the format is detected, and the result has the reason."""
         chosen = self._formats[part]
         try:
             if chosen in self._files.readers:
@@ -231,7 +232,8 @@ class FieldDecoder:
 
 @frozen
 class _LoadedSchema:
-    """A registered schema, and the deserializer that has loaded it. JSON Schema has none."""
+    """A schema of the registry, and the deserializer that has loaded it. JSON Schema has no
+    deserializer."""
 
     name: str
     kind: SchemaFormat
@@ -242,8 +244,8 @@ class _LoadedSchema:
 async def open_field_decoder(
     config: ConsoleConfig, files: SchemaFiles, formats: dict[RecordPart, str]
 ) -> AsyncIterator[FieldDecoder]:
-    """Open and yield the decoder of a page. It connects to the registry only if a record needs
-    it."""
+    """Open and yield the decoder of the record keys and values on a page. It connects to the
+    registry only if a record needs it."""
     async with AsyncExitStack() as opened:
         registry = None
         if config.registry_url and {"auto", REGISTRY} & set(formats.values()):
@@ -282,7 +284,7 @@ def _message_payload(kind: Any) -> DecodePayload:
 
 
 def _plain_object(value: Any) -> object:
-    """Return a deserialized value as dicts, lists and scalars."""
+    """Return a deserialized key or value as dicts, lists and scalars."""
     if hasattr(value, "DESCRIPTOR"):
         return cast("object", MessageToDict(value, preserving_proto_field_name=True))
     return cast("object", value)

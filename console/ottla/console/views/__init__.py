@@ -1,1 +1,2 @@
-"""Views of the console: each module has the views of one screen and its rows of PAGES."""
+"""Views of the console (functions that compute pages): each module has the views of one screen and
+its rows in the table PAGES."""

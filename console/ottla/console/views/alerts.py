@@ -20,12 +20,13 @@ from ottla.insight.explanation import Explanation
 from ottla.model.errors import OttlaError
 
 QUESTIONS = ("health", "unavailable", "disk", "throttle")
-"""Answers without parameters whose causes are alerts, the most urgent first."""
+"""Questions of `ottla explain` without parameters whose causes are shown as alerts, the most urgent
+first."""
 ALERTS_MAX = 100
 
 
 async def alerts(request: PageRequest) -> PageView:
-    """Return the view of the causes that all questions about the whole cluster find."""
+    """Return the page of alerts: the causes that all questions about the whole cluster find."""
     found: dict[str, Explanation] = {}
     failed: dict[str, str] = {}
 

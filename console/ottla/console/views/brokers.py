@@ -38,7 +38,7 @@ METRIC_SORTS = {"name": lambda one: one[0], "value": lambda one: one[1]}
 
 
 async def brokers(request: PageRequest) -> PageView:
-    """Return the view of all brokers and machines."""
+    """Return the page that shows all brokers and their machines."""
     rates = await rates_of(request.admin)
     rows = broker_rows(await brokers_of(request.admin), rates)
     found = listing(rows, request.query, text_of=_text_of, sorts=SORTS)
@@ -54,7 +54,7 @@ async def brokers(request: PageRequest) -> PageView:
 
 
 async def broker(request: PageRequest) -> PageView:
-    """Return the view of one broker."""
+    """Return the page that shows one broker."""
     node = _id_of(request.path["broker"])
     rates = await rates_of(request.admin)
     surveyed = await brokers_of(request.admin, only=node)
@@ -85,14 +85,15 @@ async def broker(request: PageRequest) -> PageView:
 
 
 async def rates_of(admin: Admin) -> TrafficRates | None:
-    """Return the rates of the cluster's traffic. None if they are not known in time."""
+    """Return the rates of the cluster's traffic, or None if they are not known in time."""
     with trio.move_on_after(RATES_S):
         return await traffic_rates(admin)
     return None
 
 
 async def _settings(admin: Admin, node: int) -> tuple[list[SettingRow], str]:
-    """Return the settings of a broker, or why they are unknown."""
+    """Return table rows about a broker's settings, and the reason if they are unknown (otherwise
+    empty)."""
     resource = ConfigResource(ConfigKind.BROKER, str(node))
     found: dict[str, ConfigEntry] = {}
     try:

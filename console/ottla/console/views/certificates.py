@@ -1,5 +1,5 @@
-"""Certificates: the listener of each broker as a client sees it, with encryption, certificate and
-login, and what is wrong with it."""
+"""Page of certificates: the listener of each broker as a client sees it, with encryption,
+certificate and login, and what is wrong with it."""
 
 from datetime import UTC, datetime
 
@@ -24,7 +24,7 @@ from ottla.insight.rules.listener_findings import ListenerFinding, judge
 from ottla.model.settings.security.tls import TlsConfig
 
 BROKERS_MAX = 50
-"""Listeners that one page examines: each costs five short connections."""
+"""Maximum number of listeners that one page examines. Each costs five short connections."""
 CHECK_S = 25.0
 TONES = {"ok": "good", "warning": "warning", "failed": "bad"}
 COLUMNS = (
@@ -40,7 +40,8 @@ COLUMNS = (
 
 
 async def certificates(request: PageRequest) -> PageView:
-    """Return the view of the brokers' listeners. The addresses come from the cluster itself."""
+    """Return the page that shows the security of the brokers' listeners. The addresses come from
+    the cluster itself."""
     found = await attempt("brokers", request.admin.describe_cluster(), CLUSTER_DESCRIBE)
     parts: list[SheetPart] = [security_links("Certificates")]
     if isinstance(found, Absence):

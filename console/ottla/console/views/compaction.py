@@ -1,4 +1,5 @@
-"""Compaction: logs with their dirty ratio, the last pass of each and the space that it saved."""
+"""Page of log compaction: logs with their dirty ratio, the last pass of each and the space that it
+saved."""
 
 from ottla.client.admin_parts.admin_cleaner import CleanerDescription, LogCleaning
 from ottla.console.absences import CLUSTER_DESCRIBE, attempt_each
@@ -33,7 +34,7 @@ LogRow = tuple[NodeId, TopicPartition, LogCleaning]
 
 
 async def compaction(request: PageRequest) -> PageView:
-    """Return the view of all compacted logs of the brokers that answer."""
+    """Return the page that shows all compacted logs of the brokers that respond."""
     found, absent = await attempt_each(
         request.admin,
         "the state of compaction",
@@ -91,7 +92,7 @@ async def compaction(request: PageRequest) -> PageView:
 
 
 async def run(request: PageRequest) -> PageView:
-    """Request a cleaning pass of one log of one broker."""
+    """Request a cleaning pass (compaction) of one log of one broker."""
     node = NodeId(_number("broker", request.form.get("broker", "")))
     topic = request.form.get("topic", "").strip()
     at = TopicPartition(topic, _number("partition", request.form.get("partition", "")))
@@ -105,7 +106,7 @@ async def run(request: PageRequest) -> PageView:
 
 
 async def retry(request: PageRequest) -> PageView:
-    """Retry the compaction of the logs of one broker that failed."""
+    """Retry the compaction of those logs of one broker whose last compaction failed."""
     node = NodeId(_number("broker", request.form.get("broker", "")))
     answers = await request.admin.retry_cleaning(node)
     accepted = sum(one.refusal is None for one in answers.values())

@@ -1,4 +1,4 @@
-"""Explanations: a page for each answer of `ottla.insight`, with a form for its parameters."""
+"""Explanations: a page for each question of `ottla explain`, with a form for its parameters."""
 
 from functools import partial
 
@@ -24,16 +24,17 @@ from ottla.insight.explanation import command as command_of
 from ottla.model.errors import ConfigError
 
 COVERED = {"denial": ("ottla acl explain",), "top": ("ottla top",)}
-"""Further commands whose answers an explanation contains, by its name."""
+"""Further commands whose output an explanation contains, by the name of the question."""
 
 
 def explain_address(name: str, **values: str) -> str:
-    """Return the address of an explanation, such as "lag", for values of its parameters."""
+    """Return the address of the page for a question of `ottla explain`, such as "lag", with values
+    for its parameters."""
     return address(f"/explain/{name}", {}, values)
 
 
 async def index(request: PageRequest) -> PageView:
-    """Return the view of all answers."""
+    """Return the page that lists all questions of `ottla explain`."""
     rows = tuple(
         (
             text(one.name, explain_address(one.name)),
@@ -51,8 +52,8 @@ async def index(request: PageRequest) -> PageView:
 
 
 async def explain(asked: Answer, request: PageRequest) -> PageView:
-    """Return the view of one answer: its form, and the explanation once all required values are
-    given."""
+    """Return the page for one question of `ottla explain`: its form, and the explanation once all
+    required values are given."""
     values = {one.name: request.query.get(one.name, "").strip() for one in asked.parameters}
     parts: list[SheetPart] = [_links(asked)]
     if asked.parameters:
@@ -114,7 +115,8 @@ def _command(asked: Answer, values: dict[str, str]) -> str:
 
 
 def _page_command(asked: Answer) -> str:
-    """Return the command of an answer's page before its form is filled in."""
+    """Return the command that the page for a question of `ottla explain` shows before its form is
+    filled in."""
     required = [one for one in asked.parameters if one.is_required]
     words = [one.choices[0] if one.choices else f"{{{one.name}}}" for one in required]
     return " ".join([asked.command, *words])

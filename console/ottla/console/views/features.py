@@ -1,4 +1,5 @@
-"""Features: the finalized levels of the cluster (KIP-584), and the levels that brokers support."""
+"""Page of features: the finalized levels of the cluster (KIP-584), and the levels that brokers
+support."""
 
 from collections.abc import Mapping
 
@@ -25,8 +26,8 @@ from ottla.model.ids import NodeId
 LEVEL_DIGITS_MAX = 5
 BROKERS_MAX = 100
 FINALIZED_TOGETHER = ("ottla.version", "metadata.version")
-"""Features whose levels are raised after an upgrade of all nodes. Others change the capabilities of
-clients, and are raised one at a time."""
+"""Features whose levels are raised after an upgrade of all nodes. Other features change the
+capabilities of clients, and are raised one at a time."""
 COLUMNS = (
     Column(title="Feature"),
     Column(title="Finalized level", is_number=True),
@@ -36,7 +37,7 @@ COLUMNS = (
 
 
 async def features(request: PageRequest) -> PageView:
-    """Return the view of all features."""
+    """Return the page that shows the levels of all features of the cluster."""
     found = await attempt("features", request.admin.describe_features(), CLUSTER_DESCRIBE)
     if isinstance(found, Absence):
         return sheet_view("Features", [found.part(request.user)])
@@ -63,7 +64,8 @@ async def features(request: PageRequest) -> PageView:
 
 
 async def finalize(request: PageRequest) -> PageView:
-    """Raise the levels of an upgrade to the highest ones that all brokers support."""
+    """Finalize an upgrade: raise the feature levels to the highest ones that all brokers
+    support."""
     levels, absent = await _levels(request.admin)
     if absent:
         raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"{absent[0].thing}: {absent[0].reason}")
@@ -78,8 +80,8 @@ async def finalize(request: PageRequest) -> PageView:
 
 
 def raisable(levels: Mapping[NodeId, Mapping[str, FeatureLevels]]) -> dict[str, int]:
-    """Return the levels to which an upgrade can be finalized: the highest ones that all brokers
-    support, where they are higher than the finalized ones."""
+    """Return the feature levels to which an upgrade can be finalized: the highest ones that all
+    brokers support, where they are higher than the finalized ones."""
     found: dict[str, int] = {}
     for name in FINALIZED_TOGETHER:
         known = [one[name] for one in levels.values() if name in one]

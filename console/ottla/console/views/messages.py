@@ -1,8 +1,8 @@
-"""Records of a topic: by offset, time or key, chosen by a filter, as they arrive, and one by one;
-downloads; and the form that writes one.
+"""Pages of a topic's records: by offset, time or key, chosen by a filter, as they arrive, and one
+by one; downloads; and the form that writes one.
 
-With hidden messages, keys, values and headers are shown nowhere, and no choice of records may
-depend on them.
+If the console hides messages, keys, values and headers are shown nowhere, and no choice of records
+may depend on them.
 """
 
 from collections.abc import AsyncGenerator
@@ -55,8 +55,8 @@ RECORD_PATH = "/topics/{topic}/records/{partition}/{offset}"
 WRITE_S = 30.0
 LINES_TOGETHER = 100
 LINE_BYTES_LONG = 64 * KIB
-"""Number of lines of a download after which other pages get their turn, and the size of one line
-after which they do."""
+"""Size in bytes of a long line of a download. Other pages get their turn after each long line, and
+after each LINES_TOGETHER lines."""
 NUMBER_DIGITS_MAX = 18
 STARTS = (
     ("newest", "the newest records"),
@@ -68,7 +68,7 @@ HIDDEN_REASON = "messages are hidden, so records cannot be chosen by key, value 
 
 
 async def messages(request: PageRequest) -> PageView:
-    """Return the view of a topic's records, or a download of them."""
+    """Return the page that shows a topic's records, or a download of them."""
     files = await read_schema_files(request.config)
     is_download = request.query.get("download", "") == "json"
     try:
@@ -87,7 +87,7 @@ async def messages(request: PageRequest) -> PageView:
 
 
 async def message(request: PageRequest) -> PageView:
-    """Return the view of one record, or its key or value as a download."""
+    """Return the page that shows one record, or its key or value as a download."""
     topic, partition = request.path["topic"], _number(request.path["partition"])
     offset = _number(request.path["offset"])
     files = await read_schema_files(request.config)
@@ -113,7 +113,7 @@ async def message(request: PageRequest) -> PageView:
 
 
 async def tail(request: PageRequest) -> AsyncGenerator[PageView, None]:
-    """Yield the newest records of a topic as they arrive."""
+    """Yield the content of the page's live part: the newest records of a topic as they arrive."""
     files = await read_schema_files(request.config)
     query = _query_of(request, is_download=False)
     async with open_field_decoder(request.config, files, _formats(query)) as decoder:
@@ -131,7 +131,7 @@ async def tail(request: PageRequest) -> AsyncGenerator[PageView, None]:
 
 
 async def produce(request: PageRequest) -> PageView:
-    """Write one record to a topic. Returns its page."""
+    """Write the record in a form to a topic. Returns a redirect to the record's page."""
     topic = request.path["topic"]
     record = parse_record(request.form)
     with trio.fail_after(WRITE_S):

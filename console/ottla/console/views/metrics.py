@@ -1,4 +1,4 @@
-"""Metrics of nodes: what each broker reports about itself, searched over all brokers."""
+"""Page of metrics: the values that each broker reports about itself, searched over all brokers."""
 
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, attempt_own
 from ottla.console.listing import listing
@@ -25,7 +25,7 @@ UNIT_SUFFIXES = {
 
 
 async def metrics(request: PageRequest) -> PageView:
-    """Return the view of the metrics of all brokers that answer."""
+    """Return the page that shows the metrics of all brokers that respond."""
     found = await attempt_own(
         request.admin,
         "the list of node metrics",

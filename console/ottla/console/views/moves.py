@@ -1,4 +1,5 @@
-"""Moves: reassignments and the balance in progress, with progress, throttle and cancellation."""
+"""Page of replica moves: reassignments and the balance plan in progress, with progress, throttle
+and cancellation."""
 
 from collections.abc import Mapping
 
@@ -48,7 +49,7 @@ MOVE_COLUMNS = (
 
 
 async def moves(request: PageRequest) -> PageView:
-    """Return the view of all moves of replicas that are not complete."""
+    """Return the page that shows all moves of replicas that are not complete."""
     parts: list[SheetPart] = [_links()]
     plan = await attempt_own(
         request.admin, "the balance", lambda: read_stored_plan(request.admin), READS_PLAN
@@ -105,13 +106,13 @@ async def cancel_move(request: PageRequest) -> PageView:
 
 
 async def cancel_balance(request: PageRequest) -> PageView:
-    """Cancel the moves of the balance that are not complete."""
+    """Cancel the replica moves of the balance plan that are not complete."""
     await request.admin.alter_broker_configs(None, {BALANCE_PLAN: None})
     return PageView(context={}, location="/moves", notice="The balance was cancelled.")
 
 
 async def throttle_balance(request: PageRequest) -> PageView:
-    """Change the highest throttle of the balance in progress."""
+    """Change the highest throttle of the balance plan that the cluster carries out."""
     rate = _number("rate", request.form.get("rate", ""), digits_max=RATE_DIGITS_MAX)
     await request.admin.alter_broker_configs(None, {BALANCE_RATE_MAX: str(rate)})
     return PageView(
@@ -122,8 +123,8 @@ async def throttle_balance(request: PageRequest) -> PageView:
 
 
 def copied_part(sizes: Mapping[int, int], adding: tuple[int, ...]) -> float | None:
-    """Return the copied fraction of a move, 0 to 1, from the partition's size in bytes on each
-    broker. None if no complete replica's size is known."""
+    """Return the copied fraction of a replica move, 0 to 1, from the partition's size in bytes on
+    each broker. None if no complete replica's size is known."""
     whole = max((one for broker, one in sizes.items() if broker not in adding), default=0)
     if not adding:
         return 1.0
@@ -135,7 +136,7 @@ def copied_part(sizes: Mapping[int, int], adding: tuple[int, ...]) -> float | No
 async def _sizes(
     request: PageRequest, shown: Mapping[TopicPartition, Reassignment]
 ) -> dict[TopicPartition, dict[int, int]]:
-    """Return the sizes of the partitions of this page on the brokers that answer."""
+    """Return the sizes, in bytes, of the partitions on this page at each broker that responds."""
     sizes: dict[TopicPartition, dict[int, int]] = {at: {} for at in shown}
     brokers = sorted({broker for one in shown.values() for broker in one.replicas})
     for broker in brokers:
@@ -150,7 +151,8 @@ async def _sizes(
 
 
 def _of_plan(one: StoredMove) -> Reassignment:
-    """Return a planned move that has not started, in the form of a reassignment."""
+    """Return a replica move of the balance plan that has not started, in the form of a
+    reassignment."""
     return Reassignment(
         replicas=tuple(map(NodeId, one.before)),
         adding=tuple(NodeId(node) for node in one.after if node not in one.before),

@@ -1,5 +1,5 @@
-"""Overview: the first page of the console, with the cluster's health and why, its brokers and
-disks, its rates, and what changed in the last hour."""
+"""Overview: the first page of the console, with the cluster's health and the reasons for it,
+brokers and disks, rates, and the changes of the last hour."""
 
 import trio
 
@@ -19,7 +19,8 @@ from ottla.model.values import frozen
 from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
 
 LIVE_S = 10.0
-"""Interval of the live part in seconds. Health needs the metadata of all partitions."""
+"""Interval, in seconds, at which the live part of the overview is renewed. Health needs the
+metadata of all partitions."""
 HOUR_MS = 3_600_000
 CHANGES_MAX = 40
 CHANGES_S = 3.0
@@ -30,30 +31,31 @@ TOPICS_MAX = 5
 
 @frozen(kw_only=True)
 class LastHour:
-    """Changes of the metadata in the last hour, newest first."""
+    """Changes of the cluster's metadata in the last hour, newest first."""
 
     changes: tuple[MetadataChange, ...] = ()
     is_complete: bool = True
     is_available: bool = True
-    """False if the cluster has no request for them, as Apache Kafka."""
+    """False if the cluster has no request for changes of the metadata, as Apache Kafka."""
     problem: str = ""
-    """Reason why they are unknown, as a sentence."""
+    """Reason why the changes of the metadata are unknown, as a sentence. Empty if they are
+    known."""
 
 
 @frozen(kw_only=True)
 class ClusterTotals:
-    """Rates of the whole cluster per second."""
+    """Traffic rates of the whole cluster per second."""
 
     bytes_in: float
     bytes_out: float
     messages_in: float
     requests: float
     topics: tuple[TopicRates, ...]
-    """Busiest topics."""
+    """Rates of the busiest topics."""
 
 
 async def overview(request: PageRequest) -> PageView:
-    """Return the view of the cluster's state."""
+    """Return the overview page, which shows the cluster's state."""
     admin = request.admin
     last_hour, rates = LastHour(), None
     facts: ClusterFacts | None = None
@@ -94,7 +96,8 @@ async def overview(request: PageRequest) -> PageView:
 
 
 async def changes_of_last_hour(admin: Admin, now_ms: int) -> LastHour:
-    """Return the changes of the metadata in the last hour, or why they are unknown."""
+    """Return the changes of the cluster's metadata in the last hour, or the reason why they are
+    unknown."""
     try:
         with trio.fail_after(CHANGES_S):
             found = await recent_changes(admin, since_ms=now_ms - HOUR_MS, count_max=CHANGES_MAX)
@@ -110,7 +113,7 @@ async def changes_of_last_hour(admin: Admin, now_ms: int) -> LastHour:
 
 
 def totals_of(rates: TrafficRates | None) -> ClusterTotals | None:
-    """Return the rates of the whole cluster, or None if they are unknown."""
+    """Return the traffic rates of the whole cluster, or None if they are unknown."""
     if rates is None:
         return None
     return ClusterTotals(

@@ -1,4 +1,5 @@
-"""Quorum: leader, voters and observers of the metadata log, its changes in words, its snapshots."""
+"""Pages of the controller quorum: leader, voters and observers of the metadata log, its changes in
+words, its snapshots."""
 
 from ottla.client.network.cluster import raise_for
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, attempt_own
@@ -56,7 +57,7 @@ CHANGE_COLUMNS = (
 
 
 async def quorum(request: PageRequest) -> PageView:
-    """Return the view of the quorum of controllers."""
+    """Return the page that shows the quorum of controllers."""
     found = await quorum_of(request.admin)
     reasons = list(quorum_reasons(found))
     parts: list[SheetPart] = [_links("Quorum")]
@@ -71,7 +72,8 @@ async def quorum(request: PageRequest) -> PageView:
 
 
 async def changes(request: PageRequest) -> PageView:
-    """Return the view of the metadata log in words, and of the elections in it."""
+    """Return the page that shows the changes in the metadata log in words, and the elections in
+    it."""
     hours = request.query.get("hours", "1")
     if hours not in dict(SPANS):
         hours = "1"
@@ -130,7 +132,8 @@ async def write_snapshot(request: PageRequest) -> PageView:
 
 
 async def remove_voter(request: PageRequest) -> PageView:
-    """Remove a controller from the voters. Its directory is that of the voter with this id."""
+    """Remove a controller from the quorum's voters. Its directory id is that of the voter with this
+    node id."""
     node = request.path["node"]
     voters = (await request.admin.describe_quorum()).voters
     chosen = [one for one in voters if str(int(one.node)) == node]
@@ -143,7 +146,7 @@ async def remove_voter(request: PageRequest) -> PageView:
 
 
 async def unregister(request: PageRequest) -> PageView:
-    """Delete the registration of a controller that was removed."""
+    """Delete the registration of a controller that was removed from the quorum."""
     node = request.form.get("node", "").strip()
     if not (node.isascii() and node.isdecimal() and len(node) <= 9):
         raise ConfigError("node", f"is {node[:40]!r}; it must be a node id")
@@ -271,7 +274,8 @@ def _replica_row(one: SurveyedReplica, role: str) -> tuple[Cell, ...]:
 
 
 def _elections(found: tuple[MetadataChange, ...]) -> TablePart:
-    """Return the first change of each epoch: a new epoch is an election."""
+    """Return a table of the quorum's elections: the first change in the metadata log of each new
+    epoch."""
     firsts: dict[int, MetadataChange] = {}
     for one in sorted(found, key=lambda one: one.offset):
         firsts.setdefault(one.epoch, one)

@@ -1,4 +1,5 @@
-"""Quotas: limits of users, client ids and addresses, their use now, and which limit applies."""
+"""Pages of quotas: limits of users, client ids and addresses, their present usage, and the limits
+that apply to a client."""
 
 from functools import partial
 
@@ -31,10 +32,12 @@ from ottla.model.quotas.quota_limits import QuotaEntity, limits_of
 from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS
 
 CLIENTS_MAX = 100
-"""Clients of each quota that are read from a broker: those that are throttled come first."""
+"""Maximum number of clients of each quota that are read from a broker. Throttled clients come
+first."""
 BROKERS_MAX = 100
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a type."""
+"""Name that Kafka's tools use for the default entity of a quota, which stands for all users or
+client ids without quotas of their own."""
 READS = NeededRight(operation="describe-configs")
 LIMIT_COLUMNS = (
     Column(title="User", key="user"),
@@ -54,7 +57,7 @@ UNITS = {
 
 
 async def quotas(request: PageRequest) -> PageView:
-    """Return the view of all limits."""
+    """Return the page that shows all quotas."""
     found = await attempt("limits", request.admin.describe_quotas(), READS)
     parts: list[SheetPart] = [_links("Limits")]
     if isinstance(found, Absence):
@@ -88,7 +91,7 @@ async def quotas(request: PageRequest) -> PageView:
 
 
 async def usage(request: PageRequest) -> PageView:
-    """Return the view of the use of limits now, at all brokers that answer."""
+    """Return the page that shows the present usage of quotas, at all brokers that respond."""
     brokers = (await request.admin.describe_cluster()).brokers[:BROKERS_MAX]
     rows: list[QuotaUsage] = []
     parts: list[SheetPart] = [_links("Use now")]
@@ -144,8 +147,8 @@ async def usage(request: PageRequest) -> PageView:
 
 
 async def explain(request: PageRequest) -> PageView:
-    """Return the view of the levels at which limits of a client may be set, and of those that
-    apply."""
+    """Return the page that shows the levels at which quotas of a client may be set, and the ones
+    that apply."""
     user = request.query.get("user", "ANONYMOUS")
     client_id = request.query.get("client_id", "")
     found = await attempt("limits", request.admin.describe_quotas(), READS)
@@ -192,7 +195,7 @@ async def explain(request: PageRequest) -> PageView:
 
 
 async def change(request: PageRequest) -> PageView:
-    """Set or remove one limit."""
+    """Set or remove one quota."""
     owner = _owner_of(request)
     key = request.form.get("key", "")
     value = request.form.get("value", "").strip()
@@ -205,7 +208,8 @@ async def change(request: PageRequest) -> PageView:
 
 
 def owner_names(owner: QuotaOwner) -> tuple[str | None, str | None, str | None]:
-    """Return the user, the client id and the address of a limit."""
+    """Return the user, the client id and the IP address to which a quota applies. None for those
+    that it does not name."""
     names = {part.type: DEFAULT if part.is_default else part.name for part in owner}
     return names.get("user"), names.get("client-id"), names.get("ip")
 

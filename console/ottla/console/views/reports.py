@@ -1,4 +1,4 @@
-"""Reports of Jepsen and world runs, from the folders in the console's settings.
+"""Pages of reports of `ottla jepsen` and `ottla world`, from the folders in the console's settings.
 
 Only files below these folders are read: names from the address are compared with the names in the
 folder, and never joined to a path.
@@ -30,14 +30,14 @@ from ottla.model.values import frozen
 REPORTS_MAX = 10_000
 FILES_MAX = 500
 SHOWN_BYTES = 65_536
-"""Bytes of a text file that a page shows. The rest is in the download."""
+"""Maximum number of bytes of a report's text file that a page shows. The download has the rest."""
 DOWNLOAD_BYTES = 64 * 1024 * 1024
 TEXT_SUFFIXES = frozenset({".txt", ".md", ".json", ".log", ".edn", ".csv", ".yaml", ".toml"})
 
 
 @frozen(kw_only=True)
 class ReportFolder:
-    """One report: a folder, or a single file."""
+    """One report of `ottla jepsen` or `ottla world`: a folder, or a single file."""
 
     name: str
     path: Path
@@ -45,7 +45,7 @@ class ReportFolder:
 
 
 async def reports(request: PageRequest) -> PageView:
-    """Return the view of all reports, the newest first."""
+    """Return the page that lists all reports, the newest first."""
     folders = request.config.report_folders
     if not folders:
         return sheet_view(
@@ -87,7 +87,7 @@ async def reports(request: PageRequest) -> PageView:
 
 
 async def report(request: PageRequest) -> PageView:
-    """Return the view of one report: its files, and the text of its summary."""
+    """Return the page that shows one report: its files, and the text of its summary."""
     one = await _report_of(request)
     files = await trio.to_thread.run_sync(_files_of, one.path)
     rows = tuple(
@@ -163,7 +163,8 @@ def _reports_in(folders: tuple[str, ...]) -> list[ReportFolder]:
 
 
 def _files_of(path: Path) -> dict[str, Path]:
-    """Return the files of a report by their names below its folder. Links are left out."""
+    """Return the paths of a report's files by their names below the report's folder. Symbolic links
+    are left out."""
     if path.is_file():
         return {path.name: path}
     found: dict[str, Path] = {}

@@ -1,4 +1,5 @@
-"""Security: users with SCRAM credentials, and ACLs. Passwords are set here and never shown."""
+"""Pages of security: users with SCRAM credentials, and ACLs. Passwords are set here and never
+shown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -59,7 +60,7 @@ ACL_COLUMNS = (
 
 
 async def users(request: PageRequest) -> PageView:
-    """Return the view of all users with SCRAM credentials."""
+    """Return the page that lists all users with SCRAM credentials."""
     found = await attempt("users", request.admin.describe_users(), READS_USERS)
     parts: list[SheetPart] = [security_links("Users")]
     if isinstance(found, Absence):
@@ -92,7 +93,7 @@ async def users(request: PageRequest) -> PageView:
 
 
 async def user(request: PageRequest) -> PageView:
-    """Return the view of one user: credentials and ACLs."""
+    """Return the page that shows one user's credentials and ACLs."""
     name = request.path["user"]
     credentials = await attempt("users", request.admin.describe_users(), READS_USERS)
     acls = await attempt(
@@ -113,7 +114,7 @@ async def user(request: PageRequest) -> PageView:
 
 
 async def acls(request: PageRequest) -> PageView:
-    """Return the view of all ACLs."""
+    """Return the page that lists all ACLs."""
     found = await attempt("ACLs", request.admin.describe_acls(AclFilter()), READS_ACLS)
     parts: list[SheetPart] = [security_links("ACLs")]
     if isinstance(found, Absence):
@@ -124,7 +125,8 @@ async def acls(request: PageRequest) -> PageView:
 
 
 async def set_password(request: PageRequest) -> PageView:
-    """Set the SCRAM password of a user. The password is not sent to the cluster."""
+    """Set the SCRAM password of a user. The console sends a salted hash to the cluster, not the
+    password."""
     name = request.form.get("user", "").strip()
     password = request.form.get("password", "")
     mechanism = request.form.get("mechanism", "")
@@ -156,7 +158,7 @@ async def delete_user(request: PageRequest) -> PageView:
 
 
 async def create_acl(request: PageRequest) -> PageView:
-    """Create one ACL."""
+    """Create the ACL that the form describes."""
     entry = entry_of(request.form)
     await request.admin.create_acls([entry])
     return PageView(
@@ -185,7 +187,7 @@ async def delete_acl(request: PageRequest) -> PageView:
 
 
 async def acl(request: PageRequest) -> PageView:
-    """Return the view of one ACL, with the form that deletes it."""
+    """Return the page that shows one ACL, with the form that deletes it."""
     entry = entry_of(request.query)
     form = FormPart(
         title="Delete this ACL",
@@ -206,12 +208,12 @@ async def acl(request: PageRequest) -> PageView:
 
 
 def user_address(name: str) -> str:
-    """Return the address of a user's page."""
+    """Return the address of the page that shows a user."""
     return address("/users/{user}", {"user": name})
 
 
 def acl_fields(entry: AclEntry) -> dict[str, str]:
-    """Return an ACL as fields of a form."""
+    """Return an ACL as the fields of a form."""
     kinds = {kind: name for name, kind in RESOURCES.items()}
     return {
         "principal": entry.principal,
@@ -225,7 +227,7 @@ def acl_fields(entry: AclEntry) -> dict[str, str]:
 
 
 def entry_of(fields: Mapping[str, str]) -> AclEntry:
-    """Return the ACL in the fields of a form. Raises ConfigError if a field is wrong."""
+    """Return the ACL in the fields of a form. Raises ConfigError if a field is invalid."""
     resource = RESOURCES.get(fields.get("resource", ""))
     operation = operation_named(fields.get("operation", ""))
     name = fields.get("name", "")
@@ -255,7 +257,7 @@ def entry_of(fields: Mapping[str, str]) -> AclEntry:
 
 
 def acl_text(entry: AclEntry) -> str:
-    """Return the text of an ACL that a search examines."""
+    """Return the text of an ACL in which the search of the list looks."""
     return " ".join(acl_fields(entry).values())
 
 
@@ -382,7 +384,8 @@ def _acl_form() -> FormPart:
 
 
 def security_links(current: str) -> LinksPart:
-    """Return the links between the pages of security."""
+    """Return the links between the pages of security. `current` is the text of the present page's
+    link."""
     return LinksPart(
         links=(
             ("Users", "/users"),

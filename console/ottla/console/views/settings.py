@@ -1,5 +1,5 @@
-"""Settings reference: every setting with its default, its allowed values and its meaning. It needs
-no cluster."""
+"""Page with a reference of settings: every setting with its default, its allowed values and its
+meaning. It needs no cluster."""
 
 from functools import cache
 
@@ -21,16 +21,16 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ReferenceRow:
-    """One setting of one kind of thing."""
+    """Table row about one setting of topics, brokers or other things."""
 
     scope: str
-    """Noun for the things that have the setting, such as "topic"."""
+    """Noun for the things that have this setting, such as "topic"."""
     definition: Definition
 
 
 @cache
 def all_settings() -> tuple[ReferenceRow, ...]:
-    """Return all settings, by scope and key."""
+    """Return the reference rows of all settings, by scope (such as "topic") and key."""
     scopes = {
         "broker": {**definitions(BrokerConfig), **broker_definitions()},
         "controller": {
@@ -53,7 +53,7 @@ def all_settings() -> tuple[ReferenceRow, ...]:
 
 
 async def settings(request: PageRequest) -> PageView:
-    """Return the view of the settings that match the search."""
+    """Return the page that shows the reference of the settings that match the search."""
     page = listing(
         all_settings(),
         request.query,

@@ -1,4 +1,5 @@
-"""Client telemetry (KIP-714): each client with its version, and its own metrics as plots."""
+"""Pages of client telemetry (KIP-714): each client with its version, and its own metrics as
+plots."""
 
 from functools import partial
 from uuid import UUID
@@ -49,12 +50,13 @@ TOPICS = (
 )
 SUBSCRIPTIONS_MAX = 100
 LINES_MAX = 6
-"""Lines of one plot: the metrics with the largest latest values."""
+"""Maximum number of lines in one plot of client metrics: the metrics with the largest latest
+values."""
 MILLISECOND_UNITS = ("ms", "milliseconds")
 
 
 async def telemetry(request: PageRequest) -> PageView:
-    """Return the view of all clients that report metrics."""
+    """Return the page that lists all clients that report metrics."""
     found, absent = await attempt_each(
         request.admin,
         "the list of clients that report metrics",
@@ -108,7 +110,8 @@ async def telemetry(request: PageRequest) -> PageView:
 
 
 async def client(request: PageRequest) -> PageView:
-    """Return the view of one client: its metrics over time, as far as brokers keep its pushes."""
+    """Return the page that shows one client: its metrics over time, as far as brokers keep its
+    pushes."""
     name = request.path["client"]
     tails, absent = await attempt_each(
         request.admin,
@@ -161,12 +164,12 @@ async def client(request: PageRequest) -> PageView:
 
 
 def software_of(one: ClientInstanceDescription) -> str:
-    """Return the name and version of a client's library."""
+    """Return the name and version of a client's library as text."""
     return f"{one.software_name} {one.software_version}".strip() or "not named"
 
 
 def state_of(one: ClientInstanceDescription) -> str:
-    """Return the state of a client's reports, or the name of its last error."""
+    """Return the state of a client's metric reports, or the name of its last error."""
     if one.is_terminating:
         return "terminating"
     if one.last_error is not ErrorCode.NONE:
@@ -177,7 +180,7 @@ def state_of(one: ClientInstanceDescription) -> str:
 
 
 def client_address(instance: UUID) -> str:
-    """Return the address of a client instance's page."""
+    """Return the address of the page that shows a client instance."""
     return address("/telemetry/{client}", {"client": uuid_text(instance)})
 
 
@@ -275,7 +278,8 @@ async def set_subscription(request: PageRequest) -> PageView:
 
 
 async def delete_subscription(request: PageRequest) -> PageView:
-    """Delete a subscription. Clients stop to push the metrics that only it requested."""
+    """Delete a subscription to client metrics. Clients then stop pushing the metrics that only it
+    requested."""
     name = _name_of(request)
     await request.admin.delete_metrics_subscription(name)
     return PageView(context={}, location="/telemetry", notice=f"Subscription {name} was deleted.")
@@ -289,7 +293,8 @@ def _name_of(request: PageRequest) -> str:
 
 
 def _versions(rows: list[ClientInstanceDescription]) -> FactsPart:
-    """Return the number of clients by software, the most frequent first."""
+    """Return a page part with the number of clients by library and version, the most frequent
+    first."""
     totals: dict[str, int] = {}
     for one in rows:
         totals[software_of(one)] = totals.get(software_of(one), 0) + 1
@@ -317,7 +322,7 @@ def _facts(pushes: list[PushedMetrics], corrupt_count: int) -> FactsPart:
 
 
 def _plots(title: str, series: list[PushedSeries]) -> list[SheetPart]:
-    """Return a plot for each unit of a topic's metrics."""
+    """Return a plot for each unit of a client's metrics about one subject, such as latency."""
     plots: list[SheetPart] = []
     for unit in sorted({one.unit for one in series}):
         chosen = sorted(

@@ -1,4 +1,4 @@
-"""Delegation tokens: who owns them and when they expire. Their passwords are never shown."""
+"""Page of delegation tokens: their owners and their expiry. Their passwords are never shown."""
 
 from ottla.client.admin_parts.admin_tokens import TokenDescription
 from ottla.console.absences import Absence, NeededRight, attempt
@@ -24,7 +24,7 @@ READS = NeededRight(operation="describe-tokens", resource="user")
 
 
 async def tokens(request: PageRequest) -> PageView:
-    """Return the view of the tokens that the signed-in user may see."""
+    """Return the page that lists the delegation tokens that the signed-in user may see."""
     found = await attempt("tokens", request.admin.describe_tokens(), READS)
     parts: list[SheetPart] = [security_links("Tokens")]
     if isinstance(found, Absence):
@@ -69,14 +69,14 @@ async def tokens(request: PageRequest) -> PageView:
 
 
 async def renew(request: PageRequest) -> PageView:
-    """Renew a token for the period in the cluster's settings."""
+    """Renew a delegation token for the period in the cluster's settings."""
     one = await _token_of(request)
     await request.admin.renew_token(one.hmac)
     return PageView(context={}, location="/tokens", notice=f"Token {one.token_id} was renewed.")
 
 
 async def end(request: PageRequest) -> PageView:
-    """Make a token expire at once."""
+    """Make a delegation token expire immediately."""
     one = await _token_of(request)
     await request.admin.end_token(one.hmac)
     return PageView(context={}, location="/tokens", notice=f"Token {one.token_id} has ended.")

@@ -1,5 +1,5 @@
-"""Topic: its partitions with leaders, replicas, offsets and sizes, and its settings with source and
-difference from the default; changes of settings, more partitions, and deletion."""
+"""Pages of one topic: its partitions with leaders, replicas, offsets and sizes, and its settings
+with source and difference from the default; changes of settings, more partitions, and deletion."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -30,20 +30,20 @@ from ottla.model.values import frozen
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 LIVE_S = 5.0
-"""Interval of the live part in seconds."""
+"""Interval, in seconds, at which the live part of a topic's page is renewed."""
 SETTINGS_PATH = "/topics/{topic}/settings"
 COUNT_DIGITS_MAX = 9
 OFFSET_DIGITS_MAX = 18
 VALUE_CHARS_MAX = 32_767
 ALL = -1
-"""Offset that stands for the end of a partition in DeleteRecords."""
+"""Special offset in a DeleteRecords request that stands for the end of a partition."""
 SHOWN = 5
 PARTITION_SORTS = {"partition": lambda one: one.partition}
 
 
 @frozen(kw_only=True)
 class PartitionRow:
-    """One partition of a topic. Offsets and size are None if they are not known."""
+    """Table row about one partition of a topic. Offsets and size are None if they are not known."""
 
     partition: int
     leader: int | None
@@ -51,42 +51,44 @@ class PartitionRow:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     eligible: tuple[int, ...] | None
-    """Eligible leader replicas. None if the cluster does not report them."""
+    """Broker ids of the partition's eligible leader replicas. None if the cluster does not report
+    them."""
     last_known_eligible: tuple[int, ...] | None
     offline: tuple[int, ...]
     start_offset: int | None = None
     end_offset: int | None = None
     size_bytes: int | None = None
-    """Size of the largest replica."""
+    """Size of the partition's largest replica in bytes. None if it is not known."""
 
     @property
     def offset_count(self) -> int | None:
-        """Number of offsets between start and end: the records, if none was compacted."""
+        """Number of offsets between the partition's start and end: the number of records, if none
+        was compacted. None if an offset is not known."""
         if self.start_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.start_offset
 
     @property
     def state(self) -> str:
-        """State in words."""
+        """State of the partition in words."""
         if self.leader is None:
             return "no leader"
         return "under-replicated" if len(self.in_sync) < len(self.replicas) else "in sync"
 
     @property
     def kind(self) -> str:
-        """Kind of the state's badge."""
+        """Kind of the badge that shows the partition's state: good, warning or bad."""
         return {"no leader": "bad", "under-replicated": "warning"}.get(self.state, "good")
 
     @property
     def is_preferred(self) -> bool:
-        """True if the first replica leads."""
+        """True if the partition's first replica leads it."""
         return bool(self.replicas) and self.leader == self.replicas[0]
 
 
 @frozen(kw_only=True)
 class TopicSummary:
-    """A topic as a whole."""
+    """Summary of a topic as a whole, for its page."""
 
     name: str
     topic_id: str
@@ -96,22 +98,23 @@ class TopicSummary:
     leaderless_count: int
     under_replicated_count: int
     is_cut: bool
-    """True if the topic has more partitions than one page describes."""
+    """True if the topic has more partitions than its page describes."""
     rates: TopicRates | None
 
 
 @frozen(kw_only=True)
 class PendingChange:
-    """A change of a setting that deletes records or puts them at risk, before it is accepted."""
+    """A change of a topic's setting that deletes records or puts them at risk, before the user
+    accepts it."""
 
     key: str
     value: str | None
-    """New value, or None for the default."""
+    """New value of the setting, or None to restore the default."""
     losses: tuple[str, ...]
 
 
 async def topic(request: PageRequest) -> PageView:
-    """Return the view of a topic and its partitions."""
+    """Return the page that shows a topic and its partitions."""
     admin, name = request.admin, request.path["topic"]
     described = await describe(admin, name)
     found = listing(
@@ -133,7 +136,8 @@ async def topic(request: PageRequest) -> PageView:
 
 
 async def describe(admin: Admin, name: str) -> TopicDescription:
-    """Return the description of a topic. Raises RefusedError if it does not exist."""
+    """Return the cluster's description of a topic. Raises RefusedError if the topic does not
+    exist."""
     found = (await admin.describe_topics([name], partition_count_max=PARTITIONS_MAX)).get(name)
     if isinstance(found, TopicDescription):
         return found
@@ -143,7 +147,7 @@ async def describe(admin: Admin, name: str) -> TopicDescription:
 
 
 def summary_of(described: TopicDescription, rates: TopicRates | None) -> TopicSummary:
-    """Return the summary of a topic."""
+    """Return the summary of a topic, for its page."""
     partitions = described.partitions
     return TopicSummary(
         name=described.name,
@@ -161,7 +165,8 @@ def summary_of(described: TopicDescription, rates: TopicRates | None) -> TopicSu
 async def partition_rows(
     admin: Admin, name: str, page: ListPage[PartitionDescription]
 ) -> list[PartitionRow]:
-    """Return the rows of the partitions on one page, with their offsets and sizes."""
+    """Return table rows about the partitions on one page of a topic, with their offsets and
+    sizes."""
     places = [TopicPartition(name, one.partition) for one in page.rows]
     leaders = {at: one.leader for at, one in zip(places, page.rows, strict=True)}
     offsets: dict[int, dict[TopicPartition, int]] = {EARLIEST: {}, LATEST: {}}
@@ -210,7 +215,7 @@ def size_by_partition(found: Iterable[BrokerDirectories]) -> dict[TopicPartition
 
 
 async def topic_settings(request: PageRequest) -> PageView:
-    """Return the view of a topic's settings."""
+    """Return the page that shows a topic's settings."""
     return await _settings_view(request, None)
 
 
@@ -230,14 +235,14 @@ async def _settings_view(request: PageRequest, pending: PendingChange | None) ->
 
 
 async def read_settings(admin: Admin, name: str) -> Mapping[str, ConfigEntry]:
-    """Return all settings of a topic."""
+    """Return all settings of a topic, by key."""
     resource = ConfigResource(ConfigKind.TOPIC, name)
     return await admin.describe_configs(resource, has_synonyms=True, has_documentation=True)
 
 
 async def alter(request: PageRequest) -> PageView:
     """Change one setting of a topic, or restore its default. A change that deletes records or puts
-    them at risk is shown first, and made if the form accepts it."""
+    them at risk is first shown to the user, and made once the form accepts it."""
     name, key = request.path["topic"], request.form.get("key", "").strip()
     value = None if request.form.get("reset") else request.form.get("value", "").strip()
     if not key:
@@ -267,7 +272,7 @@ async def alter(request: PageRequest) -> PageView:
 
 
 async def add_partitions(request: PageRequest) -> PageView:
-    """Add partitions to a topic, up to a total."""
+    """Add partitions to a topic, up to the total number in the form."""
     name, text = request.path["topic"], request.form.get("total", "").strip()
     if not (text.isascii() and text.isdecimal() and 0 < len(text) <= COUNT_DIGITS_MAX):
         raise ConfigError("total", f"is {text[:50]!r}; it must be the number of partitions")
@@ -304,7 +309,7 @@ async def trim(request: PageRequest) -> PageView:
 
 
 async def elect(request: PageRequest) -> PageView:
-    """Give the leadership of each partition of a topic to its first replica."""
+    """Make the first replica of each partition of a topic its leader."""
     name = request.path["topic"]
     described = await describe(request.admin, name)
     places = [TopicPartition(name, one.partition) for one in described.partitions]

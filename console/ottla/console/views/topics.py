@@ -1,7 +1,7 @@
-"""Topics: the list of topics with search, sizes and rates, and the form that creates one.
+"""Page that lists topics with search, sizes and rates, and the form that creates one.
 
-The names of all topics are one small request. Only the topics of the page are described, so that
-the work does not depend on the number of topics.
+The names of all topics are one small request. Only the topics on the present page of the list are
+described, so that the work does not depend on the number of topics.
 """
 
 from collections import defaultdict
@@ -26,10 +26,10 @@ from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.values import frozen
 
 PARTITIONS_MAX = 2_000
-"""Maximum number of partitions of one page whose details are requested."""
+"""Maximum number of partitions whose details are requested for one page of the list of topics."""
 SIZES_S = 3.0
 LIVE_S = 10.0
-"""Interval of the live part in seconds."""
+"""Interval, in seconds, at which the live part of the list of topics is renewed."""
 NAME_CHARS_MAX = 249
 COUNT_DIGITS_MAX = 9
 SETTINGS_MAX = 100
@@ -39,26 +39,27 @@ TOPIC_PATH = "/topics/{topic}"
 
 @frozen(kw_only=True)
 class TopicRow:
-    """One topic in the list. Its details are None if they are not known."""
+    """Row about one topic in the list of topics. Its details are None if they are not known."""
 
     name: str
     is_internal: bool
     problem: str = ""
-    """Reason why its details are unknown. Empty if they are known."""
+    """Reason why the topic's details are unknown. Empty if they are known."""
     partition_count: int | None = None
     replica_count: int | None = None
-    """Replicas of a partition."""
+    """Number of replicas of each of the topic's partitions. None if it is not known."""
     is_cut: bool = False
-    """True if the topic has further partitions, which are not counted."""
+    """True if the topic has further partitions, which the row does not count."""
     leaderless_count: int = 0
     under_replicated_count: int = 0
     size_bytes: int | None = None
-    """Size of all replicas, as the brokers that answered report them."""
+    """Size of all the topic's replicas in bytes, as the brokers that responded report them. None if
+    it is not known."""
     rates: TopicRates | None = None
 
 
 async def topics(request: PageRequest) -> PageView:
-    """Return the view of the topics on one page."""
+    """Return the page that lists topics."""
     shows_internal = request.query.get("internal", "") == "1"
     names = await request.admin.list_topic_names()
     shown = [one for one in names if shows_internal or one not in INTERNAL_TOPICS]
@@ -75,7 +76,7 @@ async def topics(request: PageRequest) -> PageView:
 
 
 async def topic_rows(admin: Admin, names: Sequence[str]) -> list[TopicRow]:
-    """Return the rows of some topics, in the same order."""
+    """Return rows about topics for the list of topics, in the same order."""
     described: dict[str, TopicDescription | RefusedError] = {}
     rates: Mapping[str, TopicRates] = {}
 
@@ -101,7 +102,8 @@ def topic_row(
     sizes: Mapping[str, int] | None,
     rates: TopicRates | None,
 ) -> TopicRow:
-    """Return the row of one topic. `sizes` are the bytes of all replicas by topic."""
+    """Return the row about one topic in the list of topics. `sizes` has the bytes of all replicas
+    by topic."""
     is_internal = name in INTERNAL_TOPICS
     if not isinstance(described, TopicDescription):
         problem = (
@@ -131,7 +133,7 @@ def _is_described(one: TopicDescription | RefusedError) -> bool:
 async def sizes_of(
     admin: Admin, described: Iterable[TopicDescription | RefusedError]
 ) -> dict[str, int] | None:
-    """Return the bytes of all replicas by topic, or None if no broker reports them."""
+    """Return the size of all replicas of each topic in bytes, or None if no broker reports them."""
     topics = [one for one in described if isinstance(one, TopicDescription)]
     wanted = [TopicPartition(one.name, part.partition) for one in topics for part in one.partitions]
     if not wanted:
@@ -143,7 +145,8 @@ async def sizes_of(
 async def replica_directories(
     admin: Admin, partitions: Sequence[TopicPartition]
 ) -> list[BrokerDirectories] | None:
-    """Return the log directories with the given partitions, or None if no broker reports them."""
+    """Return the brokers' log directories that contain the given partitions, or None if no broker
+    reports them."""
     try:
         found = await ask(admin, partitions=partitions, timeout_s=SIZES_S)
     except OttlaError:
@@ -153,7 +156,7 @@ async def replica_directories(
 
 
 def size_by_topic(found: Iterable[BrokerDirectories]) -> dict[str, int]:
-    """Return the bytes of all replicas by topic."""
+    """Return the size of all replicas of each topic in bytes."""
     sizes: defaultdict[str, int] = defaultdict(int)
     for broker in found:
         for directory in broker.directories:
@@ -163,7 +166,7 @@ def size_by_topic(found: Iterable[BrokerDirectories]) -> dict[str, int]:
 
 
 async def create(request: PageRequest) -> PageView:
-    """Create a topic. Returns its page."""
+    """Create the topic in the form. Returns a redirect to its page."""
     form = request.form
     name = form.get("name", "").strip()
     if not 0 < len(name) <= NAME_CHARS_MAX:
@@ -184,7 +187,8 @@ async def create(request: PageRequest) -> PageView:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Parse settings with one KEY=VALUE in each line. Raises ConfigError for another line."""
+    """Parse a text of topic settings with one KEY=VALUE in each line. Raises ConfigError for
+    another line."""
     lines = [line.strip() for line in text[: SETTINGS_CHARS_MAX + 1].splitlines() if line.strip()]
     if len(text) > SETTINGS_CHARS_MAX or len(lines) > SETTINGS_MAX:
         raise ConfigError("settings", f"are too many; {SETTINGS_MAX} lines are allowed")
@@ -198,7 +202,8 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def _count(name: str, text: str) -> int:
-    """Return a positive number, or the cluster's default if the text is blank."""
+    """Return the positive number in a form field, or the value for the cluster's default if the
+    field is blank."""
     text = text.strip()
     if not text:
         return BY_CLUSTER_DEFAULT

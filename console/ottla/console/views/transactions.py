@@ -1,5 +1,5 @@
-"""Transactions: transactional ids with their states, the open transactions of a topic, and the
-abort of those that no coordinator will end."""
+"""Pages of transactions: transactional ids with their states, the open transactions of a topic, and
+the abort of those that no coordinator will end."""
 
 from collections.abc import Mapping
 
@@ -59,17 +59,17 @@ LISTS = NeededRight(operation="describe", resource="transactional id")
 
 
 def transaction_address(transactional_id: str) -> str:
-    """Return the address of a transactional id's page."""
+    """Return the address of the page that shows a transactional id."""
     return address("/transactions/{id}", {"id": transactional_id})
 
 
 def open_address(topic: str) -> str:
-    """Return the address of the open transactions of a topic."""
+    """Return the address of the page with the open transactions of a topic."""
     return address("/transactions-of/{topic}", {"topic": topic})
 
 
 async def transactions(request: PageRequest) -> PageView:
-    """Return the view of all transactional ids."""
+    """Return the page that lists all transactional ids."""
     state = request.query.get("state", "")
     found, absent = await _listed(request.admin, state if state in STATES else "")
     page = listing(
@@ -123,7 +123,7 @@ async def transactions(request: PageRequest) -> PageView:
 
 
 async def transaction(request: PageRequest) -> PageView:
-    """Return the view of one transactional id."""
+    """Return the page that shows one transactional id."""
     name = request.path["id"]
     found = await request.admin.describe_transaction(name)
     rows = tuple(
@@ -159,8 +159,8 @@ async def transaction(request: PageRequest) -> PageView:
 
 
 async def of_topic(request: PageRequest) -> PageView:
-    """Return the view of the open transactions in a topic, as the leaders of its partitions know
-    them."""
+    """Return the page that shows the open transactions in a topic, as the leaders of its partitions
+    know them."""
     topic = request.path["topic"]
     described = await request.admin.describe_topic(topic)
     led = [one.partition for one in described.partitions if one.leader is not None]
@@ -221,7 +221,8 @@ async def of_topic(request: PageRequest) -> PageView:
 
 
 async def abort(request: PageRequest) -> PageView:
-    """Abort a hanging transaction in one partition. Refused while a coordinator knows it."""
+    """Abort a hanging transaction in one partition. Refused while a transaction coordinator knows
+    it."""
     topic = request.path["topic"]
     at = TopicPartition(topic, _number(request.path["partition"]))
     start = _number(request.path["start"])
@@ -259,7 +260,8 @@ async def _listed(admin: Admin, state: str) -> tuple[list[TransactionListing], l
 async def _details(
     admin: Admin, rows: tuple[TransactionListing, ...]
 ) -> dict[str, TransactionDescription]:
-    """Return the descriptions of the open transactions among the rows of a page."""
+    """Return the coordinators' descriptions of the open transactions among the rows of a page, by
+    transactional id."""
     found: dict[str, TransactionDescription] = {}
     limit = trio.CapacityLimiter(DETAILS_AT_ONCE)
 
@@ -350,7 +352,7 @@ def _topic_form() -> FormPart:
 
 
 async def find(request: PageRequest) -> PageView:
-    """Lead to the open transactions of the topic in the query."""
+    """Redirect to the open transactions of the topic that the query names."""
     topic = request.query.get("topic", "").strip()
     if topic:
         return PageView(context={}, location=open_address(topic))

@@ -1,4 +1,5 @@
-"""Groups of every kind: the list, with states and kinds, and the lag of the groups on this page."""
+"""Page that lists groups of every kind, with their states and kinds, and the lag of the groups on
+this page of the list."""
 
 import trio
 
@@ -26,7 +27,8 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import NodeId
 
 BROKER_S = 5.0
-"""Time limit in seconds for the groups of one broker. Groups of a slower broker are not shown."""
+"""Time limit, in seconds, for one broker's response with its groups. Groups of a slower broker are
+not shown."""
 LAG_S = 10.0
 SORTS = {
     "group": lambda one: one.group_id,
@@ -37,8 +39,8 @@ SORTS = {
 
 
 async def groups(request: PageRequest) -> PageView:
-    """Return the view of all groups. With the parameter `with=lag`, the lags of the groups on this
-    page are read, too."""
+    """Return the page that lists all groups. With the query parameter `with=lag`, it also shows the
+    lags of the groups on this page of the list."""
     found, absent = await listings_of(request.admin)
     page = listing(
         [one for one in found if _is_wanted(one, request.query.get("kind", ""))],
@@ -77,8 +79,8 @@ async def groups(request: PageRequest) -> PageView:
 async def listings_of(
     admin: Admin, *, types: tuple[str, ...] = ()
 ) -> tuple[list[GroupListing], list[Absence]]:
-    """Return the groups of all brokers that answer, and the reasons for those that do not. Only
-    groups of the given types, or of all types if there are none."""
+    """Return the groups of all brokers that respond, and the reasons for the brokers that do not.
+    Only groups of the given types are returned, or groups of all types if none is given."""
     found: dict[str, GroupListing] = {}
     absent: list[Absence] = []
 
@@ -141,7 +143,7 @@ def _with_lag(request: PageRequest) -> str:
 
 
 async def _lags(admin: Admin, rows: tuple[GroupListing, ...]) -> dict[str, int | None]:
-    """Return the lag of each group in records, where it is known."""
+    """Return the lag in records of each group on the page, where it is known."""
     consumers = [one.group_id for one in rows if one.type is not GroupType.SHARE]
     queues = [one.group_id for one in rows if one.type is GroupType.SHARE]
     found: dict[str, int | None] = {}

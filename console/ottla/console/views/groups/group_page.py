@@ -1,5 +1,5 @@
-"""One group of consumers: its state, its lag by partition and over time, its members, and the
-reasons why a rebalance is not finished."""
+"""Page of one group of consumers: its state, its lag by partition and over time, its members, and
+the reasons why a rebalance is not finished."""
 
 from weakref import WeakKeyDictionary
 
@@ -42,13 +42,15 @@ from ottla.model.ids import TopicPartition
 
 LIVE_S = 5.0
 LIVE_PARTITIONS_MAX = 2_000
-"""Partitions of a group up to which its lag is renewed while the page is open. More would cost the
-leaders too much every five seconds; the page shows the lag of its own time."""
+"""Maximum number of partitions of a group whose lag is renewed while the page is open. More would
+cost the leaders too much every five seconds; the page then shows the lag at the time when it was
+opened."""
 AGED_MAX = 12
-"""Partitions whose unread records are examined for the plot of lag in time: those furthest behind
-in records."""
+"""Maximum number of partitions whose unread records are examined for the plot of a group's lag in
+time: those furthest behind in records."""
 HISTORIES: WeakKeyDictionary[Admin, LagHistory] = WeakKeyDictionary()
-"""Lags that each admin client has read, so that users see only what their rights allow."""
+"""Lags of groups over time, by the admin client that has read them, so that users see only the lags
+that their rights allow."""
 PARTITION_COLUMNS = (
     Column(title="Topic", key="topic"),
     Column(title="Partition", is_number=True),
@@ -74,7 +76,7 @@ MEMBER_COLUMNS = (
 
 
 async def group(request: PageRequest) -> PageView:
-    """Return the view of a group: its state, and its lag by partition and over time."""
+    """Return the page that shows a group: its state, and its lag by partition and over time."""
     name = request.path["group"]
     found = await described_of_any_kind(request.admin, name)
     kind = kind_of(found.type, found.protocol_type)
@@ -92,7 +94,8 @@ async def group(request: PageRequest) -> PageView:
 
 
 async def lag_over_time(request: PageRequest) -> PageView:
-    """Return the live part of a group's page: its lag now and since the page was opened."""
+    """Return the content of the live part of a group's page: its lag now and since the page was
+    opened."""
     name = request.path["group"]
     rows = await lag_rows(request.admin, name, ())
     sheet = Sheet(heading=name, parts=(), live_parts=tuple(await _lag_parts(request, rows)))
@@ -100,7 +103,7 @@ async def lag_over_time(request: PageRequest) -> PageView:
 
 
 async def members(request: PageRequest) -> PageView:
-    """Return the view of a group's members, with their assignments."""
+    """Return the page that shows a group's members, with their assignments."""
     name = request.path["group"]
     found = await described_of_any_kind(request.admin, name)
     kind = kind_of(found.type, found.protocol_type)
@@ -134,7 +137,7 @@ async def members(request: PageRequest) -> PageView:
 
 
 def reads(group: str) -> NeededRight:
-    """Return the right to describe a group."""
+    """Return the right that a user needs to describe a group."""
     return NeededRight(operation="describe", resource="group", name=group)
 
 
@@ -160,7 +163,8 @@ def _facts(found: GroupDescription, kind: GroupKindName) -> FactsPart:
 
 
 def _reasons(found: GroupDescription) -> list[SheetPart]:
-    """Return the reasons why the group's assignment is not finished."""
+    """Return page parts with the reasons why the group's assignment of partitions is not
+    finished."""
     causes = rebalance_causes(found)
     if not causes:
         return []

@@ -15,7 +15,7 @@ TONES = {
     "NotReady": "warning",
 }
 NAMES_MAX = 12
-"""Names in one cell. Further ones are counted."""
+"""Maximum number of names in one table cell. Of further ones, the cell shows only the number."""
 
 
 def group_address(group: str, kind: GroupKindName | None = None) -> str:
@@ -30,12 +30,13 @@ def topic_address(topic: str) -> str:
 
 
 def state_badge(state: str) -> Cell:
-    """Return the cell for a group's state, as its coordinator names it."""
+    """Return the table cell for a group's state, as its coordinator names it."""
     return badge(state or "not reported", TONES.get(state, "neutral"))
 
 
 def group_links(group: str, current: str) -> LinksPart:
-    """Return the links between the pages of a group of consumers."""
+    """Return the links between the pages of one group of consumers. `current` is the text of the
+    present page's link."""
     values = {"group": group}
     return LinksPart(
         links=(
@@ -50,7 +51,7 @@ def group_links(group: str, current: str) -> LinksPart:
 
 
 def partition_names(partitions: frozenset[TopicPartition]) -> str:
-    """Return the names of partitions as a short text."""
+    """Return the names of partitions as a short text for a table cell."""
     names = [str(at) for at in sorted(partitions)[:NAMES_MAX]]
     rest = len(partitions) - len(names)
     return ", ".join(names) + (f" and {rest} others" if rest else "")

@@ -1,4 +1,5 @@
-"""Reset of a group's offsets, with a preview; deletion of offsets and of groups.
+"""Pages and actions for resetting a group's offsets, with a preview, and for deleting offsets and
+groups.
 
 The preview is the plan: the action commits the offsets that the page has shown, even if records
 arrived meanwhile.
@@ -32,7 +33,8 @@ from ottla.model.ids import TopicPartition
 from ottla.model.points_in_time import parse_time
 
 PARTITIONS_MAX = 1_000
-"""Maximum number of partitions of one reset. Larger resets name their topics one after another."""
+"""Maximum number of partitions whose offsets one action resets. For larger resets, the user names
+the topics one after another."""
 OFFSET_MAX = (1 << 63) - 1
 DIGITS_MAX = 19
 TARGETS = (
@@ -54,7 +56,8 @@ COLUMNS = (
 
 
 async def reset_page(request: PageRequest) -> PageView:
-    """Return the view of a reset: the form, and the preview once a place is chosen."""
+    """Return the page for resetting a group's offsets: the form, and the preview once a target is
+    chosen."""
     name = request.path["group"]
     before = await attempt("committed offsets", committed_offsets(request.admin, name), reads(name))
     parts: list[SheetPart] = [group_links(name, "Reset or delete")]
@@ -71,7 +74,7 @@ async def reset_page(request: PageRequest) -> PageView:
 
 
 def reset_form(href: str, query: Mapping[str, str], topics: list[str]) -> FormPart:
-    """Return the form that shows the preview of a reset."""
+    """Return the form that requests the preview of an offset reset."""
     return FormPart(
         title="Reset offsets",
         button="Show the new offsets",
@@ -106,7 +109,7 @@ def reset_form(href: str, query: Mapping[str, str], topics: list[str]) -> FormPa
 
 
 def reset_command(noun: str, group: str, query: Mapping[str, str]) -> str:
-    """Return the command for the reset that a query describes."""
+    """Return the command for the offset reset that the page's query parameters describe."""
     words = ["reset", group]
     if topic := query.get("topic"):
         words += ["--topic", topic]
@@ -123,7 +126,8 @@ def reset_command(noun: str, group: str, query: Mapping[str, str]) -> str:
 async def planned(
     admin: Admin, before: Mapping[TopicPartition, int], query: Mapping[str, str], now_ms: int
 ) -> list[ResetRow]:
-    """Return the plan that a query describes. Raises ConfigError if a field is wrong."""
+    """Return the plan of new offsets that the page's query parameters describe. Raises ConfigError
+    if a parameter is wrong."""
     to = next((one for one, _, _ in TARGETS if one.value == query.get("to")), None)
     if to is None:
         raise ConfigError("to", "is not a place that offsets can be moved to")
@@ -146,7 +150,8 @@ async def planned(
 
 
 def whole_number(name: str, text: str) -> int:
-    """Return the number in a field, which may be negative. Raises ConfigError for other texts."""
+    """Return the number in a form field, which may be negative. Raises ConfigError for other
+    texts."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX):
         raise ConfigError(name, f"is {text[:40]!r}; it must be a whole number")
@@ -156,7 +161,8 @@ def whole_number(name: str, text: str) -> int:
 def plan_parts(
     rows: list[ResetRow], action: str, values: Mapping[str, str], button: str
 ) -> list[SheetPart]:
-    """Return the preview of a plan, and the form that carries it out."""
+    """Return page parts with the preview of a plan of new offsets, and the form that carries it
+    out."""
     if not rows:
         return [NotePart(text="There is no partition whose offset could be reset.")]
     return [
@@ -172,12 +178,14 @@ def plan_parts(
 
 
 def plan_text(rows: list[ResetRow]) -> str:
-    """Return a plan as the text of a hidden field: `topic:partition=offset` with spaces between."""
+    """Return a plan of new offsets as the text of a hidden form field: `topic:partition=offset`
+    with spaces between."""
     return " ".join(f"{row.at.topic}:{row.at.partition}={row.after}" for row in rows)
 
 
 def parse_plan(text: str) -> dict[TopicPartition, int]:
-    """Return the offsets in the text of a plan. Raises ConfigError if it is malformed."""
+    """Return the new offsets in the text of a plan (a hidden form field). Raises ConfigError if it
+    is malformed."""
     found: dict[TopicPartition, int] = {}
     for part in text.split():
         place, equals, offset = part.rpartition("=")
@@ -194,7 +202,8 @@ def parse_plan(text: str) -> dict[TopicPartition, int]:
 
 
 async def reset(request: PageRequest) -> PageView:
-    """Commit the offsets of a plan, and lead to the group."""
+    """Commit the offsets that the preview of a reset has shown, and redirect to the group's
+    page."""
     name = request.path["group"]
     plan = parse_plan(request.form.get("plan", ""))
     refused = await request.admin.try_alter_group_offsets(name, plan)
@@ -269,8 +278,8 @@ def _plan_row(row: ResetRow) -> tuple[Cell, ...]:
 def deletions(
     name: str, topics: list[str], *, of_offsets: str, of_group: str, noun: str
 ) -> list[SheetPart]:
-    """Return the forms that delete offsets of a topic, and the whole group, by the actions of these
-    names."""
+    """Return the forms that delete the offsets of a topic, and the whole group. `of_offsets` and
+    `of_group` are the names of their actions."""
     values = {"group": name}
     offsets = FormPart(
         title="Delete offsets of a topic",

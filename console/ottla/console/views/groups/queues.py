@@ -1,4 +1,5 @@
-"""Queues: the list of share groups, and the records of one that are in flight or wait."""
+"""Pages of queues: the list of share groups, and the records of one that are in flight or wait for
+delivery."""
 
 from collections.abc import Mapping
 
@@ -99,7 +100,7 @@ def queue_address(group: str) -> str:
 
 
 async def queues(request: PageRequest) -> PageView:
-    """Return the view of all share groups."""
+    """Return the page that lists all share groups."""
     found, absent = await listings_of(request.admin, types=("share",))
     page = listing(
         found,
@@ -142,7 +143,8 @@ async def queues(request: PageRequest) -> PageView:
 
 
 async def queue(request: PageRequest) -> PageView:
-    """Return the view of a share group: its partitions, its members and its dead letters."""
+    """Return the page that shows a share group: its partitions, its members and its dead
+    letters."""
     name = request.path["group"]
     admin = request.admin
     found = await admin.describe_share_group(name)
@@ -158,7 +160,8 @@ async def queue(request: PageRequest) -> PageView:
 
 
 async def records(request: PageRequest) -> PageView:
-    """Return the view of the records of one partition that are in flight, or wait."""
+    """Return the page that shows the records of one partition that a share group has in flight, or
+    that wait for delivery."""
     name, at = request.path["group"], _partition_of(request)
     found = await attempt_own(
         request.admin,
@@ -184,7 +187,7 @@ async def records(request: PageRequest) -> PageView:
 
 
 async def reset_page(request: PageRequest) -> PageView:
-    """Return the view of a reset of start offsets: the form, and the preview."""
+    """Return the page for resetting a share group's start offsets: the form, and the preview."""
     name = request.path["group"]
     offsets = await attempt("offsets", request.admin.share_group_offsets(name), reads(name))
     parts: list[SheetPart] = [_links(name, "Reset or delete")]
@@ -227,7 +230,8 @@ async def delete(request: PageRequest) -> PageView:
 
 
 async def reset(request: PageRequest) -> PageView:
-    """Set the start offsets of a plan, and lead to the share group."""
+    """Set the start offsets that the preview of a reset has shown, and redirect to the share
+    group's page."""
     name = request.path["group"]
     plan = parse_plan(request.form.get("plan", ""))
     try:
@@ -270,7 +274,7 @@ def _facts(found: GroupDescription) -> FactsPart:
 
 
 async def _dead_letters(request: PageRequest, group: str) -> list[SheetPart]:
-    """Return the settings that decide on redelivery and on dead letters."""
+    """Return page parts with the share group's settings for redelivery and for dead letters."""
     needs = NeededRight(operation="describe-configs", resource="group", name=group)
     settings = await attempt("settings of the group", _settings(request.admin, group), needs)
     if isinstance(settings, Absence):
