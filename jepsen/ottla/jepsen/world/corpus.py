@@ -24,7 +24,7 @@ class Case:
     budget: int
     decisions: tuple[int, ...]
     invariant: str
-    """Name of the invariant that the run broke."""
+    """Name of the invariant that the failing run broke."""
     what: str
     """Description of the violation (the broken invariant) in one sentence."""
     mutant: str = ""

@@ -103,8 +103,8 @@ class SimulatedDisk:
         skip_count: int = 0,
         times: int = 1,
     ) -> DiskFault:
-        """Make the next `times` operations on paths that contain `path_part` fail, after
-        `skip_count` successful ones. Returns the fault.
+        """Make the next `times` disk operations of a kind on paths that contain `path_part` fail,
+        after `skip_count` successful ones. Returns the injected fault.
 
         A failed write leaves a random part of its bytes in the file.
         """
@@ -132,8 +132,8 @@ class SimulatedDisk:
         self.capacity_bytes = None
 
     def crash(self) -> None:
-        """Cut the power: a random part of the unflushed data survives, and all handles become
-        invalid."""
+        """Cut the power: a random part of the unflushed data survives, and all open file handles
+        become invalid."""
         self._end_process()
         for directory in list(self._directories(self._root)):
             directory.lose_power(self._rng)
@@ -141,8 +141,8 @@ class SimulatedDisk:
             inode.lose_power(self._rng)
 
     def kill(self) -> None:
-        """End the process but not the machine: the page cache survives, and all handles become
-        invalid.
+        """End the process but not the machine: the page cache survives, and all open file handles
+        become invalid.
 
         A failed fsync is forgotten as well: the next process reads the contents of the page cache.
         """
@@ -156,7 +156,7 @@ class SimulatedDisk:
         self.files = OpenFiles(OPEN_FILES_MAX)
 
     def flush_everything(self) -> None:
-        """Make all data and names durable, as the initial state of a test."""
+        """Make all data and names on the disk durable, as the initial state of a test."""
         for directory in self._directories(self._root):
             directory.durable = dict(directory.entries)
             directory.pending.clear()
@@ -224,14 +224,14 @@ class SimulatedDisk:
             parent.change({name: None})
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return whether the file is open and the first and last byte of the range are in the page
+        """Return whether a file is open and the first and last byte of a range are in the page
         cache."""
         simulated = _simulated(file)
         inode, last = simulated.inode, position + max(0, size - 1)
         return simulated.is_open and not (inode.is_cold(position, 1) or inode.is_cold(last, 1))
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Open the file and load a range into the page cache."""
+        """Open a file and load a byte range of it into the page cache."""
         await self._wait(file.path)
         simulated = _simulated(file)
         simulated.check_usable()
@@ -287,7 +287,7 @@ class SimulatedDisk:
                 descriptors.release(file)
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Truncate the file to `size` bytes."""
+        """Truncate a file to `size` bytes."""
         await self._wait(file.path)
         file.renew_size(size)
 
@@ -402,7 +402,7 @@ class SimulatedDisk:
         return Space(total_bytes, max(0, total_bytes - self.used_bytes))
 
     async def makedirs(self, path: str) -> None:
-        """Create a directory and its parents."""
+        """Create a directory and its parents, if they are missing."""
         await self._wait_to_name(path)
         directory = self._root
         for name in _names(path):

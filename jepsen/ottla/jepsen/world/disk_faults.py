@@ -27,8 +27,8 @@ class DiskOperation(Enum):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DiskFault:
-    """A rule that makes matching calls of the disk fail. `failed_count` is the number of calls that
-    failed because of it."""
+    """A rule that makes matching calls of the simulated disk fail. `failed_count` is the number of
+    calls that failed because of it."""
 
     operation: DiskOperation
     error_number: int
@@ -80,7 +80,7 @@ class DiskFaults:
             self._faults.remove(fault)
 
     def hang(self, directory: str, until: Until) -> None:
-        """Delay every awaited call on a directory until the awaitable that `until` creates has
+        """Delay every awaited disk call on a directory until the awaitable that `until` creates has
         returned."""
         self._hanging[directory] = until
 

@@ -105,8 +105,8 @@ def outcome_of(
 
 
 def run_once(engine: Engine, chance: Chance, *, budget: int) -> RunOutcome:
-    """Run the engine once, for at most `budget` events, and return the outcome. An exception that
-    the engine does not handle itself is also returned as a violation."""
+    """Run the search engine once, for at most `budget` events, and return the outcome. An exception
+    that the engine does not handle itself is also returned as a violation."""
     try:
         return engine.run(chance, budget=budget)
     except Exception as error:
@@ -174,7 +174,8 @@ ENGINES: dict[str, dict[str, str]] = {
         ),
     },
 }
-"""Import path of each engine's class, by engine and subject. The first subject is the default."""
+"""Import path of each search engine's class, by engine name and subject (the tested part of Ottla).
+The first subject is the default."""
 
 SENTENCES = {
     "walk": "no clock: any timer may fire, any message may be next, crashes everywhere",
@@ -183,8 +184,8 @@ SENTENCES = {
 
 
 def subjects_of(name: str) -> tuple[str, ...]:
-    """Return the names of the subjects that an engine can test. Raises RefusedError if there is no
-    such engine."""
+    """Return the names of the subjects (parts of Ottla) that a search engine can test. Raises
+    RefusedError if there is no such engine."""
     if name not in ENGINES:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no engine {name!r}")
     return tuple(ENGINES[name])

@@ -14,7 +14,7 @@ PAGE_BYTES = 4096
 
 
 class ColdReadError(AssertionError):
-    """Raised when a read would have blocked the event loop until the disk responded."""
+    """Raised when a read would have blocked the event loop until the simulated disk responded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class Inode:
         self.flushed_count += count
 
     def forget_failure(self) -> bool:
-        """Count the changes of a failed fsync as flushed, although they are not durable. Returns
-        whether there were such changes."""
+        """Count the changes of the file that an fsync failed to flush as flushed, although they are
+        not durable. Returns whether there were such changes."""
         is_lost = self.has_failed_fsync and bool(self.pending)
         if self.has_failed_fsync:
             self.flushed_count += len(self.pending)

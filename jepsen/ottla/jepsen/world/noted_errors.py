@@ -6,8 +6,8 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 
 
 class NotedErrors(UnexpectedErrors):
-    """Registry of unexpected errors. A real node logs them and continues; in a simulation, the
-    first one ends the run."""
+    """Registry of unexpected errors in a simulated node. A real node logs them and continues; in a
+    simulation, the first one ends the run."""
 
     def __init__(self, on_error: Callable[[BaseException], None]) -> None:
         super().__init__()

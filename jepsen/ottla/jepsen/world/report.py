@@ -12,7 +12,7 @@ from ottla.jepsen.world.shrink import TRIALS_MAX, shrink
 from ottla.jepsen.world.trace import Part, listening
 
 SHRINK_SECONDS = 30.0
-"""Time limit for shrinking one failure, in seconds. After it, the smallest failing run so far is
+"""Time limit in seconds for shrinking one failing run. After it, the smallest failing run so far is
 used."""
 
 

@@ -27,8 +27,8 @@ RUN_SECONDS_MAX = 120
 loop in the code under test would stop the whole search."""
 
 WALL_FACTOR_MAX = 20
-"""Factor by which the wall-clock time of a run may exceed its CPU time, because the machine may be
-busy with other work."""
+"""Ratio of the wall-clock time limit of a run to its CPU time limit. It is large, because the
+machine may be busy with other work."""
 
 BATCH_SECONDS = 0.5
 """Intended duration in seconds of one batch of runs, which a worker process runs without a message.
@@ -69,8 +69,8 @@ class RunTotals:
     """Outcomes of the failing runs that are kept, which are those with the lowest seeds."""
     hash_sum: int = 0
     only_hash: str = ""
-    """Trace hash of the run that was added last, which is the hash of all if there is only one
-    run."""
+    """Trace hash (hash of all events) of the run that was added last. If there is only one run, it
+    is the hash of all."""
     busy_seconds: float = 0.0
     """Wall-clock time of the runs in seconds, summed over the worker processes."""
     cpu_seconds: float = 0.0
@@ -108,8 +108,8 @@ class RunTotals:
 
     @property
     def trace_hash(self) -> str:
-        """The trace hash of a single run, or one hash over several runs that does not depend on
-        their order."""
+        """Trace hash (hash of all events) of a single run, or one hash over several runs that does
+        not depend on their order."""
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
@@ -203,8 +203,8 @@ def open_pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _begin_process() -> None:
-    """Initialise a worker process: ignore terminal signals, which the parent handles, and end when
-    the parent ends."""
+    """Initialise a worker process: ignore terminal signals, which the parent process handles, and
+    end when the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()

@@ -43,7 +43,7 @@ class FileDisk(Protocol):
 
     def take_descriptor(self, path: str) -> None:
         """Make a descriptor available for a file that is about to be opened. Raises OSError(EMFILE)
-        if the process has none left."""
+        if the process has no descriptor left."""
         ...
 
     def inode_at(self, path: str) -> Inode | None:
@@ -160,15 +160,16 @@ class SimulatedFile:
         self.inode.bring_in(position, size)
 
     def set_size(self, size: int) -> None:
-        """Truncate the file, or extend it by a hole. Does nothing if the file already has this
-        size."""
+        """Truncate the file to `size` bytes, or extend it by a hole. Does nothing if the file
+        already has this size."""
         self.check_usable()
         self._disk.raise_injected(DiskOperation.WRITE, self._path)
         if self.inode.content.size != size:
             self._change_size(size)
 
     def renew_size(self, size: int) -> None:
-        """Truncate the file, or extend it by a hole. The next fsync makes the new size durable."""
+        """Truncate the file to `size` bytes, or extend it by a hole. The next fsync makes the new
+        size durable."""
         self.check_usable()
         self._disk.raise_injected(DiskOperation.WRITE, self._path)
         self._change_size(size)
@@ -236,7 +237,7 @@ class SimulatedFile:
             self._files.descriptors.add(self)
 
     def check_valid(self) -> None:
-        """Raise OSError if the handle is closed or was opened before the last crash."""
+        """Raise OSError if the handle is closed or was opened before the last crash of the node."""
         if self._life != self._disk.life:
             raise OSError(errno.EIO, "the node crashed since this file was opened", self._path)
         if self._is_closed and self._pin_count == 0:

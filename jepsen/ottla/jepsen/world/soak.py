@@ -40,7 +40,7 @@ MakePool = Callable[[int], Executor]
 
 
 class Part(NamedTuple):
-    """One subject of a search engine, and its share of the soak's time in percent."""
+    """One subject of a search engine, and the percentage of a soak's time that it gets."""
 
     engine: str
     subject: str
@@ -106,7 +106,7 @@ class SubjectRow:
 
 
 class _Share(NamedTuple):
-    """A batch of seeds of one subject that a worker process is running now."""
+    """A batch of seeds of one subject that a worker process of the soak is running now."""
 
     row: SubjectRow
     first_seed: int
@@ -256,8 +256,8 @@ class Soak:
             self._running[future] = share
 
     def _next_share(self) -> _Share | None:
-        """Return the next seeds to run for the subject that is furthest behind its share. Returns
-        None if no subject has seeds left."""
+        """Return the next seeds to run for the subject that is furthest behind its share of the
+        time. Returns None if no subject has seeds left."""
         for row in sorted(self.rows, key=lambda row: row.debt):
             seeds = row.seed_batches.next_share()
             if seeds is not None:

@@ -44,7 +44,7 @@ class Trace:
 
     @property
     def hash(self) -> str:
-        """The hash of all events so far, in hexadecimal digits."""
+        """Hash of all events added so far, in hexadecimal digits."""
         self._take_in()
         return self._hasher.hexdigest()
 

@@ -41,11 +41,11 @@ class Mutant:
     killed_by: tuple[str, ...] = ()
     """Names of the invariants that may reveal the mutant. Empty means any invariant."""
     equivalent: str = ""
-    """Reason why the mutant is believed to behave like the original code. Empty if it behaves
-    differently."""
+    """Reason why the mutant is believed to behave like the original code, so that no engine can
+    find it. Empty if it behaves differently."""
 
     def apply(self) -> AbstractContextManager[None]:
-        """Return a context in which the bug is active.
+        """Return a context in which the deliberate bug is active.
 
         Raises RefusedError if Ottla is compiled, because compiled code calls many functions
         directly, past the patch.
@@ -92,8 +92,8 @@ def patched(owner: object, **attributes: Any) -> Iterator[None]:
 
 
 def _own(owner: object, name: str) -> Any:
-    """Return an attribute as its owner stores it: a property or function itself, not the value that
-    it returns."""
+    """Return an attribute of a class or module as its owner stores it: a property or function
+    itself, not the value that it returns."""
     found = vars(owner).get(name)
     assert found is not None, f"{owner} has no {name} of its own to replace"
     return found

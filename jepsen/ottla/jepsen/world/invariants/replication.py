@@ -357,7 +357,7 @@ class ReplicationJudge:
     # --- clients ------------------------------------------------------------------------------
 
     def check_acknowledged(self, index: int, offset: int, number: int) -> None:
-        """Check that a record acknowledged with acks=all is committed."""
+        """Check that a record which a leader acknowledged with acks=all is committed."""
         committed = self.committed[index]
         found = committed[offset] if offset < len(committed) else None
         require(

@@ -157,8 +157,8 @@ def _check_segment(segment: Segment, model: LogModel) -> None:
 
 
 def check_epochs(log: Log, model: LogModel) -> None:
-    """Check EpochCacheMatchesBatches: the epoch cache knows the epochs of all records in the
-    files."""
+    """Check EpochCacheMatchesBatches: the log's epoch cache knows the leader epochs of all records
+    in the log's files."""
     from_offset = log.state.segments[0].base_offset
     entries = [entry for entry in log.state.epochs.entries if entry.start_offset < log.end_offset]
     clipped = [(entry.epoch, max(entry.start_offset, from_offset)) for entry in entries]

@@ -33,8 +33,8 @@ class ControllerHistory(InMemoryController):
         self.ends: list[Offset] = []
         """Metadata offset after the last record of each image in `images`."""
         self.records_left: int | None = None
-        """Number of records that the next decision may append before the controller dies. None
-        means that it does not die."""
+        """Number of records that the controller's next decision may append before the controller
+        dies. None means that it does not die."""
         self.failover_count = 0
         super().__init__(min_insync_replicas=min_insync_replicas)
 

@@ -72,7 +72,8 @@ class ControllerHost:
         self.on_strike: Callable[[], None] = lambda: None
         self.on_failover: Callable[[MetadataImage], None] = lambda image: None
         self._settled: Controller | None = None
-        """The controller that was last seen active and idle, with no work left to do."""
+        """The controller that was last seen active and idle, with no work left to do. None if none
+        was."""
         self._is_asked = False
         """True if the controller was called since `_settled` was set."""
         self._epoch: Epoch | None = None

@@ -58,7 +58,7 @@ SETTLE_ROUND_COUNT = 3
 SESSION_MS = 9_000
 MIN_ISR = 2
 TOPIC = (2, "a")
-"""Key of the test topic's settings in a metadata image."""
+"""Key under which a metadata image stores the test topic's settings."""
 
 SLACK_MS = 50
 """Tolerance in ms of virtual time for checks of broker sessions, because a heartbeat is recorded
@@ -159,7 +159,8 @@ class BrokerProcesses:
         """Broker that the current call to the controller fences, shuts down, registers or removes.
         None if the call changes no broker's state."""
         self.owed_from_ms = host.now_ms
-        """Time from which the active controller can measure the silence of brokers, in ms."""
+        """Virtual time in ms from which the active controller can measure the silence of
+        brokers."""
         self.judge = ControllerJudge(host.image, PARTITIONS, SESSION_MS, has_elr=self.has_elr)
         for broker in BROKERS:
             self.judge.on_heard(broker, 0)

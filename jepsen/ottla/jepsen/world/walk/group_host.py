@@ -109,7 +109,7 @@ class GroupHost(GroupRequests):
 
     @property
     def shard(self) -> GroupShard:
-        """The active coordinator shard of the only `__consumer_offsets` partition."""
+        """Active group coordinator shard of the only `__consumer_offsets` partition."""
         (shard,) = self._groups.shards()
         return shard
 

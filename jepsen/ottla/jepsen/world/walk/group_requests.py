@@ -34,7 +34,7 @@ Action: TypeAlias = Callable[[GroupShard, Instant], None]
 
 
 class GroupRequest:
-    """One request to a group coordinator, and its response once it has been sent."""
+    """One request to a group coordinator, and its response once the coordinator has sent it."""
 
     __slots__ = ("_answers",)
 

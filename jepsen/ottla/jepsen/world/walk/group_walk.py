@@ -269,8 +269,8 @@ class WalkedGroup:
         self.host.is_committing = False
 
     def _release(self) -> None:
-        """Raise the high watermark of the coordinator's log to the end of the log, or only part of
-        the way to it."""
+        """Commit records of the group: raise the high watermark of the coordinator's log to the end
+        of the log, or only part of the way to it."""
         host = self.host
         span = host.end_offset - host.committed_count
         if span > 1 and self.chance.below(3) == 2:
@@ -304,7 +304,8 @@ class WalkedGroup:
         host.fail_over(host.committed_count + kept)
 
     def _delete(self) -> None:
-        """Request the deletion of the group, which is refused while it has members."""
+        """Request the deletion of the group, which the coordinator refuses while the group has
+        members."""
         for member in self.members if self.chance.below(2) else ():
             member.leave()
         asked = self.host.delete()
@@ -317,7 +318,8 @@ class WalkedGroup:
             self._check_deleted()
 
     def _check_deleted(self) -> None:
-        """Check DeletedStaysDeleted: no record of the deleted group remains in the log."""
+        """Check DeletedStaysDeleted: no record of the deleted group remains in the coordinator's
+        log."""
         loaded = self.host.replayed()
         if GROUP in loaded.groups or loaded.offsets.has_group(GROUP):
             raise Violation("DeletedStaysDeleted", "the group comes back with the log")

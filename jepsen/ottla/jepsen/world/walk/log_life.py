@@ -126,8 +126,8 @@ class LogLife:
     # --- crashes and restarts -----------------------------------------------------------------
 
     def _serving(self) -> Log | None:
-        """Return the log if it can serve requests. Otherwise end or start its process, and return
-        None."""
+        """Return the log if it can serve requests. Otherwise end or start the process that owns it,
+        and return None."""
         log = self.log
         if log is not None and log.failure is None:
             return log
@@ -196,7 +196,7 @@ class LogLife:
         return log
 
     def _judge_recovery(self, log: Log) -> None:
-        """Check that the recovered log contains what the model expects."""
+        """Check that the recovered log contains all data that the model of the log requires."""
         model = self.model
         if self._cut is not None:
             self._flushed_end = min(self._flushed_end, self._cut)
@@ -234,7 +234,8 @@ class LogLife:
         self._is_clean = False
 
     def _recover_again(self, log: Log) -> None:
-        """Check RecoveryIsIdempotent: a second recovery yields the same state as the first."""
+        """Check RecoveryIsIdempotent: a second recovery of the log yields the same state as the
+        first."""
         before = storage.state_of(log)
         self.disk.kill()
         self._is_clean = False
@@ -247,8 +248,8 @@ class LogLife:
         self.log = again
 
     async def _on_offsets_decreased(self) -> None:
-        """Write the checkpoint of the recovery point. The log calls this before it is truncated
-        below its recovery point."""
+        """Write the checkpoint of the log's recovery point. The log calls this before it is
+        truncated below its recovery point."""
         assert self.log is not None
         self._recovery_checkpoint = self.log.recovery_checkpoint
         self.rare.sometimes("a truncation goes below the recovery point")

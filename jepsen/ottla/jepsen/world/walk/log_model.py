@@ -23,8 +23,8 @@ class UnplacedBatch(NamedTuple):
     base_sequence: int = -1
     is_transactional: bool = False
     is_abort: bool | None = None
-    """For a control batch: True if it is an abort marker, False if it is a commit marker. None for
-    other batches."""
+    """True if the batch is an abort marker, False if it is a commit marker. None if it is not a
+    control batch."""
 
 
 class ModelBatch(NamedTuple):
@@ -47,7 +47,7 @@ class ModelAbortedTransaction(NamedTuple):
 
 
 class ModelProducer:
-    """Expected state of one producer in a log."""
+    """Expected state of one producer in the expected content of a log."""
 
     def __init__(self) -> None:
         self.epoch = -1
@@ -58,7 +58,7 @@ class ModelProducer:
 
 
 def place(made: UnplacedBatch, base_offset: int, epoch: int) -> ModelBatch:
-    """Return the batch in the form in which a log stores it: with its base offset and leader
+    """Return a batch in the form in which a log stores it: with its base offset and leader
     epoch."""
     _, length, _ = _PREFIX.unpack_from(made.data)
     raw = _PREFIX.pack(base_offset, length, epoch) + made.data[_PREFIX.size :]

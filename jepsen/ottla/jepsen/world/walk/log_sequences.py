@@ -78,8 +78,8 @@ class SequencesWalk(WalkedLog):
             self._cut_power()
 
     def _remove_during_a_flush(self) -> None:
-        """Remove unflushed segments below a raised log start while the rest of the log is flushed,
-        and cut the power."""
+        """Remove unflushed segments of the log below a raised log start while the rest of the log
+        is flushed, and cut the power."""
         log = self._settled()
         if log is None or self._append_some(9) is not log:
             return
@@ -94,7 +94,8 @@ class SequencesWalk(WalkedLog):
             self._cut_power()
 
     def _roll_at_the_recovery_point(self) -> None:
-        """Flush, roll the segment, write the checkpoint of the recovery point, and cut the power.
+        """Flush the log, roll its segment, write the checkpoint of the recovery point, and cut the
+        power.
 
         At random the segment was sealed and truncated before. Its indexes then have old entries in
         the place of new ones, as long as neither the truncation nor the writes of the indexes are

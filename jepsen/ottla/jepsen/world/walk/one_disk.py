@@ -19,7 +19,7 @@ from ottla.storage.segments.log_config import LogConfig
 
 
 class SequentialIds:
-    """Unlimited source of producer ids."""
+    """Unlimited source of producer ids for a broker core, which needs no controller."""
 
     has_some = True
 
@@ -47,11 +47,11 @@ class OneDisk:
         self._logs: dict[TopicPartition, Log] = {}
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield each log with its partition."""
+        """Yield each partition log on the disk with its partition."""
         return iter(self._logs.items())
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Do nothing, because no log ever loses records here."""
+        """Do nothing, because no log on this disk ever loses records."""
 
     def get(self, partition: TopicPartition) -> Log | None:
         """Return a partition's log, or None if it was not created."""
@@ -66,7 +66,7 @@ class OneDisk:
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log, with a small index. If the log is missing, it is created."""
+        """Return the partition's log, with a small index, and create it if it is missing."""
         log = self._logs.get(partition)
         if log is None:
             log = self._logs[partition] = await open_log(

@@ -38,12 +38,12 @@ NEVER = -1
 """Value of `boundary_count` that schedules no power cut."""
 
 OPEN_MAX = 3
-"""Number of entries by which the log of the leader may be ahead of the entries that every replica
-of a healed quorum must have."""
+"""Number of entries by which the log of a healed quorum's leader may be ahead of the entries that
+every replica must have."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000
-"""Time in ms on each clock within which a healed quorum must have converged."""
+"""Virtual time in ms on each replica's clock within which a healed quorum must have converged."""
 
 
 def draw_config(chance: Chance) -> QuorumConfig:
@@ -242,7 +242,7 @@ class DamagedWalk(DiskWalk):
         ]
 
     def _copy(self) -> None:
-        """Keep a copy of a random file of one voter. A later damage may replace the file by this
+        """Keep a copy of a random file of one voter. Later damage may replace the file by this
         older copy."""
         member = self.members[self.chance.below(self.voter_count)]
         assert isinstance(member, DiskMember)
@@ -369,8 +369,8 @@ class DiskMember(MemoryMember):
         invariants.watch(identity, self.log)
 
     def stop(self, survivor_count: int = 0) -> None:
-        """Cut the power of the replica. The disk decides at random which data survives, and the log
-        is recovered at once."""
+        """Cut the power of the replica. The disk decides at random which data survives, and the
+        replica's log is recovered at once."""
         super().stop(survivor_count)
         if self.log.was_cut_while_recovered:
             self._sometimes("power goes while a log is recovered")
@@ -448,8 +448,8 @@ class DiskMember(MemoryMember):
 
     @contextmanager
     def _doomed(self) -> Iterator[None]:
-        """Return a context in which the power fails during a change of several disk operations, if
-        such a failure was scheduled."""
+        """Return a context in which the replica's power fails during a change of several disk
+        operations, if such a failure was scheduled."""
         self.log.disk.operations_left, self._doom = self._doom, None
         try:
             yield

@@ -89,7 +89,7 @@ class DiskLog:
         self.has_snapshot_damage = False
         """True if the member found damaged or missing snapshots when it opened the log."""
         self.standing = Standing.FULL
-        """Voting rights of the voter after its log was last opened."""
+        """Voting rights of the quorum member after its log was last opened."""
         self.was_cut_while_recovered = False
         self.is_failing = False
         """True if a disk fault was injected since the quorum member's process began."""
@@ -106,7 +106,8 @@ class DiskLog:
         """True if some snapshots of the log were damaged. A complete log that begins at offset 0
         needs no snapshot."""
         self._formerly: dict[str, bytes] = {}
-        """Older copies of files in the log's directory, by file name."""
+        """Older copies of files in the log's directory, by file name, with which damage may replace
+        the files."""
         run_through(self.disk.makedirs(DIRECTORY))
         if self._is_voter:
             run_through(write_initial_vote(self.disk, ROOT))
@@ -149,7 +150,7 @@ class DiskLog:
 
     @property
     def voters(self) -> VoterSet | None:
-        """Last voter set in the log or its snapshot, or None if there is none."""
+        """Last voter set in the log or its snapshot, or None if neither has one."""
         return self._log.voters
 
     @property
@@ -218,8 +219,8 @@ class DiskLog:
         self._demand_room(run_through(self._log.write_election(state)))
 
     def write_chunk(self, chunk: SnapshotChunk) -> None:
-        """Write a chunk of the leader's snapshot. After the last chunk, the snapshot replaces the
-        log."""
+        """Write a chunk of the leader's snapshot to disk. After the last chunk, the snapshot
+        replaces the log."""
         if chunk.is_last:
             self._promised = min(self._promised, chunk.snapshot_id.offset)
         self._demand_room(run_through(self._log.write_chunk(chunk)))
@@ -250,7 +251,7 @@ class DiskLog:
         self.disk.heal()
 
     def note_high_watermark(self, offset: Offset) -> None:
-        """Set the log's high watermark."""
+        """Set the log's high watermark to `offset`."""
         self._log.note_high_watermark(offset)
         self._promise()
 
@@ -531,7 +532,7 @@ def entries_in(data: bytes) -> list[tuple[Offset, MemoryEntry]]:
 
 
 def digest_of(entries: Iterable[MemoryEntry]) -> str:
-    """Return the digest of the entries that a snapshot contains."""
+    """Return the digest of the log entries that a snapshot contains."""
     hasher = blake2b(digest_size=12)
     for entry in entries:
         hasher.update(f"{entry.epoch}/{entry.value};".encode())

@@ -113,7 +113,7 @@ class ChangingQuorum(WalkedQuorum):
 
     def _replace_disk(self) -> None:
         """Replace the disk of a voter. Then remove the voter with the old directory id, and add the
-        one with the new directory id."""
+        same controller with the new directory id."""
         if self._some_leader() is None:
             self._converse_with_all()
             return

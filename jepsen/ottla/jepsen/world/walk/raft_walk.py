@@ -49,7 +49,7 @@ CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
 snapshots are sent in parts."""
 
 CONVERSATION_MAX = 12
-"""Number of messages that two replicas exchange while all others wait. It is enough for an
+"""Maximum number of messages that two replicas exchange while all others wait. It is enough for an
 election."""
 
 PACKETS_MAX = 30
@@ -363,7 +363,7 @@ class WalkedQuorum:
         return True
 
     def _fail(self, packet: _Request) -> None:
-        """Report to the sender of a request that no response will arrive."""
+        """Report to the replica that sent a request that no response will arrive."""
         member = self.members[packet.sender]
         if member.core is not None and member.incarnation == packet.life:
             self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
@@ -394,7 +394,7 @@ class WalkedQuorum:
 
     def _insist(self) -> None:
         """Raise a replica's epoch repeatedly by forged messages, each time as far as the replica
-        accepts."""
+        accepts, up to a limit of messages."""
         at = self.chance.below(len(self.members))
         step = 1 << (1 + self.chance.below(25))
         sender = self.members[self.chance.below(self.voter_count)].identity

@@ -66,7 +66,7 @@ class AclHistory:
 
     @property
     def unseen(self) -> list[str]:
-        """The ACLs whose acknowledged change is not in any checked metadata image yet."""
+        """Texts of the ACLs whose acknowledged change is not in any checked metadata image yet."""
         return [
             f"{entry.resource_name} {'created' if is_there else 'deleted'}"
             for entry, is_there in self._unseen.items()
@@ -142,7 +142,7 @@ class AclWorkload(ClientWorkload):
                         await self._create(connection, chance)
 
     def _address(self, chance: Chance) -> tuple[str, int]:
-        """Return the address of the node that gets the next ACL request."""
+        """Return the address (host and port) of the node that gets the next ACL request."""
         return chance.pick(self._cluster.bootstrap)
 
     async def _create(self, connection: BrokerConnection, chance: Chance) -> None:

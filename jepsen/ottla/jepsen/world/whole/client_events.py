@@ -21,8 +21,8 @@ from ottla.model.ids import TopicPartition
 CHECKERS = ("log", "cycles", "groups")
 
 STEPS_MAX = 100_000
-"""Number of search steps after which the check of a partition's linearizability is left undecided.
-Another seed is a better use of the time."""
+"""Maximum number of search steps of a partition's linearizability check, after which the check is
+left undecided. Another seed is a better use of the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
 """Names of the invariants whose name does not follow from the anomaly that a checker reports, by
@@ -60,8 +60,8 @@ class ClientEvents:
         return self._process_count - 1
 
     def final_reads_begin(self) -> None:
-        """Record only the success of final reads from now on. Other operations may end after the
-        end offsets that the final reads see."""
+        """Record only successful final reads from now on. Other operations may end after the end
+        offsets that the final reads see."""
         self._is_ending = True
 
     def begins(

@@ -277,8 +277,8 @@ class _CompactionRun:
         self.figures["cleanings"] += 1
 
     def _judge_start(self, log: Log) -> None:
-        """Check that the recovered log contains the flushed data. In the rest of the run, lost
-        batches count as never written."""
+        """Check that the recovered log contains the flushed data. In the rest of the run, unflushed
+        batches that were lost count as never written."""
         end = int(log.end_offset)
         if end < self._flushed_end or end > self._model.end_offset:
             raise Violation("FlushedIsKept", f"{end}, {self._flushed_end} were flushed")

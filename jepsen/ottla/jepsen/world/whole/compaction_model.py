@@ -105,8 +105,8 @@ class CompactionModel:
                         yield offset, each, record
 
     def _fates(self) -> dict[int, bool]:
-        """Return whether each transactional batch is committed, by the index of the batch. Batches
-        of open transactions count as not committed."""
+        """Return whether each transactional batch is committed, by the batch's index in the list of
+        written batches. Batches of open transactions count as not committed."""
         fates: dict[int, bool] = {}
         waiting: dict[int, list[int]] = {}
         for index, each in enumerate(self.batches):

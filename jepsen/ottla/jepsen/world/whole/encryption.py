@@ -155,7 +155,7 @@ class Encryption:
             self.break_(f"a broker refused {host}: {error.where}")
 
     def on_bad_input(self, host: str, error: ProtocolError) -> None:
-        """Record that a broker received data from a client that it could not parse."""
+        """Record that a broker received data that it could not parse from the client on `host`."""
         if host != STRANGER:
             self.break_(f"a broker did not understand {host}: {error.where}")
 

@@ -46,8 +46,8 @@ SETTLING_S_MAX = 10.0
 
 LOOK_S = 0.25
 LOOKS_AT_FILES_MAX = 40
-"""Number of times that a log's files may change while they are read. A cleaner that has fallen
-behind replaces one segment after the other."""
+"""Maximum number of times that the check reads a log's files, if they change meanwhile. A cleaner
+that has fallen behind replaces one segment after the other."""
 
 METADATA_LOG = "__cluster_metadata-0"
 Replica = tuple[Machine, str]
@@ -119,7 +119,7 @@ class EndJudge:
         await trio.sleep(1.0)
 
     async def _settle_clients(self) -> None:
-        """Wait until no transaction that blocks readers is open."""
+        """Wait until no transaction that blocks readers of committed records is open."""
         unsettled: list[str] = []
 
         async def look() -> None:

@@ -37,7 +37,7 @@ class PartitionHistory:
 
 
 class ClientHistory:
-    """All operations of clients in one run, and their results."""
+    """All operations of clients in one simulated run, and their results."""
 
     def __init__(
         self,
@@ -196,7 +196,8 @@ class ClientHistory:
             )
 
     def check_group(self, group: str, at: TopicPartition) -> None:
-        """Check that a group has processed all records below its committed offset."""
+        """Check that a group's members have processed all records of a partition below the group's
+        committed offset."""
         processed = self._processed.get((group, at), set())
         end = self.committed_floor(group, at)
         known = self.of(at)

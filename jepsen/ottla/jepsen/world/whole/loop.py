@@ -25,8 +25,8 @@ from trio.lowlevel import Task
 T = TypeVar("T")
 
 SCHEDULING_FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
-"""Flag that makes trio sort the runnable tasks by age before `_r` shuffles them, so that the order
-does not depend on memory addresses."""
+"""Name of the flag that makes trio sort the runnable tasks by age before `_r` shuffles them, so
+that the order does not depend on memory addresses."""
 
 INSTANTS_PER_S = 4_000
 """Number of instants (times at which machines may affect each other) per virtual second. With more
@@ -54,7 +54,8 @@ STUCK_COUNT_MAX = 100
 loop counts as stuck."""
 
 TASKS: ContextVar[Tasks | None] = ContextVar("tasks", default=None)
-"""Process that owns the current task. None means the simulator itself."""
+"""Context variable with the process (`Tasks`) that owns the current task. None means the simulator
+itself."""
 
 
 class VirtualClock(Clock):
@@ -74,8 +75,8 @@ class VirtualClock(Clock):
         return self.now_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Advance the clock to the deadline, and return how long trio must wait in real seconds.
-        trio calls this only if no task can run before the deadline."""
+        """Advance the virtual clock to the deadline, and return how long trio must wait in real
+        seconds. trio calls this only if no task can run before the deadline."""
         if self._loop.has_more_to_do:
             return 0.0
         if deadline == float("inf"):
@@ -163,8 +164,8 @@ class Loop:
         return bool(self._due)
 
     def between_steps(self, action: Callable[[], None]) -> None:
-        """Call an action after all running tasks have reached their next wait, and before other
-        tasks run."""
+        """Call an action as soon as all running tasks have reached their next wait, and before
+        other tasks run."""
         self._due.append(action)
 
     def call_after_steps(self, step_count: int, action: Callable[[], None]) -> None:

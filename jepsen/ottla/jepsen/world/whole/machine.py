@@ -30,7 +30,8 @@ from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
 
 BOOT_MS_MAX = 1_000_000
-"""Upper limit of the time in ms for which a machine was already running when the run began."""
+"""Upper limit of the time in ms for which a simulated machine was already running when the run
+began."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -39,7 +40,7 @@ class Trouble:
 
     name: str
     start_count: int
-    """Number of starts of the machine up to the time when the fault began."""
+    """Number of starts of the machine up to the time when the disk fault began."""
     may_fail_to_start: bool
     """True if a process that the machine starts later may end because of the disk fault."""
     has_lost_directory: bool

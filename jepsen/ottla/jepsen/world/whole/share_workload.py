@@ -233,7 +233,8 @@ class ShareWorkload(ClientWorkload):
         return renewed
 
     async def _describe(self) -> dict[TopicPartition, int]:
-        """Return the group's start offsets, and record them for the checkers."""
+        """Return the share group's start offset in each partition, and record them for the
+        checkers."""
         events = self._history.events
         begun = events.begins("start-offsets", {"group": self.group}, extra=FINAL)
         async with open_admin(self._cluster.bootstrap, timeout_s=10.0) as admin:
@@ -260,7 +261,7 @@ def source_of(letter: ConsumerRecord) -> tuple[str, int]:
 
 
 def ignore_ends_of_locks(consumer: ShareConsumer) -> None:
-    """Let a consumer send its acknowledgements although it knows that the acquisition locks have
-    expired."""
+    """Let a share consumer send its acknowledgements although it knows that the acquisition locks
+    have expired."""
     for link in consumer._links.values():
         link.hand.lock_ms = ENDLESS_MS

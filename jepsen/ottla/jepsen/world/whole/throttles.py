@@ -25,7 +25,8 @@ class ThrottledWorkload(ClientWorkload):
     """Clients of a simulated run, with topics whose replicas are all throttled."""
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Create the permanent topics, and throttle their replicas."""
+        """Create the permanent topics (those that exist during the whole run), and throttle their
+        replicas."""
         await super().create_topics(replication_factor=replication_factor)
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
             for topic in self._plan.topics:

@@ -53,7 +53,7 @@ class TransactionalLife:
         return self.is_in_transaction and is_running
 
     def begins_with(self, producer: Producer) -> None:
-        """Record that the producer has initialised the transactional id."""
+        """Record that the producer has initialised its transactional id."""
         transactions = producer._transactions
         assert transactions is not None
         assert transactions.flow.identity is not None

@@ -70,7 +70,7 @@ class DeliberateAbortError(Exception):
 
 
 class TransactionalWorkload(ClientWorkload):
-    """Clients of a simulation that write and read in transactions."""
+    """Clients of a simulated run that write and read in transactions."""
 
     def __init__(
         self,
@@ -415,7 +415,8 @@ class TransactionalWorkload(ClientWorkload):
         return found
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition from its start to the given end offset."""
+        """Read every partition from its start to the end offset given in `ends`, and record every
+        poll."""
         config = ConsumerConfig(
             auto_offset_reset="earliest",
             isolation_level="read_committed",

@@ -54,8 +54,8 @@ COMPACTING = {
 """Settings of simulated brokers whose logs are compacted all the time."""
 
 BACKFILLED_MS = 30 * 86_400_000
-"""Age in ms of records that a producer copies from elsewhere. It is longer than the expiration time
-of producer ids, so an expiration by the records' timestamps would be found."""
+"""Age in ms of records that a producer copies from another system. It is longer than the expiration
+time of producer ids, so an expiration by the records' timestamps would be found."""
 
 
 class WholeCluster:
@@ -555,7 +555,8 @@ async def _start_again(machine: Machine) -> None:
 
 
 def _first(error: BaseException) -> Exception:
-    """Return the most important error of an exception group: a bug rather than a RefusedError."""
+    """Return the most important error of an exception group: a bug in preference to a
+    RefusedError."""
     if not isinstance(error, BaseExceptionGroup):
         assert isinstance(error, Exception)
         return error

@@ -100,7 +100,7 @@ class WalkedFetcher:
     def __init__(self, core: FollowerFetch) -> None:
         self.core = core
         self.asked: object | None = None
-        """Fetch request of this fetcher that is in flight, or None."""
+        """Fetch request of this fetcher that is in flight, or None if none is."""
         self.places: list[FollowedPartition] = []
         """Partitions whose fetch position the fetcher must determine before it fetches them."""
         self.flushing: list[FollowedPartition] = []
@@ -128,10 +128,11 @@ class BrokerLife:
         self.machine = machine
         self.epoch = epoch
         self.seen = 0
-        """Index of the newest controller image that the process has applied."""
+        """Index of the newest metadata image of the controller that this process has applied."""
         self.is_leaving = False
         self.altering: object | None = None
-        """AlterPartition request of this broker that is in flight to the controller, or None."""
+        """AlterPartition request of this broker that is in flight to the controller, or None if
+        none is."""
         self.flush_due: dict[Partition, None] = {}
         self.fetchers: dict[NodeId, WalkedFetcher] = {}
         self._fetcher_of: dict[TopicIdPartition, WalkedFetcher] = {}
@@ -162,7 +163,7 @@ class BrokerLife:
 
     @property
     def partitions(self) -> Mapping[int, Partition]:
-        """The topic's partitions on this broker, by index."""
+        """Partitions of the test topic on this broker, by index."""
         return self.table.by_id.get(self.machine.topic_id, NO_PARTITIONS)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -191,8 +192,8 @@ class BrokerLife:
     def leave(
         self, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
-        """Stop following partitions. Returns an empty mapping of functions to wait for, because the
-        simulated fetchers have no disk work in progress."""
+        """Stop following the leaders of partitions. Returns an empty mapping of functions to wait
+        for, because the simulated fetchers have no disk work in progress."""
         for key in partitions:
             fetcher = self._fetcher_of.pop(key, None)
             if fetcher is not None:
@@ -328,9 +329,10 @@ class BrokerMachine:
         self.clean_epoch = -1
         """Broker epoch in the machine's marker of a clean shutdown, or -1 if there is no marker."""
         self.has_stopped_cleanly = False
-        """True if at least one process on this machine was shut down cleanly."""
+        """True if at least one broker process on this machine was shut down cleanly."""
         self.seen = 0
-        """Index of the newest controller image that a process on this machine has applied."""
+        """Index of the newest metadata image of the controller that a process on this machine has
+        applied."""
         self.has_lost_tail = False
         """True if unflushed records at the end of a log on this machine were lost, and no unclean
         registration has reported that to the controller yet."""
@@ -349,7 +351,7 @@ class BrokerMachine:
     """Lost logs by partition. Always empty, because the simulation has no offline or lost logs."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Any]]:
-        """Yield nothing: logs that were deleted while the machine was down are removed when a
+        """Yield no logs: logs that were deleted while the machine was down are removed when a
         process begins."""
         return iter(())
 

@@ -78,8 +78,8 @@ class DiskReplicaLog:
 
     @property
     def cut_count(self) -> int:
-        """Number that changes with each truncation of the log and each start of the broker's
-        process."""
+        """Number that changes with each truncation of the replica's log and each start of the
+        broker's process."""
         return (self._opened_count << 32) + self.log.state.generation
 
     @property
@@ -102,7 +102,7 @@ class DiskReplicaLog:
 
 
 class DiskLoss(Enum):
-    """Kinds of damage by which a disk loses data of one log."""
+    """Kinds of damage by which a machine's disk loses data of one log."""
 
     ALL = 0
     TAIL = 1

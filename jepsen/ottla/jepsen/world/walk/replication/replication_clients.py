@@ -178,7 +178,7 @@ class Clients:
 
     def _is_elsewhere(self, log: Any, sent: BatchInFlight, epoch: int) -> bool:
         """Return whether the log already contains this batch of the producer, appended in an
-        earlier epoch."""
+        earlier leader epoch."""
         producer = log.active_producers.get(sent.producer.id)
         if producer is None or log.last_epoch < 0:
             return False

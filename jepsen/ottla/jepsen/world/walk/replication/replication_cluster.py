@@ -134,7 +134,7 @@ class ReplicationCluster:
     # --- state ----------------------------------------------------------------------------------
 
     def min_isr(self, image: MetadataImage) -> int:
-        """Return the topic's min.insync.replicas in a metadata image."""
+        """Return the test topic's min.insync.replicas in a metadata image."""
         return min_insync_replicas(image, self.controller.config, TOPIC)
 
     def state(self, index: int) -> PartitionState:

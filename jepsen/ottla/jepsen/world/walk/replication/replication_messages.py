@@ -106,7 +106,7 @@ class MessagingCluster(ReplicationCluster):
             packet.sender.altering = None
 
     def arrive(self, packet: Packet) -> None:
-        """Deliver a message to the process to which it was sent."""
+        """Deliver a message in flight to the process to which it was sent."""
         if isinstance(packet, FetchCall):
             self.serve_fetch(packet)
         elif isinstance(packet, FetchReply):
@@ -286,8 +286,8 @@ class MessagingCluster(ReplicationCluster):
             self.answer(life)
 
     def answer(self, life: BrokerLife) -> None:
-        """Deliver a leader's AlterPartition request to the controller, and then the response to the
-        leader."""
+        """Deliver a leader's AlterPartition request to the controller at once, and then the
+        response to the leader."""
         for _ in range(2):
             for at, packet in enumerate(self.packets):
                 is_asked = packet is life.altering

@@ -375,8 +375,8 @@ class WalkedCluster(MessagingCluster):
     # --- the controller -------------------------------------------------------------------------
 
     def _fence_silent(self) -> None:
-        """Expire the controller sessions of brokers that are down or paused, so that they are
-        fenced."""
+        """Let the controller sessions of brokers that are down or paused expire, so that the
+        controller fences them."""
         silent = [
             machine.id
             for machine in self.machines
@@ -390,8 +390,8 @@ class WalkedCluster(MessagingCluster):
             self._deliver()
 
     def _fence(self) -> None:
-        """Expire the controller session of a random broker, so that it is fenced, as if its
-        heartbeats had been lost."""
+        """Let the controller session of a random broker expire, so that the controller fences it,
+        as if its heartbeats had been lost."""
         if self.is_one_behind:
             return
         self.fence_these(self.machines[self.chance.below(len(self.machines))].id)
@@ -452,7 +452,8 @@ class WalkedCluster(MessagingCluster):
         self.controller.fail_over()
 
     def _tear(self) -> None:
-        """Schedule the controller's death between two records of its next decision."""
+        """Schedule the controller's death between two records of its next decision, so that only a
+        part of it is committed."""
         self.controller.records_left = self.chance.below(4)
 
     # --- time and disks -------------------------------------------------------------------------

@@ -87,7 +87,8 @@ class ShareInvariants:
         self._log = log
         self._limit = limit
         self.facts: dict[int, ShareFacts] = {}
-        """Facts about the share partition, by state epoch."""
+        """Facts about the share partition (start offset, acknowledgements, dead letters), by state
+        epoch."""
         self.written_letters: Mapping[tuple[int, int], int] | None = None
         """Number of written dead letters by (state epoch, offset), or None if the group has no dead
         letter topic."""

@@ -169,7 +169,8 @@ class WalkedLeader:
     # ---- dead letters
 
     def send_letters(self) -> None:
-        """Begin the due work on dead letters: sending them or recording their outcome."""
+        """Begin the due work on dead letters of this leader: sending them or recording their
+        outcome."""
         share, table = self.share, self.table
         if share is None:
             return

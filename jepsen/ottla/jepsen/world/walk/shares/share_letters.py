@@ -89,7 +89,8 @@ class WalkedLetters(Generic[Leader]):
         self.is_faulty = True
         """True while responses of the dead letter topic may be lost."""
         self.written: dict[tuple[int, int], int] = {}
-        """Number of dead letters written, by (state epoch of the sender, offset of the record)."""
+        """Number of dead letters written to the topic, by (state epoch of the sender, offset of the
+        record)."""
 
     def send(
         self,

@@ -20,7 +20,7 @@ class ShareLog:
         self.start_offset = 0
         self.end_offset = 0
         self.records: set[int] = set()
-        """Offsets of all records that consumers can still read."""
+        """Offsets of all records of the log that consumers can still read."""
 
     def append(self) -> LogBatch:
         """Append a batch of a few records to the partition's log, or occasionally a control
@@ -55,7 +55,7 @@ class ShareLog:
         return found[: 1 + self._chance.below(READ_BATCHES_MAX)]
 
     def encoded(self, offset: int) -> bytes:
-        """Return, in encoded form, the batches that a read from an offset returns."""
+        """Return, in encoded form, the batches that a read of the log from an offset returns."""
         found = []
         for batch in self.read(offset):
             builder = BatchBuilder()
@@ -75,6 +75,6 @@ class ShareLog:
 
 
 def record_at(offset: int) -> Record:
-    """Return the content of the record at an offset."""
+    """Return the content of the record at an offset, which depends only on the offset."""
     headers = (("trace", b"%d" % offset),)
     return Record(Offset(offset), 5_000 - offset, b"k%d" % offset, b"v%d" % offset, headers)

@@ -132,8 +132,8 @@ class WalkedOrder:
         return not order.unsettled_count and not self._log.read(order.scanned_offset)
 
     def on_released(self, table: LeaderTable, offset: int, now_ms: int) -> None:
-        """Record that an acquisition ended at a leader, or that a new leader loaded the record as
-        released."""
+        """Record that the acquisition of a record ended at a leader, or that a new leader loaded
+        the record as released."""
         table.released[offset] = now_ms
 
     def on_stored_release(self, table: LeaderTable, offset: int, now_ms: int) -> None:

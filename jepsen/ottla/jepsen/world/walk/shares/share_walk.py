@@ -257,7 +257,8 @@ class WalkedShare:
         self._letters.deliver()
 
     def _give_up_letters(self) -> None:
-        """Let a leader give up waiting for the response to a request with dead letters."""
+        """Let a leader of the share partition give up waiting for the response to a request with
+        dead letters."""
         self._letters.give_up()
 
     def _lose_letters(self) -> None:
@@ -265,7 +266,7 @@ class WalkedShare:
         self._letters.lose()
 
     def _change_letter_topic(self) -> None:
-        """Break or repair the dead letter topic."""
+        """Break the dead letter topic in a random way, or repair it."""
         self._letters.change()
 
     # --- coordinator --------------------------------------------------------------------------
@@ -298,7 +299,8 @@ class WalkedShare:
         self.coordinator.fail_over()
 
     def _snapshot_idle(self) -> None:
-        """Let the coordinator write snapshots of idle share states."""
+        """Let the share coordinator write snapshots of share states that have not changed for a
+        while."""
         self.coordinator.snapshot_idle()
 
     def _reset(self) -> None:

@@ -99,7 +99,7 @@ def _followers(broker: Broker, shard: TransactionShard, leader: NodeId) -> list[
 
 
 def _is_open(transaction: Transaction) -> bool:
-    """Return whether the transaction is open and has written to several partitions."""
+    """Return whether a transaction is open and has written to several partitions."""
     facts = transaction.facts
     is_ongoing = facts.status is TransactionStatus.ONGOING and transaction.pending is None
     return is_ongoing and len(facts.partitions) > 1

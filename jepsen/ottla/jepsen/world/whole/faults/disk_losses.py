@@ -317,8 +317,8 @@ class DiskLosses(ClusterFaults):
             await trio.sleep(READ_AGAIN_S)
 
     async def _demand_epochs(self, victim: NodeId, machine: Machine, directory: str) -> None:
-        """Require that the logs in the damaged directory know the epochs of their batches. The
-        check is skipped if the broker's process ends first."""
+        """Require that the logs in the damaged directory know the leader epochs of their batches.
+        The check is skipped if the broker's process ends first."""
         start_count = machine.start_count
         with trio.move_on_after(FOUND_S_MAX):
             while machine.is_running and machine.start_count == start_count:

@@ -36,8 +36,8 @@ FULL_MS = (1_000, 15_000)
 DESCRIPTORS_MS = (500, 8_000)
 GONE_MS = (1_000, 12_000)
 ALONE_MS = (0, 4_000)
-"""Range of the time in ms for which a broker without one of its directories serves before the other
-brokers start."""
+"""Range of the time in ms for which a broker without one of its log directories serves before the
+other brokers start."""
 
 DOWN_MS = (20, 3_000)
 
@@ -164,7 +164,8 @@ class DiskTroubles(ClusterFaults):
     # ---- a hung directory
 
     async def hang(self) -> None:
-        """Make all operations on one log directory hang. The other directories must continue."""
+        """Make all operations on one log directory hang. The broker's other log directories must
+        continue."""
         found = self._pick_directory()
         if found is None:
             return

@@ -38,7 +38,7 @@ class LossLimit:
 
     def allow_loss(self, machine: Machine) -> bool:
         """Return whether a machine may lose unflushed data now. If the loss may include
-        acknowledged records, record that this machine's broker has lost power."""
+        acknowledged records, also record that this machine's broker has lost power."""
         if not self.is_fragile(machine):
             return True
         if not self._cluster.is_in_sync or self._must_another_start_again(machine):

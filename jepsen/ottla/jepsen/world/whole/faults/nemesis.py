@@ -52,7 +52,7 @@ OFF = (
     "late removal",
     "changed setting",
 )
-"""Names of the faults that only happen in runs that name them explicitly."""
+"""Names of the faults that a nemesis uses only in runs that name them explicitly."""
 
 ENCRYPTED = ("new certificate", "stranger")
 """Names of the faults for runs with encrypted listeners. They are used unless a run names its
@@ -224,7 +224,7 @@ class WorldNemesis:
             await self._start_later(machine)
 
     async def _kill_many(self) -> None:
-        """Kill all controllers, all brokers, or both."""
+        """Kill all controllers, all brokers, or both at one moment."""
         whom = self._chance.below(3)
         machines = [
             *(self._cluster.controller_machines.values() if whom != 1 else ()),

@@ -34,11 +34,11 @@ from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.storage.segments.log_config import LogConfig
 
 PATIENCE_S = 60.0
-"""Longest time in seconds for the test of one recreated topic, after which it is abandoned."""
+"""Virtual time in seconds after which the test of one recreated topic is abandoned."""
 
 SLOW_START_S = 0.1
-"""Delay in seconds of every disk call while a broker starts, so that more events happen
-meanwhile."""
+"""Delay in seconds of every disk call while a broker starts, so that more other events happen
+during its startup."""
 
 DOWN_MS = (20, 3_000)
 START_MS = (0, 1_500)
@@ -55,8 +55,8 @@ REMOVAL_MS = (50, 500)
 """
 
 BEHIND_MS = (500, 3_000)
-"""Range of the time in ms for which a DeleteRecords request still waits after the deletion of its
-topic."""
+"""Range of the time in ms for which a DeleteRecords request still waits for the disk after the
+deletion of its topic."""
 
 RECORDS_MAX = 30
 SHORT_SEGMENTS = {"segment.ms": "5"}
@@ -70,7 +70,7 @@ of the run's clients."""
 
 @dataclass(slots=True)
 class RecreatedTopic:
-    """A topic with one partition, as it was last created."""
+    """A topic with one partition that is repeatedly deleted and created, in its latest creation."""
 
     at: TopicPartition
     is_alive: bool = False

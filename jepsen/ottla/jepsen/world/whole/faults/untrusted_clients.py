@@ -168,7 +168,7 @@ class UntrustedClients(EncryptedTrouble):
 
 
 class CertificateChanges(EncryptedTrouble):
-    """Changes of the certificates of running brokers, made through their settings."""
+    """Faults that change the certificates of running brokers, through the brokers' settings."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
@@ -215,8 +215,8 @@ class CertificateChanges(EncryptedTrouble):
             self._encryption.certificates(machine.name).check(machine.name, found)
 
     async def _shown(self, host: str) -> int | None:
-        """Return the generation of the certificate that a broker presents, or None if it is
-        unreachable."""
+        """Return the generation of the certificate that the broker on `host` presents, or None if
+        the broker is unreachable."""
         dialer = TLS.get()
         assert dialer is not None
         with trio.move_on_after(PATIENCE_S), suppress(*GONE):

@@ -28,7 +28,7 @@ class StreamChannel(HostedChannel):
     to."""
 
     is_shaking: bool = False
-    """True until the TLS handshake has ended. Always False for a plain stream."""
+    """True until the TLS handshake with the client has ended. Always False for a plain stream."""
 
     __slots__ = ("stream",)
 

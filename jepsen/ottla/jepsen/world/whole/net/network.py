@@ -124,7 +124,7 @@ class SimulatedNetwork:
         return (source, target) in self._cuts
 
     def call_at(self, at: float, action: Deliver) -> None:
-        """Call an action at the given virtual time in seconds."""
+        """Call `action` at the given virtual time in seconds."""
         at = next_instant(at)
         self._number += 1
         heapq.heappush(self._on_its_way, (at, self._number, action))
@@ -171,8 +171,8 @@ class SimulatedNetwork:
                 self.call_at(at, deliver)
 
     def on_start(self, host: Host) -> None:
-        """Handle the start of a process on a machine. Messages to earlier processes of this machine
-        now get a reset as response."""
+        """Handle the start of a process on a machine. Network messages to earlier processes of this
+        machine now get a reset as response."""
         host.is_up = True
         host.is_silent = False
         host.life += 1

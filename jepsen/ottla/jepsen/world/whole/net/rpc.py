@@ -142,7 +142,8 @@ class MachinePeer:
 
 
 class _Call:
-    """One RPC call. Its request is in flight or being served, or its response is in flight."""
+    """One RPC call between machines. Its request is in flight or being served, or its response is
+    in flight."""
 
     __slots__ = (
         "_caller",
@@ -255,8 +256,8 @@ async def _hold(
     host: Host,
     task_status: trio.TaskStatus[MachineRpc],
 ) -> None:
-    """Run the tasks that serve RPC calls. They are separate from the task that opened the
-    server."""
+    """Run the tasks that serve RPC calls for a process. They are separate from the task that opened
+    the server."""
     async with trio.open_nursery() as nursery:
         task_status.started(MachineRpc(network, exchange, host, nursery))
         await trio.sleep_forever()

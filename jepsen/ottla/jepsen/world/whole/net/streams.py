@@ -127,7 +127,7 @@ class Stream:
         return self.take(max_bytes)
 
     async def receive_into(self, room: memoryview, /) -> int:
-        """Receive like `receive_some`, but into the caller's buffer. Returns the number of
+        """Receive like `receive_some`, but into the caller's buffer. Returns the number of received
         bytes."""
         data = await self.receive_some(len(room))
         room[: len(data)] = data
@@ -181,7 +181,7 @@ class Stream:
 
     @property
     def has_bytes(self) -> bool:
-        """True if received bytes are waiting to be read."""
+        """True if received bytes of the stream are waiting to be read."""
         return bool(self._buffer)
 
     @property
@@ -190,7 +190,7 @@ class Stream:
         return self._is_reset or self._is_closed
 
     def take(self, max_bytes: int) -> bytes:
-        """Return up to `max_bytes` bytes that have already been received."""
+        """Return up to `max_bytes` bytes of the stream that have already been received."""
         data = bytes(self._buffer[:max_bytes])
         del self._buffer[: len(data)]
         self.peer._on_read(len(data))
