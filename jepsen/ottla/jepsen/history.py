@@ -23,13 +23,13 @@ Json: TypeAlias = Any
 """JSON value: None, bool, int, float, str, and lists and string-keyed dicts of them."""
 
 NEMESIS = -1
-"""Process number of fault events. Clients have numbers from 0."""
+"""Process number under which fault events are recorded. Clients have numbers from 0."""
 
 NO_EXTRA: Mapping[str, Json] = MappingProxyType({})
 
 
 class EventKind(StrEnum):
-    """Kind of an event: the start of an operation, or its outcome."""
+    """Kinds of events in a history: the start of an operation, or its outcome."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -102,7 +102,7 @@ class Operation:
 
     @property
     def kind(self) -> EventKind:
-        """Outcome of the operation: OK, FAIL or INFO."""
+        """Outcome of the operation (OK, FAIL or INFO). It is INFO if there is no completion."""
         return EventKind.INFO if self.completion is None else self.completion.kind
 
     @property
@@ -125,7 +125,7 @@ class Operation:
 
     @property
     def index(self) -> int:
-        """Index of the operation's last event, which proves its result."""
+        """Index in the history of the operation's last event, which proves its result."""
         return self.invoke.index if self.completion is None else self.completion.index
 
 
@@ -135,13 +135,13 @@ class History:
     def __init__(self, events: Iterable[Event]) -> None:
         self.events: tuple[Event, ...] = tuple(events)
         self.readings: dict[object, Any] = {}
-        """Indexes of the history that checkers have built. They are kept so that other checkers can
-        use them."""
+        """Indexes of the history that checkers have built, by kind of index. They are kept so that
+        other checkers can use them."""
         self._operations: tuple[Operation, ...] | None = None
 
     def operations(self, *f: str) -> Sequence[Operation]:
-        """Return the operations of clients in the order of their invocations. If names `f` are
-        given, return only operations with these names."""
+        """Return the operations of clients in the order of their invocations. If names of
+        operations are given, returns only operations with these names."""
         if self._operations is None:
             self._operations = tuple(_paired(self.events))
         if not f:

@@ -42,7 +42,7 @@ FIRST_OFFSET = Offset(0)
 @dataclass(slots=True)
 class CountingRng:
     """Replacement for a random number generator. Each result depends only on the number of earlier
-    calls, so every run is the same."""
+    calls, so every run of a test is the same."""
 
     drawn: int = 0
 
@@ -108,7 +108,7 @@ class InMemoryController:
         principal: str = "",
         lost: Iterable[TopicIdPartition] = (),
     ) -> int:
-        """Register a broker and return its epoch."""
+        """Register a broker with the controller and return the broker's epoch."""
         request = registration(
             broker,
             incarnation=incarnation,
@@ -174,7 +174,7 @@ class InMemoryController:
             self.heartbeat(broker)
 
     def fence_expired(self) -> tuple[NodeId, ...]:
-        """Fence the brokers whose sessions have expired, and return their ids."""
+        """Fence the brokers whose sessions have expired, and return the brokers' ids."""
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def kill(self, *ids: int) -> None:
@@ -262,13 +262,13 @@ class InMemoryController:
         return reply.topics[0].partitions[0]
 
     def state(self, topic: str, partition: int = 0) -> PartitionState:
-        """Return the current state of one partition."""
+        """Return the current state of one partition in the metadata."""
         found = self.image.topic(topic)
         assert found is not None
         return found.partitions[partition]
 
     def quorum_status(self) -> QuorumStatus:
-        """Return the status of a quorum that has no voters."""
+        """Return the status of a controller quorum that has no voters."""
         return QuorumStatus(
             leader_id=CONTROLLER,
             leader_epoch=Epoch(1),

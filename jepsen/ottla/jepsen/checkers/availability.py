@@ -23,7 +23,7 @@ NOT_LOAD = frozenset({"crash", "settle", "assigned", "revoked", "lost"})
 """Names of events that are no requests to the cluster, such as the crash of a client."""
 
 NOTES_FROM = 1_000_000
-"""Lowest process number of events that belong to no operation of a client."""
+"""Lowest process number of history events that belong to no operation of a client."""
 
 
 class CalmTimes:
@@ -44,8 +44,7 @@ class CalmTimes:
             self._disturbed.append(self._disturbed[-1] + end - start)
 
     def since_start_ns(self, time_ns: int) -> int:
-        """Return the time in ns, from the start of the run to `time_ns`, during which no fault was
-        active."""
+        """Return for how many ns, from the start of the run to `time_ns`, no fault was active."""
         begun = bisect_right(self.starts, time_ns)
         if begun == 0:
             return time_ns
@@ -60,8 +59,8 @@ class CalmTimes:
 
 
 def check_availability(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on two questions: which share of the operations succeeded, and how long
-    the cluster took to recover from faults."""
+    """Return the verdict on two questions: which fraction of the operations in a history succeeded,
+    and how long the cluster took to recover from faults."""
     findings = Findings("availability")
     operations = [
         operation
@@ -120,9 +119,9 @@ def _served(operation: Operation) -> Iterator[str]:
 def _recoveries(
     operations: Sequence[Operation], calm: CalmTimes, last_ns: int
 ) -> list[tuple[int, float, str]]:
-    """Return (end_ns, seconds, service) for each fault: the end of the fault, the seconds without
-    active faults until every service in use had succeeded again, and the last service to succeed.
-    """
+    """Return (end_ns, seconds, service) for each fault of the run: the end of the fault, the
+    seconds without active faults until every service in use had succeeded again, and the last
+    service to succeed."""
     tried: dict[str, list[int]] = {}
     succeeded: dict[str, list[int]] = {}
     for operation in operations:

@@ -36,8 +36,8 @@ LEVELS: tuple[tuple[str, frozenset[Why]], ...] = (
     ("-process", frozenset({"process"})),
     ("-realtime", frozenset({"process", "realtime"})),
 )
-"""For each level of cycles, the suffix of its name, and the kinds of edges that it may use in
-addition to ww and wr. The weakest level comes first."""
+"""For each level of dependency cycles, the suffix of its name, and the kinds of edges that it may
+use in addition to ww and wr. The weakest level comes first."""
 
 G0 = frozenset(f"G0{suffix}" for suffix, _ in LEVELS)
 G1C = frozenset(f"G1c{suffix}" for suffix, _ in LEVELS)

@@ -79,8 +79,8 @@ def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
 
 
 def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
-    """Return (time_ns, number of records acknowledged and not yet read by any client), at each
-    change."""
+    """Return (time_ns, number of records acknowledged and not yet read by any client) for each
+    change of this number."""
     changes: list[tuple[int, int]] = []
     for send in reading.sends:
         if not send.is_promised or send.operation.completion is None:
@@ -114,7 +114,7 @@ def consume_counts(reading: LogReading) -> dict[str, int]:
 
 def figures(reading: LogReading) -> dict[str, Json]:
     """Return the statistics about consumer lags and repeated reads that are reported beside the
-    verdict."""
+    verdict, by name."""
     lags = list(realtime_lags(reading))
     worst: dict[str, int] = {}
     for lag in lags:
@@ -145,8 +145,8 @@ def figures(reading: LogReading) -> dict[str, Json]:
 
 
 def quantile(ordered: Sequence[int], share: float) -> int:
-    """Return the quantile of an ascending list at a share from 0 to 1, or 0 if the list is
-    empty."""
+    """Return the quantile of an ascending list at a fraction (`share`) from 0 to 1, or 0 if the
+    list is empty."""
     if not ordered:
         return 0
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

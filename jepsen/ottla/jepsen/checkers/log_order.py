@@ -36,13 +36,13 @@ ALLOWED = frozenset(
         f"nonmonotonic-poll{SUBSCRIBED}",
     }
 )
-"""Anomalies that never fail a run. A producer without idempotence may retry a send after a later
-send was appended."""
+"""Names of the anomalies that never fail a run. A producer without idempotence may retry a send
+after a later send was appended."""
 
 
 @dataclass(slots=True)
 class ProcessReader:
-    """The positions of one client process in the logs that it reads."""
+    """The reading positions of one client process in the logs that it reads."""
 
     is_subscribed: bool = False
     last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
@@ -152,8 +152,8 @@ def _judge_step(
 
 
 def check_sends(reading: LogReading, findings: Findings) -> None:
-    """Report every record whose offset is not above an offset acknowledged before the record was
-    sent."""
+    """Report every record whose offset is not above an offset that was acknowledged before the
+    record was sent."""
     _check_inside(reading, findings)
     ends: dict[str, tuple[int, Operation]] = {}
     """For each key (partition), the highest offset acknowledged so far, and the operation that
@@ -177,8 +177,8 @@ def check_sends(reading: LogReading, findings: Findings) -> None:
 def _moments(
     sends_of: Mapping[int, Sequence[Send]],
 ) -> list[tuple[int, Sequence[Send], bool]]:
-    """Return (event index, sends, is_begin) for the start and the end of every operation that
-    sends, in the order of the events."""
+    """Return (event index, records sent, is_begin) for the start and the end of every operation
+    that sends, in the order of the events."""
     found: list[tuple[int, Sequence[Send], bool]] = []
     for begun, sends in sends_of.items():
         found.append((begun, sends, True))

@@ -24,13 +24,13 @@ them."""
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """The send of one record."""
+    """The send of one record by a client, with its outcome."""
 
     operation: Operation
     key: str
     value: Value
     offset: int | None
-    """Offset that was acknowledged for the record, or None if it is not known."""
+    """Offset that was acknowledged for the record, or None if the record's offset is not known."""
     is_promised: bool
     """True if the record was acknowledged with acks=all, so that it must exist permanently."""
     is_failed: bool
@@ -73,7 +73,7 @@ class KeyLog:
     """All offsets of the partition that polls returned, ascending. Every reader must read these
     offsets in this order, without gaps."""
     position: dict[int, int] = field(default_factory=dict)
-    """For each offset in `polled`, its index in that list."""
+    """For each offset in `polled` (all offsets that polls returned), its index in that list."""
     seen_of: dict[int, list[int]] = field(default_factory=dict)
     """For each record key, the offsets that polls returned, ascending. Empty unless the log is
     compacted."""
@@ -128,8 +128,8 @@ class LogReading:
         return any(poll.is_final and poll.is_ok for poll in self.polls)
 
     def poll_of(self, operation: Operation) -> Mapping[str, Records] | None:
-        """Return the records that an operation received, or None if the operation is not known to
-        have read anything."""
+        """Return the records that a client operation received, by key (partition), or None if the
+        operation is not known to have read anything."""
         for poll in self.polls:
             if poll.operation is operation:
                 return poll.records

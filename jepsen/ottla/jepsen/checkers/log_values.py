@@ -22,8 +22,8 @@ from ottla.jepsen.checkers.log_reading import KeyLog, LogReading, Poll, Send, Va
 from ottla.jepsen.checkers.verdict import Findings
 
 ALLOWED = frozenset({"duplicate-of-a-retry"})
-"""Anomalies that never fail a run. A producer without idempotence may append a record twice when it
-retries."""
+"""Names of the anomalies that never fail a run. A producer without idempotence may append a record
+twice when it retries."""
 
 
 def check_values(reading: LogReading, findings: Findings) -> None:

@@ -29,7 +29,7 @@ Config: TypeAlias = tuple[tuple[str, Json], ...]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """State of a topic between two consecutive writes to it."""
+    """State of a topic between two consecutive writes to it (creation, change, deletion)."""
 
     id: str
     """Id of the topic. If the creation did not return the id, this is "?" and a number until a
@@ -42,11 +42,12 @@ Past: TypeAlias = tuple[Version | None, ...]
 """All versions of a topic so far. An entry is None if the topic did not exist."""
 
 State: TypeAlias = tuple[Past, tuple[int, ...]]
-"""The versions of a topic, and for each broker the index of the last version that it described."""
+"""State of the search for an order: the versions of a topic, and for each broker the index of the
+last version that it described."""
 
 
 def check_metadata(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on a metadata history. Each topic is judged separately."""
+    """Return the verdict on a history of operations on topics. Each topic is judged separately."""
     findings = Findings("metadata")
     by_topic: dict[str, list[Operation]] = {}
     for operation in history.operations(*WRITES, "describe"):
@@ -243,8 +244,8 @@ def _without_repetitions(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _part(answer: Operation) -> tuple[str, bool]:
-    """Return the broker that answered a describe operation, and whether it described the topic or
-    the topic's settings."""
+    """Return the broker that answered a describe operation, and whether it described the topic's
+    settings or the topic itself."""
     return _broker(answer), "id" in answer.value
 
 

@@ -27,8 +27,9 @@ from ottla.jepsen.history import EventKind, Json, Operation
 ALLOWED = frozenset({"stale-fetch"})
 
 QUICK_NS_MAX = 1_000_000_000
-"""Time in ns within which a commit must be answered so that its age counts from its end. No cluster
-replaces a dead coordinator sooner, so one coordinator accepted and answered such a commit."""
+"""Time in ns within which an offset commit must be answered so that its age counts from its end. No
+cluster replaces a dead coordinator sooner, so a single coordinator accepted and answered such a
+commit."""
 
 NOTHING = -1
 """State of a register (committed offset) before any offset was committed."""
@@ -46,8 +47,8 @@ class RegisterGroup:
     commits: dict[str, list[Access]] = field(default_factory=dict)
     fetches: dict[str, list[Access]] = field(default_factory=dict)
     proofs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """For each node, its accepted commits as (index of the event that ended the commit, index of
-    the event from which a fetch by that node is valid)."""
+    """For each node, the offset commits that it accepted, as (index of the event that ended the
+    commit, index of the event from which a fetch by that node is valid)."""
 
     def add(self, operation: Operation, offsets: Mapping[str, Json]) -> None:
         """Add an operation that commits or fetches one or more offsets to the group's registers,

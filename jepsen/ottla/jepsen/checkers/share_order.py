@@ -40,15 +40,15 @@ KEY_COUNT = 3
 EARLY_MS_MAX = 100
 """Time in ms by which the clocks of a member and a broker may disagree about a due time."""
 OVERTAKES_PER_TURN = 6
-"""Number of records of higher priority that are delivered in each turn of the priorities, beside
-one of low priority."""
+"""Number of records of higher priority that a share group delivers in each turn of the priorities,
+beside one of low priority."""
 OVERTAKES_MAX = 60
-"""Number of further records that may overtake one of low priority: while a lost response locks it,
-and in the first turn of each new leader."""
+"""Number of further records that a share group may deliver before one of low priority: while a lost
+response locks it, and in the first turn of each new leader."""
 
 
 class RecordPriority(StrEnum):
-    """Value of the header `ottla.priority` of a record."""
+    """Priorities of records in share groups: the values of the header `ottla.priority`."""
 
     HIGH = "high"
     NORMAL = "normal"
@@ -64,8 +64,8 @@ class RecordOrder(NamedTuple):
 
 
 def order_of(value: Json) -> RecordOrder:
-    """Return the key, delay and priority of the record with a value. Only records without a key
-    have a delay, so that the order of a key is that of the log."""
+    """Return the key, delay and priority of the record with a given value. Only records without a
+    key have a delay, so that the order of a key is that of the log."""
     draw = crc32(str(value).encode())
     priority = tuple(RecordPriority)[draw % 3]
     draw //= 3
@@ -135,7 +135,7 @@ class OrderedPartition:
     # ---- due times and back-off
 
     def check_times(self, findings: Findings) -> None:
-        """Report deliveries before the due time of a record or the end of its back-off."""
+        """Report deliveries of a record before its due time or before the end of its back-off."""
         if MOVED_CLOCKS in self._facts.nemeses:
             return
         for _, delivery in self._all():

@@ -21,7 +21,7 @@ NS_PER_MS = 1_000_000
 
 
 class RecordPlace(NamedTuple):
-    """Share group, key (partition) and offset of a record."""
+    """Share group, key (partition) and offset that identify a record."""
 
     group: str
     key: str
@@ -73,8 +73,8 @@ class DeliveryToMember:
 
     @property
     def confirmed(self) -> list[ShareAck]:
-        """The acknowledgements of this delivery that the broker has confirmed, including
-        renewals."""
+        """Acknowledgements of this delivery that the broker has confirmed, including renewals of
+        the lock."""
         return [ack for ack in self.acks if ack.is_confirmed]
 
     @property
@@ -93,7 +93,7 @@ class DeliveryToMember:
     def settled_from_ns(self, limit: int) -> int | None:
         """Return the time in ns from which this delivery may have finished the record, or None if
         it cannot have done so. The last delivery that `limit` allows finishes the record when its
-        lock ends."""
+        acquisition lock ends."""
         if self.count >= limit:
             return self.earliest_ns
         begun = [
@@ -127,8 +127,8 @@ class ShareReading:
     starts: dict[tuple[str, str], list[StartOffset]] = field(default_factory=dict)
     """Start offsets that operations described, by (group, key)."""
     letters: dict[str, dict[str, set[int]]] = field(default_factory=dict)
-    """Offsets of the records that became dead letters, by group and key. A group is missing if its
-    dead letters were not read."""
+    """Offsets of the records that became dead letters, by group and key (partition). A group is
+    missing if its dead letters were not read."""
     _joined_ns: dict[str, int] = field(default_factory=dict)
     _newest: dict[tuple[str, RecordPlace], DeliveryToMember] = field(default_factory=dict)
 
@@ -208,7 +208,7 @@ class ShareReading:
                 delivery.acks.append(ShareAck(operation, kind, is_confirmed))
 
     def all_deliveries(self) -> Iterator[DeliveryToMember]:
-        """Yield every delivery in the history."""
+        """Yield every delivery of a record to a member in the history."""
         for deliveries in self.deliveries.values():
             yield from deliveries
 

@@ -58,7 +58,7 @@ locks cannot be checked."""
 
 
 def check_shares(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on all records of all share groups."""
+    """Return the verdict on all records that share groups of a history received."""
     findings = Findings("shares")
     reading = ShareReading.of(history)
     _check_values(reading, facts, findings)
@@ -172,7 +172,7 @@ def _check_values(reading: ShareReading, facts: RunFacts, findings: Findings) ->
 
 
 def _check_record(record: RecordTimes, findings: Findings) -> None:
-    """Report the anomalies of one record's deliveries."""
+    """Report the anomalies of one record's deliveries to a share group."""
     for delivery in record.deliveries:
         _check_count(delivery, record.limit, findings)
         if MOVED_CLOCKS not in record.facts.nemeses:

@@ -46,7 +46,8 @@ def input_of(value: Value) -> str | None:
 
 @dataclass(slots=True)
 class ProducerLife:
-    """One transactional producer, from its initialisation of the transactional id."""
+    """One transactional producer, from its initialisation of the transactional id until another
+    producer takes the id over."""
 
     transactional_id: str
     begun: int

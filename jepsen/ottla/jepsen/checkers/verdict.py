@@ -39,7 +39,7 @@ class Finding:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Finding":
-        """Parse an anomaly from the JSON of results.json."""
+        """Parse an anomaly from the JSON of results.json, and return it."""
         return Finding(data["anomaly"], data["detail"], tuple(data["operations"]), data["key"])
 
 
@@ -72,7 +72,7 @@ class Verdict:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "Verdict":
-        """Parse a verdict from the JSON of results.json."""
+        """Parse a verdict from the JSON of results.json, and return it."""
         return Verdict(
             data["checker"],
             data["valid"],
@@ -85,7 +85,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCheck:
-    """Result of the check of one node's data directory after the run."""
+    """Result of the check of one node's data directory after the run, with the problems found."""
 
     node: str
     is_sound: bool
@@ -98,8 +98,8 @@ class RunFacts:
 
     workload: str = "queue"
     idempotent: bool = True
-    """True if producers are idempotent. This fact applies to clients whose own events do not
-    contain it."""
+    """True if the run's producers are idempotent. This fact applies to clients whose own events do
+    not contain it."""
     acks: str = "all"
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
@@ -120,17 +120,18 @@ class RunFacts:
     """True if the `cycles` checker uses ww edges, that is the order of records in a log. Kafka's
     transactions do not follow this order."""
     server_errors: tuple[tuple[str, str], ...] = ()
-    """(node, line) of every traceback or failed assertion in the servers' logs."""
+    """Node and line of text for every traceback or failed assertion in the servers' logs."""
     directory_checks: tuple[DirectoryCheck, ...] = ()
     record_key_count: int = 0
     """Number of record keys in each log. Logs are compacted if it is above 0. If it is 0, records
     have no key, and no record may be removed."""
     lock_ms: int = 30_000
-    """Duration of the acquisition locks of share groups in ms."""
+    """Duration in ms of the acquisition locks of the run's share groups."""
     delivery_count_limit: int = 5
     """Maximum number of deliveries of a record, after which share groups archive the record."""
     share_backoff_ms: int = 0
-    """Shortest back-off of share groups after a failed attempt, in ms. 0 means none."""
+    """Shortest back-off of the run's share groups after a failed delivery attempt, in ms. 0 means
+    none."""
     steps_max: int = 2_000_000
     """Maximum number of steps of a checker's search for a sequential order of one object. Beyond
     it, the verdict is "unknown"."""
@@ -175,7 +176,7 @@ class Findings:
     def __init__(self, checker: str) -> None:
         self.figures: dict[str, Json] = {}
         self.undecided: list[str] = []
-        """One sentence for each part of the history that could not be decided."""
+        """One sentence for each part of the history that the checker could not decide."""
         self._checker = checker
         self._count: dict[str, int] = {}
         self._kept: list[Finding] = []

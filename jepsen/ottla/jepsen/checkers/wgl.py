@@ -41,7 +41,8 @@ class ObjectCall(Generic[Asked]):
 
     begin: int
     end: int
-    """End of the call, or NEVER if the call did not return. Such a call may never take effect."""
+    """Position of the call's end in the history, or NEVER if the call did not return. Such a call
+    may never take effect."""
     asked: Asked
     """The call's argument, and its result if it returned, in the form that `step` expects."""
     is_read: bool = False

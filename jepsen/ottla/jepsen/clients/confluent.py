@@ -40,7 +40,7 @@ CONSUMERS = ("member", "reader")
 
 LOGGER = getLogger("librdkafka")
 """Logger that receives librdkafka's log lines, which would otherwise be written to the harness's
-terminal. The completions contain the errors."""
+terminal. The completions (outcome events) of operations contain the errors."""
 LOGGER.addHandler(NullHandler())
 LOGGER.propagate = False
 
@@ -121,8 +121,8 @@ class ConfluentClient(ABC):
         self.handles: dict[str, Any] = {}
         """librdkafka's producers, consumers and admin clients, by their role."""
         self.attempted: Json = None
-        """Value of the completion if the operation is cancelled: the effects that it may have had
-        so far."""
+        """Value of the completion (outcome event) if the current operation is cancelled: the
+        effects that it may have had so far."""
         self._note = note
         self._turn = trio.CapacityLimiter(1)
 
@@ -133,7 +133,8 @@ class ConfluentClient(ABC):
         thread."""
 
     def on_drop(self) -> None:
-        """Reset the state that belongs to librdkafka's handles, after these were dropped."""
+        """Reset the state that belongs to librdkafka's handles, after the client has dropped
+        them."""
         return
 
     def note(self, f: str, value: Json) -> None:
@@ -185,7 +186,8 @@ class ConfluentClient(ABC):
         await self._drop()
 
     async def _drop(self) -> None:
-        """Drop every handle without closing it, so that librdkafka does not leave its groups.
+        """Drop every handle of librdkafka without closing it, so that librdkafka does not leave its
+        groups.
 
         Dropping the handles may take long or never end. The thread that does so is then abandoned.
         """

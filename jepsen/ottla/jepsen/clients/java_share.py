@@ -122,7 +122,7 @@ class JavaShareClient:
         return replace(done, extra={**done.extra, "client": JAVA})
 
     async def drop(self) -> None:
-        """Kill the Java process, if there is one."""
+        """Kill the client's Java process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
             await process.kill()

@@ -37,7 +37,7 @@ THROWN_OUT = frozenset(
         ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     }
 )
-"""Error codes after which a member is no longer in its group. It may join again."""
+"""Error codes after which a group member is no longer in its group. It may join again."""
 
 
 def member_config(joined: Mapping[str, Json]) -> ConsumerConfig:

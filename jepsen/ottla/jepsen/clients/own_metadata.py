@@ -76,8 +76,8 @@ cluster."""
 
 
 class Brokers:
-    """The brokers of a cluster in rotation: all brokers that one view of the cluster has ever
-    contained."""
+    """The brokers of a cluster, to be used in rotation: all brokers that one view of the cluster
+    has ever contained."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster
@@ -215,8 +215,8 @@ async def _topic_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Jso
 
 
 async def _config_of(cluster: Cluster, node: NodeId, topic: str) -> dict[str, Json] | int:
-    """Return the setting of a topic as one broker describes it, or the error code if the broker
-    refuses."""
+    """Return the value of a topic's setting as one broker describes it, or the error code if the
+    broker refuses."""
     asked = DescribeConfigsResource(
         resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[CONFIG]
     )

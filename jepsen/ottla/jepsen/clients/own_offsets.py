@@ -34,7 +34,7 @@ NOT_WRITTEN = frozenset(
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     }
 )
-"""Error codes with which a coordinator refuses a commit before it writes anything."""
+"""Error codes with which a coordinator refuses an offset commit before it writes anything."""
 
 
 class Coordinators:

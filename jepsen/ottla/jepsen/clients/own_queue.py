@@ -70,7 +70,8 @@ def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
 
 def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
     """Move the consumer back to the offsets at which an operation began to read. `read` has the
-    records that it read by key. Keys that are no longer assigned are skipped."""
+    records that the operation read, by key (partition). Keys that are no longer assigned are
+    skipped."""
     for key, records in read.items():
         at = TopicPartition(*partition_of(key))
         if at in consumer.assignment:

@@ -180,8 +180,8 @@ def acknowledged(value: Json, errors: Collection[str]) -> Completion:
 
 
 async def described_group(bootstrap: str, group: str) -> dict[str, Json]:
-    """Return the start offset and lag of a share group in each partition. Used for client libraries
-    that cannot request them."""
+    """Return the start offset and lag of a share group in each partition, by key
+    ("topic-partition"). Used for client libraries that cannot request them."""
     async with open_admin(bootstrap, timeout_s=DEADLINE_S) as admin:
         return await start_offsets(admin, group)
 

@@ -36,7 +36,7 @@ LATEST = -1
 
 
 class AbortOnPurposeError(Exception):
-    """Raised inside a transaction that the workload aborts deliberately."""
+    """Raised inside a transaction that the workload aborts deliberately, to abort it."""
 
 
 class OwnTransactionsClient(OwnClient):

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class CuttableTransport:
-    """Transport whose connections can all be cut at once. Each opening of a resource uses a new
-    one. Implements the protocol `Transport`."""
+    """Transport whose connections can all be cut at once. Each opening of a `Renewable` resource
+    uses a new transport. Implements the protocol `Transport`."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
@@ -29,7 +29,8 @@ class CuttableTransport:
         self._is_cut = False
 
     async def connect(self, host: str, port: int) -> ByteStream:
-        """Connect to an address, and return the stream. Raises OSError after `cut`."""
+        """Connect to an address, and return the stream of the connection. Raises OSError after
+        `cut`."""
         if not self._is_cut:
             stream = await self._inner.connect(host, port)
             if not self._is_cut:
@@ -73,14 +74,14 @@ class Renewable(Generic[T]):
         return None if life is None or life.is_over.is_set() else life.thing
 
     async def get(self) -> T:
-        """Return the resource. It is opened again if it has ended."""
+        """Return the open resource. If it has ended, it is opened again first."""
         if self._life is None or self._life.is_over.is_set():
             self._life = await self._nursery.start(self._live)
         assert self._life is not None
         return self._life.thing
 
     async def crash(self) -> None:
-        """End the resource without sending anything to the brokers."""
+        """End the resource without sending anything to the brokers, as a crash does."""
         life, self._life = self._life, None
         if life is not None:
             life.transport.cut()

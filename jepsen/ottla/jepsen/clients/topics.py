@@ -53,7 +53,8 @@ class TopicMaker:
         }
 
     async def make(self, admin: Admin, name: str, partition_count: int = PARTITION_COUNT) -> None:
-        """Create a topic. Raises RefusedError or ConnectionLostError if that fails."""
+        """Create a topic with `partition_count` partitions. Raises RefusedError or
+        ConnectionLostError if that fails."""
         await admin.create_topic(
             name,
             partition_count=partition_count,

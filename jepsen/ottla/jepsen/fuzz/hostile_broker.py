@@ -29,7 +29,7 @@ class HostileStream(AnsweringStream):
         self._sent = bytearray()
 
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Respond to the request with the next response of the script."""
+        """Respond to the client's request with the next response of the script."""
         key, version = asked.api_key, asked.api_version
         answer = api_versions(version) if key == apis.API_VERSIONS else self._answer(key, version)
         if answer is None:

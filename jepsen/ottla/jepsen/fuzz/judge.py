@@ -21,11 +21,12 @@ because the first measurement includes imports and caches."""
 
 @dataclass(frozen=True, slots=True)
 class FuzzFinding:
-    """One input that its target handled incorrectly."""
+    """One fuzzing input that its target handled incorrectly."""
 
     target: str
     kind: str
-    """Kind of error: `escape` (an unexpected exception), `slow` or `memory`."""
+    """Kind of error that the input caused: `escape` (an unexpected exception), `slow` or
+    `memory`."""
     where: str
     """Code location at which the error occurred. Errors at the same location count as one."""
     what: str

@@ -73,7 +73,7 @@ PEER = Peer(
 
 
 class FrozenClock:
-    """Clock that does not advance."""
+    """Clock that does not advance, so that an input always has the same effect."""
 
     def monotonic_ms(self) -> int:
         """Return the fixed time in ms."""
@@ -346,7 +346,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             connection.resume(now_ms)
 
     def _end_waits(self) -> None:
-        """End all delayed requests, so that their responses are sent now."""
+        """End the wait of all delayed requests, so that their responses are sent now."""
         self.purgatory.expire(NOW_MS + 3_600_000)
         self._serve_unfinished()
 

@@ -15,8 +15,8 @@ TIMES = (1, 1, 2, 2, 8, 1_000)
 The largest reveals code whose running time grows with the square of the input's size."""
 
 RANGE_MAX = 64
-"""Maximum number of bytes that one change moves, repeats or removes. A few changes have no
-limit."""
+"""Maximum number of bytes that one change of an input moves, repeats or removes. A few changes have
+no limit."""
 
 
 def mutated(random: Random, data: bytes, others: Sequence[bytes], bytes_max: int) -> bytes:

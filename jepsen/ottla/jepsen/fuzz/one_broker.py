@@ -91,8 +91,8 @@ class OneBroker:
         TRANSPORT.set(self)
 
     def answer(self, api_key: int, version: int, body: memoryview) -> tuple[bytes, float] | None:
-        """Return the body of the response to a request and its delay in seconds, or None for no
-        response."""
+        """Return the body of the response to a request and its delay in seconds, or None if the
+        request gets no response."""
         request = codec.decode(apis.request_class(api_key), version, body)
         self.asked.append(request)
         if self.silent_from is not None and len(self.asked) > self.silent_from:
@@ -200,7 +200,7 @@ class OneBroker:
 
 
 def _each_of(topic: Any, row: Callable[..., PartitionRow]) -> list[PartitionRow]:
-    """Return one response row for each partition in the request."""
+    """Return one response row, made by `row`, for each partition of a topic in the request."""
     return [row(partition_index=one.partition_index) for one in topic.partitions]
 
 

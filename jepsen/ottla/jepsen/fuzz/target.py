@@ -29,10 +29,10 @@ class FuzzTarget:
 
     name: str
     sentence: str
-    """Description of the reader, shown to a person who selects a target."""
+    """Description of the reader in one sentence, shown to a person who selects a target."""
     check: Callable[[bytes], None]
     seeds: Callable[[Random], Iterable[bytes]]
-    """Function that returns valid inputs, made by Ottla's own encoders."""
+    """Function that returns valid fuzzing inputs, made by Ottla's own encoders."""
     refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError, NewerReleaseError)
     name_of: Callable[[bytes], str] = _no_name
     """Function that returns the name of an input's form (for example its message type), so that

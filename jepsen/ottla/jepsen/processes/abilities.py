@@ -64,7 +64,7 @@ class Abilities:
     """The abilities of this machine to inject faults, and the reason for each missing ability."""
 
     missing: Mapping[Ability, str]
-    """The missing abilities, each with the reason."""
+    """The abilities that this machine lacks, each with the reason."""
 
     def __contains__(self, ability: Ability) -> bool:
         """Return whether this machine has an ability."""
@@ -72,7 +72,8 @@ class Abilities:
 
     @property
     def has_namespaces(self) -> bool:
-        """True if each node has its own network namespace. If not, the harness uses proxies."""
+        """True if each node can have its own network namespace. If not, the test harness uses
+        proxies."""
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":

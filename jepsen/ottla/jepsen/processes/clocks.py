@@ -47,7 +47,7 @@ class Clocks:
             file.write(_offset_bytes(offset_ms))
 
     def environment(self, node: str) -> dict[str, str]:
-        """Return the environment variables that make the node's process use its simulated wall
+        """Return the environment variables that make a node's process use its simulated wall
         clock."""
         if self._library is None:
             return {}

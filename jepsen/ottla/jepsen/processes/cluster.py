@@ -163,7 +163,8 @@ class ProcessCluster:
         return next((node for node in self.controllers if node.id == quorum.leader), None)
 
     async def views(self) -> dict[str, View]:
-        """Return the metadata that each reachable broker reports, by the broker's name."""
+        """Return the metadata that each broker reports, by the broker's name. Brokers that do not
+        answer are left out."""
         found = await ask_all(self._addresses())
         return {node.name: found[node.address] for node in self.brokers if node.address in found}
 
@@ -182,7 +183,7 @@ class ProcessCluster:
         return None if partition is None else self.broker(partition.leader)
 
     def broker(self, id_: int) -> ProcessNode | None:
-        """Return the broker with a node id, or None if there is none."""
+        """Return the broker with the node id `id_`, or None if the cluster has no such broker."""
         return next((node for node in self.brokers if node.id == id_), None)
 
     async def is_isr_full(self) -> bool:

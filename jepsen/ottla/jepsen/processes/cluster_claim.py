@@ -28,11 +28,12 @@ from typing import IO
 from ottla.jepsen.processes.commands import CommandError, run
 
 RUN_VARIABLE = "OTTLA_JEPSEN_RUN"
-"""Environment variable in every process of a run, by which its processes are found."""
+"""Name of the environment variable in every process of a run by which its processes are found. The
+value is the run's id."""
 
 CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
-"""Environment variable that names another directory for claims. Runs with different claim
-directories never release each other's resources."""
+"""Name of the environment variable that names another directory for claim files. Runs with
+different claim directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
 """Numbers of which each run on this machine claims one. The number is the third byte of the run's
@@ -53,7 +54,7 @@ ALL_IS_WELL = b"."
 
 @dataclass(frozen=True, slots=True)
 class MachineClaim:
-    """The number and names that one run claims on this machine."""
+    """The number that one run claims on this machine, and the names made from it."""
 
     number: int
     run_id: str
@@ -139,7 +140,8 @@ def sweep_after(run_id: str) -> None:
 
 
 def sweep(claim: MachineClaim) -> None:
-    """Release all resources of a run: processes, mounts, namespaces, links."""
+    """Release all resources that a run has allocated on this machine: processes, mounts,
+    namespaces, links."""
     _end_processes(claim)
     _unmount(claim.directory)
     if os.geteuid() == 0:

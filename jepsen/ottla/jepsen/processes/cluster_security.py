@@ -44,8 +44,8 @@ ENTRIES = (
     *allow(PRINCIPAL, ResourceType.TRANSACTIONAL_ID, AclOperation.WRITE),
     *allow(PRINCIPAL, ResourceType.CLUSTER, AclOperation.DESCRIBE, name=CLUSTER_NAME),
 )
-"""ACLs for the workloads' operations. ACLs that allow Read or Write also imply Describe.  The
-harness itself needs Describe on the cluster."""
+"""ACLs that a secure cluster has for the workloads' operations. ACLs that allow Read or Write also
+imply Describe. The harness itself needs Describe on the cluster."""
 
 
 class ClusterSecurity:

@@ -49,14 +49,14 @@ class View:
     """The metadata that one broker reports in a response."""
 
     brokers: frozenset[int]
-    """Ids of the registered brokers that are not fenced."""
+    """Ids of the registered brokers that are not fenced, according to the reporting broker."""
     partitions: dict[str, ViewedPartition] = field(default_factory=dict)
     """Partitions that the broker reports, by key ("topic-partition")."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewedQuorum:
-    """State of the controller quorum, as its leader reports it."""
+    """State of the controller quorum, as its leader reports it in a response."""
 
     leader: int
     high_watermark: int

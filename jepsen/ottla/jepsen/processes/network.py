@@ -29,7 +29,7 @@ class NodeEndpoint:
     and the command prefix that starts it there."""
 
     binds: str
-    """host:port at which the node itself listens."""
+    """host:port at which the node itself listens for connections."""
     advertised: str
     """host:port at which clients and other nodes reach this node."""
     command_prefix: tuple[str, ...] = ()
@@ -38,7 +38,8 @@ class NodeEndpoint:
 
 
 class Network(Protocol):
-    """Network of a cluster, to which faults are applied. `links` contains the active faults."""
+    """Interface of a cluster's network, to which faults are applied. `links` contains the active
+    faults."""
 
     links: Links
     endpoints: Mapping[str, NodeEndpoint]
@@ -65,7 +66,7 @@ class NetworkFaults:
 
     @property
     def is_well(self) -> bool:
-        """True if no fault of the network is active."""
+        """True if no fault of the cluster's network is active."""
         return self._network.links.is_well
 
     async def put(self, name: str, fault: LinkFault) -> None:

@@ -41,7 +41,7 @@ SOCKET_TABLES = {
     # gRPC uses IPv4 through dual-stack sockets.
     "/proc/net/tcp6": "0000000000000000FFFF00000100007F",
 }
-"""The kernel's lists of TCP sockets, each with its notation of the address 127.0.0.1."""
+"""Paths of the kernel's lists of TCP sockets, each with its notation of the address 127.0.0.1."""
 LINGER_NOT = struct.pack("ii", 1, 0)
 """Value of the socket option SO_LINGER with which closing a socket resets its connection."""
 

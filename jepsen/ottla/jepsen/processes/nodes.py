@@ -45,7 +45,7 @@ class ProcessState(StrEnum):
     """State of a node's process."""
 
     STOPPED = "stopped"
-    """State of a node without a process: it was never started, or the harness ended it."""
+    """State of a node without a process: it was never started, or the test harness ended it."""
     STARTING = "starting"
     RUNNING = "running"
     """State of a node whose process has reported that it serves requests."""
@@ -56,7 +56,7 @@ class ProcessState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """An unplanned end of a node's process."""
+    """An unplanned end of a node's process, which the test harness did not request."""
 
     node: str
     time_ns: int

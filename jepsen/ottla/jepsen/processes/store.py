@@ -113,7 +113,7 @@ class Store:
         return made
 
     def runs(self) -> Iterator[RunDirectory]:
-        """Yield the folder of every run, by test and time."""
+        """Yield the folder of every run in the store, by test and time."""
         for test in sorted(self.root.iterdir()) if self.root.is_dir() else ():
             for path in sorted(test.iterdir()) if test.is_dir() else ():
                 if (path / TEST_FILE).exists():

@@ -129,8 +129,8 @@ class Invariants:
     # --- notifications ------------------------------------------------------------------------
 
     def watch(self, identity: QuorumIdentity, log: WatchedLog) -> None:
-        """Check a replica from now on. If its id is already being checked, the replica restarts
-        with a new disk."""
+        """Check the invariants of a replica from now on. If its id is already being checked, the
+        replica restarts with a new disk."""
         known = self._replicas.get(identity.node_id)
         if known is not None and (known.is_voter or self._is_counted(known.identity.key)):
             self._lost_disk_count += 1
@@ -143,8 +143,8 @@ class Invariants:
         return any(voters is not None and voters.is_voter(key) for voters in sets)
 
     def forget_volatile(self, node_id: NodeId) -> None:
-        """Reset the state that a crash loses: the replica's high watermark, its leadership, and the
-        record of which part of its log was checked. Its epoch is kept."""
+        """Reset the state of a replica that a crash loses: the replica's high watermark, its
+        leadership, and the record of which part of its log was checked. Its epoch is kept."""
         replica = self._replicas[node_id]
         replica.high_watermark = Offset(0)
         replica.matched_end = Offset(0)

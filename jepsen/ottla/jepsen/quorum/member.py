@@ -125,10 +125,10 @@ class MemoryMember:
         self._boundary_count = boundary_count
 
     def step(self, event: Event, now_ms: int) -> tuple[list[tuple[int, Response]], Effects]:
-        """Pass an event to the raft core and perform the effects. Returns the finished responses by
-        token, and the performed effects.
+        """Pass an event to the member's raft core and perform the effects. Returns the finished
+        responses by token, and the performed effects.
 
-        The caller delivers the messages.  After a power failure (`is_cut`) the result has only the
+        The caller delivers the messages. After a power failure (`is_cut`) the result has only the
         effects before it, and the caller must stop the member.
         """
         core = self.running
@@ -145,8 +145,8 @@ class MemoryMember:
         return [(reply.token, reply.response) for reply in performed.replies], performed
 
     def propose(self, value: str, now_ms: int) -> tuple[list[tuple[int, Response]], Effects] | None:
-        """Append a value if this member is the leader. Returns the finished responses by token and
-        the performed effects, or None if this member does not lead."""
+        """Append a value to the log if this member is the leader. Returns the finished responses by
+        token and the performed effects, or None if this member does not lead."""
         core = self.running
         event = AppendRequested(epoch=core.epoch, records=self._records_of(core.epoch, value))
         try:
@@ -172,7 +172,7 @@ class MemoryMember:
 
     @property
     def is_out_of_space(self) -> bool:
-        """Always False, because the memory log has no size limit."""
+        """Always False, because the member's log in memory has no size limit."""
         return False
 
     async def truncate_to(self, offset: Offset, /) -> None:
@@ -223,8 +223,8 @@ class MemoryMember:
         self._performed.replies.append(reply)
 
     def send(self, outgoing: OutgoingRequest, /) -> None:
-        """Do nothing: the caller takes the message from the effects, and its network delivers
-        it."""
+        """Do nothing: the caller takes the message to send from the effects, and the caller's
+        network delivers it."""
         self._pass_boundary()
         self._performed.messages.append(outgoing)
 
@@ -234,7 +234,8 @@ class MemoryMember:
         self._performed.high_watermark = high_watermark
 
     def reject_response(self, rejection: RejectedResponse, /) -> None:
-        """Raise an AssertionError, unless this member is sent forged messages."""
+        """Raise an AssertionError for a response that raft rejects, unless this member is sent
+        forged messages."""
         assert self._invariants is None or self.is_lied_to, rejection.why
         self._performed.rejected = rejection
 

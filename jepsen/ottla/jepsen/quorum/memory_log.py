@@ -18,7 +18,7 @@ class MemoryEntry(NamedTuple):
     epoch: Epoch
     value: str
     is_leader_change: bool = False
-    """True for the control record with which a leader begins its epoch."""
+    """True if the entry is the control record with which a leader begins its epoch."""
     voters: VoterSet | None = None
     """Voter set that the entry contains if it is a control record with one, or None for other
     entries."""

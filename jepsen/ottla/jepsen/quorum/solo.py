@@ -122,13 +122,14 @@ class Solo:
         return self.step(ResponseReceived(request_id=outgoing.request_id, response=response))
 
     def fail(self, outgoing: OutgoingRequest) -> Effects:
-        """Report to the replica that one of its requests was lost. Returns the effects."""
+        """Report to the replica that one of its requests got lost. Returns the effects of the
+        replica's reaction."""
         return self.step(RequestFailed(request_id=outgoing.request_id))
 
     # --- scenarios ----------------------------------------------------------------------------
 
     def become_candidate(self) -> None:
-        """Make the replica win its pre-vote."""
+        """Make the replica win its pre-vote, so that it stands for election."""
         self.tick(2 * self.config.election_timeout_ms)
         self.respond(self.sent[0], VoteResponse(leader_epoch=self.core.epoch, vote_granted=True))
 

@@ -157,7 +157,8 @@ class World:
         return found[0]
 
     def start(self, *node_ids: int) -> None:
-        """Start the given nodes, or all nodes if none are given, and tick each of them once."""
+        """Start the given nodes, or all nodes if none are given, and pass the current time to each
+        of them once."""
         for node_id in node_ids or tuple(self.members):
             member = self.members[NodeId(node_id)]
             member.flushes_at_once = self.fault_rates.flush_ms_max == 0
@@ -197,8 +198,8 @@ class World:
         self.refused = set()
 
     def propose(self, value: str, at: int | None = None) -> bool:
-        """Append a value on the node `at`, or on any node that considers itself the leader. Returns
-        False if there is no such node."""
+        """Append a value to the log of the node `at`, or on any node that considers itself the
+        leader. Returns False if there is no such node."""
         leaders = [
             node for node, member in self.members.items() if member.is_leader and at in (None, node)
         ]

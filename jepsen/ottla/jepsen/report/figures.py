@@ -36,7 +36,7 @@ DOTS_MAX, MARKS_MAX = 6_000, 400
 """Maximum number of dots in one plot, and of crosses or triangles. If a plot has more, neighbours
 are merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
-"""Columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
+"""Numbers of columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
 LANES_MAX = 14
 """Maximum number of nodes with a row of their own in the plot of faults, and of kinds of fault in
 its legend."""
@@ -83,7 +83,7 @@ class Plot:
         return f"{start}{bracket}<style>{COLOURS}</style>{rest}"
 
     def box(self) -> Markup:
-        """Return the plot as an HTML element for a page, with its caption."""
+        """Return the plot as an HTML element for a page, with the plot's caption."""
         link = element("a", "as a file", href=f"{self.name}.svg")
         note = element("p", self.note, " ", link, class_="muted small")
         title = element("h3", self.title)
@@ -102,7 +102,7 @@ class PlotContext:
 
 
 def can_draw() -> bool:
-    """Return whether matplotlib is installed."""
+    """Return whether matplotlib is installed, which draws the plots."""
     return find_spec("matplotlib") is not None
 
 
@@ -293,7 +293,7 @@ def _durations(axes: "Axes", low_ns: float, high_ns: float) -> None:
 
 
 def _lanes(axes: "Axes", lanes: Mapping[str, Sequence[Fault]], end_s: float) -> None:
-    """Draw faults as bars over time, with a row for each node and a colour for each kind of
+    """Draw a run's faults as bars over time, with a row for each node and a colour for each kind of
     fault."""
     by_kind: dict[str, list[tuple[int, float, float]]] = {}
     for row, faults in enumerate(lanes.values()):
@@ -421,7 +421,7 @@ VARIABLES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}
 
 
 def _svg(figure: "Figure", title: str) -> Markup:
-    """Return a matplotlib figure as an SVG element whose colours are variables of the page."""
+    """Return a matplotlib figure as an SVG element whose colours are CSS variables of the page."""
     written = StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None})
     text = written.getvalue()

@@ -59,5 +59,6 @@ def _call(call: Mapping[str, Json]) -> str:
 
 
 def _state(state: Json) -> str:
-    """Return the value of a register as text. Checkers write -1 for an empty register."""
+    """Return the value of a register (such as a committed offset) as text. Checkers write -1 for an
+    empty register."""
     return "nothing" if state is None or state == -1 else value_words(state)

@@ -42,8 +42,8 @@ def windows_of(end_s: float) -> Windows:
 
 
 def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation]]:
-    """Group operations by plot: operations on logs, the most frequent other kinds of operation, and
-    all rare kinds together."""
+    """Group a run's operations by the plot that shows them: operations on logs, the most frequent
+    other kinds of operation, and all rare kinds together."""
     by_f: dict[str, list[Operation]] = {}
     for operation in operations:
         if operation.invoke.process < NOTES_FROM:
@@ -59,7 +59,7 @@ def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operatio
 
 
 def took_ns(operation: Operation) -> int:
-    """Return the latency in ns of an operation that got a response."""
+    """Return the latency in ns of a client operation that got a response."""
     assert operation.completion is not None
     return operation.completion.time_ns - operation.invoke.time_ns
 

@@ -14,7 +14,7 @@ SEVERITY: Mapping[Validity, int] = {False: 0, "unknown": 1, True: 2}
 SIGNS: Mapping[Validity, str] = {True: "✓", False: "✗", "unknown": "?"}
 """Sign (character) that stands for each verdict, readable without colour."""
 VALIDITY_WORDS: Mapping[Validity, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
-"""The name of each verdict, as text and as a CSS class of the page."""
+"""Name of each verdict, as text and as a CSS class of the page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class RunFiles:
 
     @property
     def is_secure(self) -> bool:
-        """True if the run used TLS, authentication and ACLs."""
+        """True if the cluster of the run used TLS, authentication and ACLs."""
         return bool(self.test.get("secure"))
 
     @property

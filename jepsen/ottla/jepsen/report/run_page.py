@@ -48,7 +48,7 @@ texts in full."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """The contents of a run's page, collected before the page is written."""
+    """The contents of a run's HTML page, collected before the page is written."""
 
     files: RunFiles
     history: History
@@ -137,8 +137,8 @@ def _figures(parts: RunParts) -> Iterable[tuple[str, str]]:
 
 
 def _recovery_words(parts: RunParts) -> Iterable[Markup]:
-    """Yield an explanation of recovery times for the page, unless the caption of a picture already
-    explains them."""
+    """Yield an explanation of recovery times for a run's page, unless the caption of a picture
+    already explains them."""
     is_drawn = any(plot.name == RECOVERY for plot in parts.plots or ())
     if parts.files.figure("recovery_p99_s") is not None and not is_drawn:
         yield element("p", RECOVERY_COUNTS, class_="muted small")

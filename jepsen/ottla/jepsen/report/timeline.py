@@ -85,8 +85,8 @@ def chosen(
 
 
 def places_of_events(operations: Sequence[Operation], indexes: Iterable[int]) -> Mapping[int, int]:
-    """Return, for each event index, the position in `operations` of the operation that the event
-    belongs to."""
+    """Return, for each index of an event in the history, the position in `operations` of the
+    operation that the event belongs to."""
     wanted = set(indexes)
     found: dict[int, int] = {}
     for place, operation in enumerate(operations if wanted else ()):

@@ -82,7 +82,8 @@ class GroupLoad:
         self._turn_ns: dict[int, int] = {}
         """Time in ns at which each thread joins or leaves its group next."""
         self._is_thrown_out: set[int] = set()
-        """Threads whose members were removed from their group. They join again soon."""
+        """Numbers of the threads whose members were removed from their group. They join again
+        soon."""
         self._crashes = Crashes()
         self._final_ns: int | None = None
 
@@ -116,7 +117,7 @@ class GroupLoad:
         return Op(self._member_f(rng), {"group": self._group(thread)})
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         for key, offset in sent_of(op, done):
             self._sent[key] = max(offset, self._sent.get(key, -1))
         if op.f == "poll" and done.value is not None:
@@ -133,8 +134,8 @@ class GroupLoad:
             self._is_in[thread] = False
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next poll in the final phase, or None if its group has read all
-        records."""
+        """Return the thread's next poll in the final phase (after all faults), or None if its group
+        has read all records."""
         if self._final_ns is None:
             self._final_ns = now_ns
         is_late = now_ns - self._final_ns >= FINAL_NS

@@ -72,7 +72,7 @@ class ListOffsetsLoad:
         return Op("end-offset", [rng.choice(self._topics.keys()), None])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         self._model.on_completion(op, done)
         for key, _ in sent_of(op, done):
             self._own[thread] = key

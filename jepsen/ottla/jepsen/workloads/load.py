@@ -23,8 +23,8 @@ NOTHING_TO_READ: Final = "nothing is assigned"
 yet, or it lost them when its consumer was closed."""
 
 Note: TypeAlias = Callable[[str, Json], None]
-"""Callback that records an event outside a client's operations at once. Its arguments are the
-event's name `f` and its value."""
+"""Callback that records at once, in the history, an event outside a client's operations. Its
+arguments are the event's name `f` and its value."""
 
 MS: Final = 1_000_000
 SECOND: Final = 1_000 * MS
@@ -112,7 +112,7 @@ class Generator(Protocol):
         ...
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         ...
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -122,7 +122,7 @@ class Generator(Protocol):
 
 
 class LoadClient(Protocol):
-    """Client of one thread, which performs one operation at a time."""
+    """Client that performs the operations of one workload thread, one at a time."""
 
     async def invoke(self, op: Op) -> Completion:
         """Perform an operation within its deadline, and return its outcome."""

@@ -114,7 +114,7 @@ class MetadataLoad:
         return self._own_op(thread, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         if op.f == "describe":
             if "final" in op.extra and done.kind is EventKind.OK:
                 self._left[thread].remove((op.value["topic"], op.value["part"]))
@@ -138,8 +138,8 @@ class MetadataLoad:
                 name.count = op.value["count"]
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return a description of the thread's next topic in the final phase, or None if the thread
-        has described all its topics."""
+        """Return an operation that describes the thread's next topic in the final phase, or None if
+        the thread has described all its topics."""
         if thread not in self._readers:
             return None
         if thread not in self._left:

@@ -100,7 +100,7 @@ class OffsetsLoad:
         return Op("fetch", [group, key, None])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         if op.f == "commit" and done.kind is EventKind.INFO:
             self._on_unknown(op.value[0], op.value[1])
         elif "final" in op.extra and op.f == "fetch" and done.kind is EventKind.OK:

@@ -20,8 +20,8 @@ class ThreadPace:
         self._next_ns: dict[int, int] = {}
 
     def may_begin(self, thread: int, now_ns: int) -> bool:
-        """Return whether a thread may begin an operation now. If so, the operation counts as
-        begun."""
+        """Return whether a workload's thread may begin an operation now. If so, the operation
+        counts as begun."""
         next_ns = self._next_ns.get(thread, now_ns)
         if now_ns < next_ns:
             return False

@@ -31,7 +31,7 @@ class ProducerIdsLoad:
         return CRASH if self._crashes.is_due(thread, now_ns, rng) else INIT
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Ignore the completion of an operation: later operations do not depend on it."""
+        """Ignore the outcome of an operation: later operations do not depend on it."""
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
         """Return None, because this workload has no final reads."""

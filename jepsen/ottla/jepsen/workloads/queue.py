@@ -94,7 +94,7 @@ class QueueLoad:
         return Op("send", [["send", key, value]])
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         self._model.on_completion(op, done)
         reader = self._readers[thread]
         is_final = "final" in op.extra

@@ -66,7 +66,7 @@ LATE_ONE_IN = 300
 of its records have expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND
-"""Time limit in ns, after all faults are healed, for the group to finish all records."""
+"""Time limit in ns, after all faults are healed, for the share group to finish all records."""
 
 
 class ShareThread:
@@ -147,7 +147,8 @@ class ShareLoad:
         return Op("take", {"group": self.group})
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the share group with the completion of an operation."""
+        """Update the generator's model of the share group with the outcome (`done`) of an
+        operation."""
         one = self._threads[thread]
         is_ok = done.kind is EventKind.OK
         for key, offset in sent_of(op, done):

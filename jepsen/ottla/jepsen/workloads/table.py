@@ -66,7 +66,8 @@ class WorkloadRow:
     """Factory of the workload's clients on confluent-kafka, with arguments bootstrap, thread, note,
     plan."""
     record_key_count: int = 0
-    """Number of record keys, as in `LoadPlan.record_key_count`."""
+    """Number of record keys in each log of the workload. Its topics are compacted if it is above 0.
+    If it is 0, records have no key."""
     java: Callable[..., Any] | None = None
     """Factory of the workload's clients in Java, with arguments bootstrap, thread, plan. None if
     the workload has no such client."""
@@ -123,7 +124,7 @@ def check_clients(workloads: Iterable[str], kinds: Sequence[str]) -> None:
 
 
 class Workload:
-    """One workload of a run: its generator and its clients."""
+    """One workload of a run: its generator of operations and its clients."""
 
     def __init__(self, name: str, row: WorkloadRow, plan: LoadPlan) -> None:
         self.name = name
@@ -174,7 +175,7 @@ class Workload:
         return self._generator.next_op(thread, now_ns, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's state with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         self._generator.on_completion(thread, op, done)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -52,7 +52,8 @@ CHANGE_ONE_IN = 60
 KEYS_READ = 3
 END_STEPS = 3
 END_TRIES = 15
-"""Maximum number of attempts of the final `settle` operation, about ten seconds each."""
+"""Maximum number of attempts of the final `settle` operation, which waits until no transaction is
+open, about ten seconds each."""
 
 POLL = Op("poll", [["poll"]])
 
@@ -135,7 +136,7 @@ class TransactionsLoad:
         return POLL if rng.random() < 0.5 else self._transfer(state, rng)
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:
-        """Update the generator's model of the cluster with the completion of an operation."""
+        """Update the generator's model of the cluster with the outcome (`done`) of an operation."""
         self._model.on_completion(op, done)
         state = self._threads[thread]
         is_done = done.kind is EventKind.OK

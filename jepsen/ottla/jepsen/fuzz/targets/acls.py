@@ -149,7 +149,8 @@ def _ask(acls: AclTable, entry: AclEntry) -> None:
 def _obvious(
     acls: AclTable, asked: AclEntry, host: str, operation: AclOperation, name: str
 ) -> bool:
-    """Return the authorization decision that a scan of all ACLs gives."""
+    """Return the authorization decision that a scan of all ACLs gives, which the authorizer's
+    decision must equal."""
     verdicts = set()
     for entry_id, entry in acls.entries.items():
         rule = rule_of(entry_id, entry)

@@ -41,7 +41,7 @@ from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAss
 
 BOOTSTRAP = (("broker", 9092),)
 TIMEOUT_S = 0.35
-"""Timeout in seconds of a client's call: long enough for several retries."""
+"""Timeout in seconds of a call of Ottla's client: long enough for several retries."""
 
 CALL_S_MAX = 1.0
 """Virtual time in seconds after which a client's call is cancelled. A disconnected client

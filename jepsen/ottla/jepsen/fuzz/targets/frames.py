@@ -50,7 +50,7 @@ from ottla.wire.messages.produce_request import (
 from ottla.wire.messages.push_telemetry_request import PushTelemetryRequest
 
 METRICS = b"\n\x0b\x12\x09\x12\x07\n\x05a.sum"
-"""An OTLP MetricsData with one metric, a.sum, that has no points."""
+"""Encoded OTLP MetricsData with one metric, a.sum, that has no points."""
 
 LENGTH = struct.Struct(">i")
 PIECES = (1 << 20, 1, 7, 100)

@@ -75,8 +75,8 @@ def _core(data: bytes) -> None:
 
 
 def _course(data: bytes) -> None:
-    """Pass a sequence of events to raft's core. Each event is a byte for its kind, followed by a
-    message if that kind has one."""
+    """Pass the sequence of events in an input to raft's core. Each event is a byte for its kind,
+    followed by a message if that kind has one."""
     solo = Solo(entry_epochs=(1, 1, 2))
     solo.member._invariants = None  # they hold among honest peers only
     at = 0

@@ -22,7 +22,7 @@ INDEX_SUFFIXES = (".index", ".timeindex")
 
 
 class FullDisk(Nemesis):
-    """One node's disk is full: the node refuses writes or ends."""
+    """A fault in which one node's disk is full: the node refuses writes or ends."""
 
     name = "full-disk"
     needs = frozenset({Ability.IMAGES})
@@ -50,10 +50,11 @@ class FullDisk(Nemesis):
 
 
 class Flip(Nemesis):
-    """Bits of one broker's closed segments and of their indexes are flipped while it is down.
+    """A fault in which bits of one broker's closed segments and of their indexes are flipped while
+    the broker is down.
 
     A broker trusts flushed data when it opens a log, as in Kafka. The damage shows when the bytes
-    are read, and the reader must get an error and never the damaged bytes.  To heal the fault, the
+    are read, and the reader must get an error and never the damaged bytes. To heal the fault, the
     harness deletes the damaged replicas, as an operator would. They are then copied from in-sync
     replicas.
     """
@@ -108,7 +109,8 @@ class Flip(Nemesis):
 
 
 class LostFiles(Nemesis):
-    """Files of one broker's replicas are removed or truncated while it is down.
+    """A fault in which files of one broker's replicas are removed or truncated while the broker is
+    down.
 
     The broker detects the damage at its startup and lists the damaged replicas when it registers.
     They are then copied from complete replicas, without an operator.

@@ -18,7 +18,7 @@ AGAIN_IN_SYNC_TIMEOUT_S = 10.0
 
 
 class Kill(Nemesis):
-    """Some nodes are killed (SIGKILL) at one moment, and started again to heal."""
+    """A fault in which some nodes are killed (SIGKILL) at one moment. Healing starts them again."""
 
     name = "kill"
 
@@ -40,7 +40,8 @@ class Kill(Nemesis):
 
 
 class KillAll(Kill):
-    """All nodes are killed at one moment: the whole cluster starts again."""
+    """A fault in which all nodes are killed at one moment, so that the whole cluster must start
+    again."""
 
     name = "kill-all"
 
@@ -54,7 +55,7 @@ class KillAll(Kill):
 
 
 class Pause(Nemesis):
-    """Some nodes are paused (SIGSTOP); the kernel still accepts data for them."""
+    """A fault in which some nodes are paused (SIGSTOP); the kernel still accepts data for them."""
 
     name = "pause"
 
@@ -73,7 +74,8 @@ class Pause(Nemesis):
 
 
 class RollingRestart(Nemesis):
-    """All brokers, or all controllers, are shut down and started again one after the other.
+    """A fault in which all brokers, or all controllers, are shut down and started again one after
+    the other.
 
     Like an operator, this nemesis restarts the next node when the last one serves requests and all
     replicas are in sync.

@@ -13,8 +13,8 @@ RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
 """Bit rates, in bits per second, that a slow link may have: the lowest suffices only for
 heartbeats, the highest for a small load."""
 COUNTS = (1, 2, 6)
-"""Numbers of nodes that may have bad links: one, some or all. One of these numbers is drawn at
-random."""
+"""Numbers of nodes whose network links a fault may make bad: one, some or all. One of these numbers
+is drawn at random."""
 
 
 class _Links(Nemesis):

@@ -27,8 +27,8 @@ from ottla.storage.disk.real_disk_driver import RealDisk
 CONTROLLERS_MIN = 3
 
 CHANGE_TIMEOUT_S = 20.0
-"""Time limit in seconds for one change of the voters. Other faults may prevent a change, which is
-then reported as unfinished."""
+"""Time limit in seconds for one change of the quorum's voters. Other faults may prevent a change,
+which is then reported as unfinished."""
 AGAIN_S = 0.3
 
 

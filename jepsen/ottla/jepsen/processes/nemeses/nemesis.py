@@ -66,8 +66,8 @@ class Nemesis(ABC):
     def choose(
         self, nodes: Sequence[ProcessNode], rng: Random, counts: Sequence[int]
     ) -> list[ProcessNode]:
-        """Choose nodes at random from `nodes`, reserve them and return them. Their number is drawn
-        from `counts`."""
+        """Choose nodes at random from `nodes`, reserve them for this nemesis and return them. Their
+        number is drawn from `counts`."""
         victims = rng.sample(nodes, min(rng.choice(counts), len(nodes)))
         self.hold(victims)
         return victims

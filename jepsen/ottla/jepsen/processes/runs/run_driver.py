@@ -133,8 +133,8 @@ class RunDriver:
         self._hurting = trio.CancelScope()
 
     async def go(self, scratch: Path) -> None:
-        """Do all phases of the run. Writes the results into `summary` and into the run's folders.
-        Temporary files are in `scratch`."""
+        """Do all phases of the run, from the set-up to the collected files. Writes the results into
+        `summary` and into the run's folders. Temporary files are in `scratch`."""
         self._enter(RunPhase.SET_UP)
         async with self._target(scratch) as (bootstrap, cluster):
             with trio.fail_after(SET_UP_TIMEOUT_S):
@@ -193,7 +193,7 @@ class RunDriver:
                 track.flush()
 
     def write(self) -> None:
-        """Write the results of the run that are known so far into each of its folders."""
+        """Write the results of the run that are known so far into each of the run's folders."""
         plan = self.plan
         for track in self.tracks:
             facts = replace(

@@ -41,7 +41,8 @@ SUFFIX = re.compile(r"\.log(\.before)?$")
 
 
 def errors_in(logs: Path) -> tuple[tuple[str, str], ...]:
-    """Return (node, line) of every traceback and failed assertion in NAME.log below a folder."""
+    """Return the node and the line of text of every traceback and failed assertion in the files
+    NAME.log below a folder."""
     found: list[tuple[str, str]] = []
     for path in sorted(logs.glob("*.log*")) if logs.is_dir() else ():
         node = SUFFIX.sub("", path.name)

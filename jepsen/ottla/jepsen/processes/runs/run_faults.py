@@ -45,8 +45,8 @@ class InjectedNemesis(Protocol):
         ...
 
     async def inject(self, rng: Random) -> Json:
-        """Inject one fault. Returns a report of the fault, empty if the fault is not allowed
-        now."""
+        """Inject one fault of the nemesis. Returns a report of the fault, empty if the fault is not
+        allowed now."""
         ...
 
     async def heal(self) -> Json:
@@ -118,8 +118,8 @@ class FaultInjector:
         return self._jittered(self._interval_s) if did else RETRY_S
 
     async def _inject(self, nemesis: InjectedNemesis, row: dict[str, Json]) -> bool:
-        """Inject one fault of a nemesis, and record it in `row`. Returns whether any part of it was
-        injected."""
+        """Inject one fault of a nemesis, and record it in `row`. Returns whether the fault, or any
+        part of it, was injected."""
         began = time.monotonic()
         try:
             with trio.fail_after(INJECT_TIMEOUT_S) as scope:

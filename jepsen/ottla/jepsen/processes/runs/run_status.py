@@ -19,7 +19,7 @@ class RunPhase(StrEnum):
 
 @dataclass(slots=True)
 class Status:
-    """Progress of a run at one moment."""
+    """Progress of a run on real processes at one moment."""
 
     phase: RunPhase = RunPhase.SET_UP
     phase_s: float = 0.0
@@ -33,9 +33,10 @@ class Status:
     """Name of the nemesis whose fault is active, or "" if no fault is active."""
     fault_count: int = 0
     anomalies: Counter[str] = field(default_factory=Counter)
-    """Anomalies seen so far during the run, by name. The checkers search for more."""
+    """Number of each kind of anomaly seen so far during the run, by the anomaly's name. The
+    checkers search for more afterwards."""
 
 
 Show = Callable[[Status], None]
 Say = Callable[[str], None]
-"""Callback that shows one message to the user."""
+"""Callback that shows one message to the user of the command line."""

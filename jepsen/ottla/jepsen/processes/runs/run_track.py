@@ -48,7 +48,7 @@ class RunningWorkload:
         return self.load.is_read and self.workload.is_caught_up
 
     def now_ns(self) -> int:
-        """Return the time in ns since the run began."""
+        """Return the time in ns since the run began, by the monotonic clock."""
         return time.monotonic_ns() - self._began_ns
 
     def flush(self) -> None:

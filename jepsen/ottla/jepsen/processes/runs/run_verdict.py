@@ -41,7 +41,7 @@ class RunSummary:
     unhealthy: str = ""
     """Reason why the cluster was not healthy after the last fault; empty if it was."""
     died: list[str] = field(default_factory=list)
-    """Names of nodes whose processes ended by themselves."""
+    """Names of the nodes whose processes ended by themselves during the run."""
 
     @property
     def own_ops_per_s(self) -> float:
@@ -55,7 +55,7 @@ class RunSummary:
 
     @property
     def fault_count(self) -> int:
-        """Number of injected faults of all kinds."""
+        """Number of faults of all kinds that were injected in the run."""
         return sum(self.faults.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ class RunSummary:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "RunSummary":
-        """Parse the JSON of a summary in test.json."""
+        """Parse the JSON of a run's summary in test.json, and return the summary."""
         names = {each.name for each in fields(cls)}
         return cls(**{name: value for name, value in found.items() if name in names})
 
