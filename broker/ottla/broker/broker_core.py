@@ -98,7 +98,7 @@ class ReplicaPorts(NamedTuple):
     """Function that is called with a replica of this broker and the id of its log directory, if the
     metadata names a different directory for it."""
     bring_in: BringIn
-    """Function that loads the range of a log file that a fetch needs into the page cache."""
+    """Function that loads a range of a log file into the page cache, because a fetch needs it."""
     coordinators: TransactionCoordinators = NoCoordinators()
     """Access to the transaction coordinators of the cluster, which verify that a transaction may
     write to a partition."""
@@ -130,8 +130,8 @@ class CoordinatorPorts(NamedTuple):
 
 
 class BrokerCore:
-    """The partitions, waiting requests, sessions and request handlers of one broker, connected with
-    each other."""
+    """The parts of one broker that make decisions (partitions, waiting requests, sessions and
+    request handlers), connected with each other."""
 
     def __init__(
         self,
@@ -178,8 +178,8 @@ class BrokerCore:
         """Access to the states of share partitions that this broker's own share coordinator
         stores."""
         self.share_persister: SharePersister
-        """Access to the durable state of share partitions, for the leaders of partitions and for
-        the group coordinator."""
+        """Access to the durable states of share partitions in the whole cluster, for the leaders of
+        partitions and for the group coordinator."""
         self.shares: ShareApis
         """Request handlers that deliver records to the members of share groups."""
         self.transactions: TransactionCoordinator

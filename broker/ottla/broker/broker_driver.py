@@ -84,7 +84,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """A running broker, created by `open_broker`."""
+    """A running broker, which `open_broker` creates and stops."""
 
     def __init__(
         self,

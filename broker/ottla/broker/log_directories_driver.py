@@ -34,7 +34,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class LogDirectories:
-    """Connects a broker's log manager with its replicas and with the controller."""
+    """Connects the log manager of a broker with its replicas and with the controller."""
 
     def __init__(
         self,

@@ -429,7 +429,8 @@ async def _checked_cluster(
 async def _metadata_identity(
     disk: Disk, config: BrokerConfig, logs: LogManager, rng: Rng
 ) -> MetaProperties:
-    """Return the identity of this node that the directory of the metadata log stores."""
+    """Return the identity (node id and cluster id) of this node that the directory of the metadata
+    log stores."""
     path = config.metadata_directory.rstrip("/")
     for directory in logs.directories:
         if directory.path == path:

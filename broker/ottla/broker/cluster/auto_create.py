@@ -15,7 +15,8 @@ from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
 CREATE_TOPICS_VERSION = 7
 CLUSTER_DEFAULT = -1
-"""Partition count or replication factor in a request that selects the cluster's default."""
+"""Partition count or replication factor in a request to create a topic that selects the cluster's
+default."""
 
 
 class Attempt:
@@ -30,8 +31,8 @@ class Attempt:
 
 
 class AutoCreate:
-    """Sends requests to create topics to the controller. `on_refused` wakes the requests that wait
-    for a topic whose creation was refused."""
+    """Sends requests to create missing topics to the controller. `on_refused` wakes the requests
+    that wait for a topic whose creation was refused."""
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class AutoCreate:
         self._under_way: dict[str, Attempt] = {}
 
     async def create(self, context: RequestContext, names: Sequence[str]) -> list[Attempt]:
-        """Request the creation of topics. Returns the attempts in flight to create them, including
-        attempts that earlier requests began."""
+        """Request the creation of topics from the controller. Returns the attempts in flight to
+        create them, including attempts that earlier requests began."""
         attempts = {self._under_way[name] for name in names if name in self._under_way}
         mine = sorted(set(names) - self._under_way.keys())
         if mine:

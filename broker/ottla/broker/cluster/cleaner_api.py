@@ -59,12 +59,12 @@ class CleanedBroker(Protocol):
         ...
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition that is online on this broker, with its log."""
+        """Yield every partition whose log is online on this broker, with that log."""
         ...
 
 
 class DescribeCleanerApi:
-    """Handler of DescribeCleaner, version 0."""
+    """Handler of DescribeCleaner, version 0, which reports the state of the log cleaner."""
 
     def __init__(self, logs: CleanedBroker, now_ms: Callable[[], int]) -> None:
         self._logs = logs
@@ -184,7 +184,7 @@ class DescribeCleanerApi:
 
 
 class CleanLogsApi:
-    """Handler of CleanLogs, version 0."""
+    """Handler of CleanLogs, version 0, which requests that logs are compacted."""
 
     def __init__(self, logs: CleanedBroker, now_ms: Callable[[], int]) -> None:
         self._logs = logs

@@ -19,7 +19,7 @@ LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class BrokerAddress(NamedTuple):
-    """A broker, with its address on the listener that the client uses."""
+    """A broker's id and rack, with its host and port on the listener that the client uses."""
 
     node_id: NodeId
     host: str

@@ -43,7 +43,8 @@ NAMES_SHOWN = 3
 
 
 class TopicCounters(Protocol):
-    """Traffic counters of one topic, which count from the start of this broker."""
+    """Traffic counters of one topic (such as bytes in and out), which count from the start of this
+    broker."""
 
     bytes_in: int
     bytes_out: int
@@ -98,7 +99,7 @@ def offline_problems(
 
 
 class DescribeNodeApi:
-    """Handler of DescribeNode, version 0.
+    """Handler of DescribeNode, version 0, which reports the state of this process.
 
     `state` returns the name of the broker's state, and `recovery` the progress of the log recovery
     in each directory. `problems` yields a description of each offline partition or other fault.

@@ -28,8 +28,8 @@ class DescribeScramCredentialsApi:
     def handle(
         self, context: RequestContext, request: DescribeUserScramCredentialsRequest
     ) -> Answer:
-        """Answer with the SCRAM mechanisms and iteration counts of the named users, or of all users
-        if none is named."""
+        """Answer the request with the SCRAM mechanisms and iteration counts of the named users, or
+        of all users if none is named."""
         return _answer(self._metadata.image, request)
 
 

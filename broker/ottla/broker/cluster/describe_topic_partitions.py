@@ -40,8 +40,8 @@ class DescribeTopicPartitionsApi:
     def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> HandlerResult:
-        """Answer with topics in order of their names, beginning at the request's cursor. The
-        response contains at most the maximum number of partitions."""
+        """Answer the request with topics in order of their names, beginning at the request's
+        cursor. The response contains at most the maximum number of partitions."""
         return begun(self._answer(context, request))
 
     def _answer(
@@ -104,8 +104,8 @@ def _refused(names: Iterable[str], pace: StepPace) -> Steps[DescribeTopicPartiti
 
 
 def _not_allowed(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Return the response entry for a topic that the client may not describe. It does not reveal
-    whether the topic exists."""
+    """Return the response entry for a topic that the client may not describe. The entry does not
+    reveal whether the topic exists."""
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=name,

@@ -78,8 +78,8 @@ class MetadataChangesApi:
     async def handle(
         self, context: RequestContext, request: DescribeMetadataChangesRequest
     ) -> Message:
-        """Answer with the entries of the metadata log from the requested offset on. If there are
-        none yet, wait for the next entry."""
+        """Answer the request with the entries of the metadata log from the requested offset on. If
+        there are none yet, wait for the next entry."""
         log = self._log
         offset = Offset(request.start_offset)
         if offset == LATEST:

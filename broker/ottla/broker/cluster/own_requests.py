@@ -25,7 +25,8 @@ Q = TypeVar("Q", bound=Message)
 
 
 class OwnRequests:
-    """Access rule of one broker that decides which clients may use Ottla's own APIs."""
+    """Access rule of one broker that decides which clients may use Ottla's own APIs (those that
+    Kafka does not have)."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -44,7 +45,8 @@ class OwnRequests:
     def guarded(
         self, handler: Callable[[RequestContext, Q], HandlerResult]
     ) -> Callable[[RequestContext, Q], HandlerResult]:
-        """Return a handler that checks the access rule before it calls the given one.
+        """Return a handler that checks the access rule for Ottla's own APIs before it calls the
+        given handler.
 
         A request that carries permissions is not checked, since the authorizer has checked it
         already.

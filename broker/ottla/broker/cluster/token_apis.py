@@ -44,8 +44,8 @@ class DelegationTokenApis:
     def handle_describe(
         self, context: RequestContext, request: DescribeDelegationTokenRequest
     ) -> HandlerResult:
-        """Answer with the delegation tokens that the client may see. They belong to the requested
-        owners, or to any owner if none is named."""
+        """Answer the request with the delegation tokens that the client may see. They belong to the
+        requested owners, or to any owner if none is named."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return DescribeDelegationTokenResponse(error_code=code)

@@ -110,7 +110,8 @@ class StateChangeWait(WaitingEntry):
         self._on_change = on_change
 
     def try_complete(self) -> bool:
-        """End the wait and return True: a wake-up means that the state has changed."""
+        """End the wait for a state change and return True: a wake-up means that the state has
+        changed."""
         self._on_change()
         return True
 

@@ -37,7 +37,7 @@ class Instant(NamedTuple):
 
 
 class MemberClient(NamedTuple):
-    """Client id and host of a group member's client."""
+    """Client id and host of the client of a group member."""
 
     id: str
     host: str
@@ -70,7 +70,8 @@ class ShardEffects(Generic[WriteT]):
         """Messages to other brokers, such as transaction markers, about records that are already
         committed."""
         self.completed: list[str] = []
-        """Transactional ids whose next transaction may begin."""
+        """Transactional ids whose next transaction may begin, because the previous one is
+        completed."""
         self.has_work = False
         """True if the coordinator's shard has unfinished work that runs in steps."""
         self.next_deadline_ms: int | None = None

@@ -122,9 +122,9 @@ class FindCoordinatorApi:
         auto_create: AutoCreate,
         is_opening: Callable[[str], bool],
     ) -> None:
-        """Create the handler. `followed` returns the metadata image that this broker's own
-        coordinators have applied. `is_opening` returns True while this broker opens the logs of
-        a topic for the first time."""
+        """Create the handler of FindCoordinator. `followed` returns the metadata image that this
+        broker's own coordinators have applied. `is_opening` returns True while this broker opens
+        the logs of a topic for the first time."""
         self._config = config
         self._followed = followed
         self._purgatory = purgatory

@@ -39,7 +39,7 @@ class LogReplay:
 
     @property
     def is_done(self) -> bool:
-        """True if the replay has reached the end of the log."""
+        """True if the replay has reached the end of the coordinator's log."""
         return self._offset >= self._end_offset
 
     async def replay_part(self) -> None:

@@ -48,9 +48,9 @@ from ottla.storage.log.log import Log
 
 RELOAD_MS_FIRST = 100
 RELOAD_MS_MAX = 10_000
-"""Maximum pause in milliseconds before a shard is loaded again after its log failed a write or a
-read. A shorter pause repeats failing loads more often. A longer pause leaves its clients without
-a coordinator after the cause is gone."""
+"""Maximum milliseconds before a coordinator shard is loaded again after its log failed a write or a
+read. A shorter pause repeats failing loads more often. A longer pause leaves its clients without a
+coordinator after the cause is gone."""
 
 StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
@@ -248,7 +248,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return loads
 
     def flush_due(self) -> None:
-        """Append the pending writes of every shard to its log."""
+        """Append the pending writes of every coordinator shard to its log."""
         due, self._due = self._due, []
         for led in due:
             if self.is_current(led):
@@ -448,19 +448,22 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._perform(led)
 
     def shard_of(self, key: str) -> ShardT:
-        """Return the shard that a key (such as a group id) belongs to. The caller must only read
-        it. Raises RefusedError if this broker does not serve the shard."""
+        """Return the coordinator shard (state of one topic partition) that a key, such as a group
+        id, belongs to. The caller must only read it. Raises RefusedError if this broker does not
+        serve the shard."""
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:
-        """Yield the shards that serve requests on this broker. The caller must not change them."""
+        """Yield the coordinator shards that serve requests on this broker. The caller must not
+        change them."""
         for _, led in sorted(self._led.items()):
             if led.is_active:
                 yield led.shard
 
     @property
     def is_loading(self) -> bool:
-        """True while the log of at least one shard of this broker is still being replayed."""
+        """True while the log of at least one coordinator shard of this broker is still being
+        replayed."""
         return self.loading_count > 0
 
     @property

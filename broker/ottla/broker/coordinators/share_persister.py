@@ -28,7 +28,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
 
 class SharePartitionKey(NamedTuple):
-    """One partition of a topic as one share group consumes it."""
+    """Key of a share partition: a share group, and a partition of a topic that the group
+    consumes."""
 
     group_id: str
     topic_id: UUID
@@ -90,13 +91,13 @@ class ShareState(NamedTuple):
     code: ErrorCode
     state_epoch: int = 0
     start_offset: int = NO_START_OFFSET
-    """Lowest offset whose record is neither acknowledged nor archived. -1 if the state is not
-    initialised yet."""
+    """Lowest offset of the share partition whose record is neither acknowledged nor archived. -1 if
+    the state is not initialised yet."""
     delivery_complete_count: int = 0
     """Number of records in `batches` that are acknowledged or archived."""
     batches: tuple[StateBatch, ...] = ()
-    """Delivery states of the delivered records at or above the start offset, ordered by offset,
-    without overlap."""
+    """Delivery states of the delivered records at or above the start offset, as ranges ordered by
+    offset, without overlap."""
 
 
 class ShareSummary(NamedTuple):
@@ -159,11 +160,12 @@ class SharePersister(Protocol):
         ...
 
     def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the state of a share partition. Succeeds even if there is none."""
+        """Delete the durable state of a share partition. Succeeds even if there is no state."""
         ...
 
     def read_summary(
         self, key: SharePartitionKey, *, leader_epoch: int, on_done: Callable[[ShareSummary], None]
     ) -> None:
-        """Read the epochs and the start offset of a share partition without fencing any leader."""
+        """Read the epochs and the start offset of a share partition's durable state, without
+        fencing any leader."""
         ...

@@ -44,8 +44,8 @@ pause of the process does not cause session timeouts of members."""
 
 
 class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
-    """Group coordinator of this broker: the shards whose partitions it leads, and their
-    deadlines."""
+    """Group coordinator of this broker: the groups in the partitions of `__consumer_offsets` that
+    it leads, and their deadlines."""
 
     topic = OFFSETS_TOPIC
     serves = "groups"
@@ -65,8 +65,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         turn_end: TurnEnd | None = None,
         share_persister: SharePersister | None = None,
     ) -> None:
-        """Create a coordinator without groups. If `share_persister` is None, no partition of a
-        share group is ever initialised."""
+        """Create a group coordinator without groups. If `share_persister` is None, no partition of
+        a share group is ever initialised."""
         super().__init__(
             local_id=local_id,
             table=table,
@@ -90,7 +90,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         return "group coordinator"
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
-        """Yield the periodic work of every shard, which deletes expired committed offsets."""
+        """Yield the group coordinator's periodic work, which deletes expired committed offsets."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         yield PeriodicTask("expiry of committed offsets", interval_ms, GroupShard.expire_offsets)
 
@@ -170,8 +170,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     def _perform_on_shares(
         self, group_id: str, responder: Responder, action: Callable[[StateOutcomes, Instant], None]
     ) -> None:
-        """Call `action` with the share groups of the shard that serves a group now. The responder
-        gets an error code if this broker does not serve that shard."""
+        """Call `action` with the share groups of the shard that serves a group now. `responder` is
+        called with an error code if this broker does not serve that shard."""
         self.perform(group_id, responder, lambda shard, now: action(shard.shares, now))
 
     def _content_of(self, shard: GroupShard) -> str:
@@ -228,7 +228,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         self, index: int, end: TransactionEnd, responder: Callable[[ErrorCode], None]
     ) -> None:
         """Append a transaction marker to a partition of `__consumer_offsets`, and apply it to the
-        pending offsets.
+        offsets that wait for the transaction's end.
 
         `responder` is called when the marker is committed, or with the error code if that fails.
         """

@@ -53,7 +53,7 @@ class GroupKind(ABC, Generic[GroupT]):
         return cast(GroupT, group) if group is not None and group.type == self.type else None
 
     def all(self) -> list[GroupT]:
-        """Return all groups of this kind in the shard."""
+        """Return all groups of this kind in the coordinator shard."""
         return [cast(GroupT, group) for group in self._groups.values() if group.type == self.type]
 
     def prepare_deletion(
@@ -62,8 +62,8 @@ class GroupKind(ABC, Generic[GroupT]):
         """Return True if an empty group can be deleted now.
 
         Otherwise, start to delete the data that the group has outside this shard, and return False.
-        `delete_again` is called after that. If the data cannot be deleted, the responder gets an
-        error code instead.
+        `delete_again` is called after that. If the data cannot be deleted, `responder` is called
+        with an error code instead.
         """
         return True
 
@@ -72,8 +72,8 @@ class GroupKind(ABC, Generic[GroupT]):
         """Delete an empty group and write the tombstones of its records."""
 
     def describe(self, group: GroupT) -> DescribedGroup | None:
-        """Return the DescribeGroups response of a group, or None if that API does not describe this
-        kind."""
+        """Return the DescribeGroups response of a group, or None if that API does not describe
+        groups of this kind."""
         return None
 
     # ---- the log
@@ -103,7 +103,7 @@ class GroupKind(ABC, Generic[GroupT]):
         return 0
 
     def used_regexes(self, group: GroupT) -> Iterable[str]:
-        """Return the regular expressions to which the group's members subscribe."""
+        """Return the regular expressions to which the members of a group subscribe."""
         return ()
 
     def take_waiting(self) -> Iterator[Responder]:
@@ -154,4 +154,4 @@ class GroupKind(ABC, Generic[GroupT]):
         group's offsets."""
 
     def keep_alive(self, group: GroupT, member_id: str, now: Instant) -> None:
-        """Restart a member's session timeout, since it has committed offsets."""
+        """Restart the session timeout of a group member, since it has committed offsets."""

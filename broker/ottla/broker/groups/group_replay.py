@@ -13,8 +13,8 @@ from ottla.wire.records import Record
 
 
 class GroupReplay(LogReplay):
-    """Replay of a partition of `__consumer_offsets` into its shard. Offsets committed in a
-    transaction take effect at the transaction's marker."""
+    """Replay of a partition of `__consumer_offsets` into the shard of its groups. Offsets committed
+    in a transaction take effect at the transaction's marker."""
 
     def __init__(self, log: Log, shard: GroupShard, errors: UnexpectedErrors) -> None:
         super().__init__(log, shard, errors)

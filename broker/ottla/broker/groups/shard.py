@@ -184,7 +184,8 @@ class GroupShard:
 
     @property
     def has_work(self) -> bool:
-        """True if `work` has steps to run."""
+        """True if this shard of the group coordinator has unfinished work that `work` runs in
+        steps."""
         return bool(self._backlog)
 
     def work(self, now: Instant) -> None:
@@ -292,7 +293,7 @@ class GroupShard:
             self._kind_of(group).join(group, join, now)
 
     def sync(self, request: SyncGroupRequest, responder: Responder, now: Instant) -> None:
-        """Handle a SyncGroup request.  The response is the member's assignment."""
+        """Handle a SyncGroup request. `responder` is called with the member's assignment."""
         group = self.groups.get(request.group_id)
         if group is None:
             self._outbox.answer(responder, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -300,7 +301,7 @@ class GroupShard:
             self._kind_of(group).sync(group, request, responder, now)
 
     def heartbeat(self, request: HeartbeatRequest, responder: Responder, now: Instant) -> None:
-        """Handle a Heartbeat request.  The response is an error code."""
+        """Handle a Heartbeat request to a group. `responder` is called with an error code."""
         group = self.groups.get(request.group_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
         if group is not None:
@@ -310,7 +311,8 @@ class GroupShard:
     def leave(
         self, group_id: str, members: Sequence[MemberIdentity], responder: Responder, now: Instant
     ) -> None:
-        """Handle a LeaveGroup request.  The response is an error code for each member."""
+        """Handle a LeaveGroup request to a group. `responder` is called with an error code for each
+        member."""
         group = self.groups.get(group_id)
         codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)
         if group is not None:
@@ -327,8 +329,8 @@ class GroupShard:
         now: Instant,
         version: int,
     ) -> None:
-        """Commit offsets of a group. The responder gets, for each topic, a list of error codes in
-        the order of the request."""
+        """Commit offsets of a group. `responder` is called with a list of error codes for each
+        topic, in the order of the request."""
         if not self._may_commit(request, responder, now, version):
             return
         expire_ms = NO_EXPIRY
@@ -420,8 +422,8 @@ class GroupShard:
     ) -> None:
         """Delete a group's offsets of topics to which no member subscribes (KIP-496).
 
-        The responder gets an error code for each partition. If the group may use every topic, the
-        responder gets a single error code.
+        `responder` is called with an error code for each partition. If the group may use every
+        topic, `responder` is called with a single error code.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -456,7 +458,7 @@ class GroupShard:
     def delete_group(
         self, group_id: str, responder: Responder, delete_again: Callable[[], None]
     ) -> None:
-        """Delete an empty group with its offsets. The responder gets an error code.
+        """Delete an empty group with its offsets. `responder` is called with an error code.
 
         If the group has data outside this shard, that data is deleted first. Then `delete_again` is
         called, which must repeat this request.
@@ -479,7 +481,7 @@ class GroupShard:
         return None if group is None else self._kind_of(group).describe(group)
 
     def used_regexes(self) -> Iterator[str]:
-        """Yield the regular expressions to which the members of the groups subscribe."""
+        """Yield the regular expressions to which the members of the shard's groups subscribe."""
         for group in self.groups.values():
             yield from self._kind_of(group).used_regexes(group)
 

@@ -10,7 +10,7 @@ class TimerKind(Enum):
     """Kind of a group's deadline, named after the event that it waits for."""
 
     SESSION = "session"
-    """Deadline for the next heartbeat of one member."""
+    """Deadline for the next heartbeat of one group member."""
     JOIN = "join"
     """Deadline for the JoinGroup requests of all members, after which a new generation of the group
     begins."""
@@ -21,7 +21,7 @@ class TimerKind(Enum):
     INITIALIZATION = "initialization"
     """Time of the next attempt to initialise or delete the states of a share group's partitions."""
     REVOCATION = "revocation"
-    """Deadline for a member of the consumer protocol to revoke partitions."""
+    """Deadline for a member of a consumer group to revoke partitions."""
 
     # Enum's own hash is a Python call, and each heartbeat makes two.
     __hash__ = object.__hash__

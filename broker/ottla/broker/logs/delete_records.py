@@ -47,7 +47,8 @@ class PendingDeletion:
 
     def is_settled(self) -> bool:
         """Return whether the outcome of this deletion is known: all replicas have deleted the
-        records, or this broker no longer leads the partition. Updates the response."""
+        records, or this broker no longer leads the partition. If it is known, the response is
+        updated."""
         if not self.partition.is_leader:
             _refuse(self.result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True

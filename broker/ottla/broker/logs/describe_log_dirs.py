@@ -31,7 +31,7 @@ belong to a replica of this broker."""
 
 
 class DescribedDirectory(Protocol):
-    """Properties of a log directory that DescribeLogDirs reports."""
+    """Properties of a log directory that the DescribeLogDirs response contains."""
 
     path: str
     is_cordoned: bool

@@ -788,8 +788,8 @@ class FetchApi:
             self._purgatory.unlisten(partition.end_offset_key, target)
 
     def count(self, is_from_follower: bool, results: list[PartitionResult]) -> None:
-        """Count the results of a response in the metrics, and their bytes in the replication
-        quota."""
+        """Count the results of a Fetch response in the metrics, and their bytes in the leader's
+        replication quota."""
         if is_from_follower and self.replication_quota.is_limited:
             self.replication_quota.record(throttled_bytes(results))
         for result in results:

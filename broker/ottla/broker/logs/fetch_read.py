@@ -76,7 +76,8 @@ class TargetOwner(Protocol):
 
 
 class FetchTarget:
-    """One partition that a client fetches, with the offsets last reported to it in a session."""
+    """One partition that a client fetches, with the offsets that the client was last sent in its
+    fetch session."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -123,8 +124,8 @@ class FetchTarget:
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
         self.is_asked = True
-        """True if the latest request named this partition and the position in that request has not
-        been stored yet."""
+        """True if the latest Fetch request named this partition and the position in that request
+        has not been stored yet."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
         """Replace the fetch position and the limits of this partition by those that a request
@@ -198,7 +199,8 @@ class PartitionResult:
         self.preferred_replica = NO_REPLICA
         """Id of the replica from which the consumer should fetch instead, or NO_REPLICA."""
         self.diverging: EpochEndOffset | None = None
-        """Epoch and end offset at which the client's log diverges from this broker's, or None."""
+        """Epoch and end offset at which the client's log diverges from this broker's, or None if it
+        does not diverge."""
 
     def encodable(self) -> PartitionData:
         """Return this result as the entry for a partition in a Fetch response."""
@@ -458,8 +460,8 @@ def leaves_something(result: PartitionResult, limits: FetchLimits) -> bool:
 
 
 def redirected(partition: Partition, target: FetchTarget, replica: int) -> PartitionResult:
-    """Return a result without records that names the replica from which the consumer should fetch
-    instead. Raises RefusedError if the consumer's leader epoch is wrong."""
+    """Return a fetch result without records that names the replica from which the consumer should
+    fetch instead. Raises RefusedError if the consumer's leader epoch is wrong."""
     partition.leader_log(target.current_leader_epoch)
     result = unread(partition, target)
     result.preferred_replica = replica

@@ -30,7 +30,7 @@ def endpoints_of(
     image: MetadataImage, node_ids: Iterable[int], listener_name: str
 ) -> list[LeaderEndpoint]:
     """Return the endpoints of the brokers in `node_ids` on the named listener. Brokers without an
-    endpoint there are left out."""
+    endpoint on that listener are left out."""
     found = []
     for node_id in sorted(set(node_ids)):
         broker = image.brokers.get(NodeId(node_id))

@@ -109,8 +109,8 @@ class WaitingPartition:
         self.answer = answer
 
     def is_settled(self, acks: int) -> bool:
-        """Return whether the outcome of this batch is known. If it is an error, set it in the
-        response."""
+        """Return whether the outcome of this produced batch is known. If it is an error, set it in
+        the response."""
         code = self.partition.acknowledgement(self.end_offset, acks)
         if code is None:
             return False

@@ -13,7 +13,7 @@ from ottla.storage.disk.slice import FileSlice
 
 class ReadAheads:
     """Loads ranges of logs into the page cache, each in a separate task. Ranges are loaded only
-    while `run` is running."""
+    while the method `run` is running."""
 
     def __init__(self, disk: Disk, errors: UnexpectedErrors) -> None:
         self._disk = disk

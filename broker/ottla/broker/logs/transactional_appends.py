@@ -39,7 +39,7 @@ epoch, base sequence."""
 
 
 class TransactionCoordinators(Protocol):
-    """Interface through which a partition leader asks transaction coordinators."""
+    """Interface through which a partition leader sends requests to transaction coordinators."""
 
     @property
     def is_verifying(self) -> bool:
@@ -119,7 +119,8 @@ class AppendVerdict:
 
 
 Asked = dict[tuple[str, int], Partition]
-"""Partitions about which the transaction coordinator is asked, by topic and index."""
+"""Partitions that the transaction coordinator is asked to verify, by topic name and partition
+index."""
 
 
 class TransactionalAppends:
@@ -203,8 +204,8 @@ class TransactionalAppends:
     async def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
     ) -> AppendVerdict:
-        """Ask the transaction coordinator about the partitions in `asked`. Returns `verdict` with
-        the coordinator's answers added."""
+        """Ask the transaction coordinator to verify the partitions in `asked`. Returns `verdict`
+        with the coordinator's answers added."""
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)

@@ -39,7 +39,7 @@ COORDINATOR_ERRORS = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     )
 )
-"""Error codes from the group coordinator that mean that this broker does not coordinate the
+"""Error codes from the group coordinator which mean that this broker does not coordinate the
 group."""
 
 

@@ -50,8 +50,9 @@ with one empty name."""
 Done: TypeAlias = Callable[[ErrorCode | None], None]
 
 Take: TypeAlias = Callable[[ClientInstance, int, bytes, Done], None]
-"""Function that processes a client's push (codec and payload) and calls `done` once, now or later.
-The argument of `done` is None if the content was valid, otherwise the error code for the client."""
+"""Function that processes a client's metric push (codec and payload) and calls `done` once, now or
+later. The argument of `done` is None if the content was valid, otherwise the error code for the
+client."""
 
 
 class TelemetryApis:
@@ -154,8 +155,8 @@ class TelemetryApis:
 def traits_of(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest | PushTelemetryRequest
 ) -> ClientTraits:
-    """Return the attributes of the client that sent a request by which subscriptions select
-    clients, such as its client id."""
+    """Return the attributes of a request's client by which telemetry subscriptions select clients,
+    such as the client id."""
     peer = context.peer
     client_id = context.client_id
     return ClientTraits(

@@ -114,7 +114,7 @@ class ClientTelemetry:
         parts.families(self.families)
 
     async def run(self) -> None:
-        """Run the periodic work of client telemetry until cancelled."""
+        """Run the periodic work of client telemetry (metrics that clients push) until cancelled."""
         async with trio.open_nursery() as nursery:
             for name, work in (
                 ("alarm of client telemetry", self._alarm.run),

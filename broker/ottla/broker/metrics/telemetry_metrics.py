@@ -24,7 +24,7 @@ def telemetry_families(
     series: Mapping[str, int],
     exporters: Sequence[Exporter],
 ) -> Iterator[Family]:
-    """Yield the metric families about clients' telemetry."""
+    """Yield the metric families about the metrics that clients push."""
     counts = instances.counts
     yield gauge(
         f"{CLIENT_METRICS}instance-count",

@@ -23,9 +23,9 @@ raised limit takes effect within that time. A smaller value checks a slowly fall
 
 PIECES_PER_S = 100
 PIECE_BYTES_MIN = 64 * KIB
-"""Minimum bytes of one response to a throttled replica. Throttled replicas receive their bytes in
-small responses, because fetches of replicas in the ISR wait behind each response. A smaller
-value costs more requests. A larger value delays producers noticeably."""
+"""Minimum bytes of one fetch response to a throttled replica. Throttled replicas receive their
+bytes in small responses, because fetches of replicas in the ISR wait behind each response. A
+smaller value costs more requests. A larger value delays producers noticeably."""
 
 LEADER_REPLICATION_RATE = "leader.replication.throttled.rate"
 FOLLOWER_REPLICATION_RATE = "follower.replication.throttled.rate"

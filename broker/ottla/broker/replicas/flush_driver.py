@@ -41,7 +41,7 @@ class Flusher:
         self._is_due = trio.Event()
 
     def request(self, partition: Partition) -> None:
-        """Request that the log of a partition is flushed soon."""
+        """Request that the log of a partition is flushed to disk soon."""
         self._due[partition] = None
         if partition not in self._flushing:
             self._is_due.set()
@@ -63,7 +63,7 @@ class Flusher:
         )
 
     async def run(self) -> None:
-        """Flush the logs of queued partitions until cancelled."""
+        """Flush the logs of queued partitions to disk until cancelled."""
         self._flushing.clear()
         async with trio.open_nursery() as nursery:
             while True:

@@ -24,7 +24,7 @@ hanging disk delays all other partitions for longer."""
 
 
 class FollowerDuties:
-    """Disk operations in progress on the logs of the partitions that are fetched from one
+    """Disk operations in progress on the logs of the partitions that a follower fetches from one
     leader."""
 
     def __init__(

@@ -208,7 +208,7 @@ class FollowerFetch:
 
     @property
     def failed_count(self) -> int:
-        """Number of failed partitions that are not fetched until their retry."""
+        """Number of followed partitions that failed and are not fetched until their retry."""
         return len(self._failed)
 
     # ---- followed partitions
@@ -295,12 +295,12 @@ class FollowerFetch:
 
     @property
     def has_unflushed(self) -> bool:
-        """True if a partition must be flushed before it is fetched."""
+        """True if a followed partition must be flushed to disk before it is fetched."""
         return bool(self._unflushed)
 
     def take_unflushed(self) -> list[FollowedPartition]:
-        """Remove and return the partitions that must be flushed before the next fetch.  The caller
-        must call `done` for each after its flush."""
+        """Remove and return the followed partitions that must be flushed before the next fetch. The
+        caller must call `done` for each after its flush."""
         unflushed, self._unflushed = list(self._unflushed.values()), {}
         return unflushed
 
@@ -418,8 +418,8 @@ class FollowerFetch:
             self._ask(followed)
 
     def hold_back(self, followed: FollowedPartition) -> None:
-        """Stop fetching a partition until its long-running work is done. Other partitions are still
-        fetched."""
+        """Stop fetching a partition until the long-running disk work on its log is done. Other
+        partitions are still fetched."""
         if self._followed.get(followed.key) is followed:
             self.session.forget(followed.key)
 

@@ -37,11 +37,11 @@ class IsrChange:
     leader_epoch: Epoch
     partition_epoch: int
     members: tuple[tuple[NodeId, int], ...]
-    """Proposed in-sync replicas, each with the broker epoch of its fetches (KIP-903)."""
+    """Ids of the proposed in-sync replicas, each with the broker epoch of its fetches (KIP-903)."""
 
     @property
     def isr(self) -> frozenset[NodeId]:
-        """Proposed in-sync replicas, without their broker epochs."""
+        """Ids of the proposed in-sync replicas, without their broker epochs."""
         return frozenset(member for member, _ in self.members)
 
 
@@ -115,7 +115,7 @@ def request_of(
 def results_of(
     response: pb.AlterPartitionResponse,
 ) -> dict[tuple[bytes, int], pb.AlterPartitionResult]:
-    """Return the results in an AlterPartition response by topic id and partition index."""
+    """Return the results in an AlterPartition response, by topic id and partition index."""
     return {
         (topic.topic_id, result.partition_id): result
         for topic in response.topics

@@ -30,7 +30,7 @@ class IsrController(Protocol):
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
         """Send ISR changes to the active controller, and return its response. Raises RefusedError
-        if the controller does not respond by the deadline."""
+        if the controller does not respond within `deadline_ms` milliseconds."""
         ...
 
 

@@ -65,7 +65,7 @@ class IsrKeeper:
         self._broker_epoch = broker_epoch
         self._check_ms = max(1, config.replica_lag_time_ms_max // 2)
         self.tick_ms = min(TICK_MS_MAX, self._check_ms)
-        """Milliseconds between two calls of `on_time`."""
+        """Milliseconds between two calls of `on_time`, which checks the lag of followers."""
         self.on_due: Callable[[], None] = lambda: None
         """Function that is called when `changes` may return an ISR change to send."""
         self._due: dict[Partition, None] = {}
@@ -89,8 +89,8 @@ class IsrKeeper:
         return self._unanswered
 
     def note(self, partition: Partition) -> None:
-        """Mark a partition whose ISR may have to grow, or needs the controller's confirmation. The
-        next call of `changes` checks it."""
+        """Mark a partition whose ISR may have to grow, or whose recovery the controller must
+        confirm. The next call of `changes` checks it."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()

@@ -124,11 +124,11 @@ class LogWork:
                     await self._awaited.setdefault(partition, trio.Event()).wait()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that runs the steps of disk work."""
+        """Register the background task that runs the steps of disk work on logs."""
         parts.task("opening and deletion of logs", self.run)
 
     async def run(self) -> None:
-        """Run steps of disk work until cancelled."""
+        """Run the steps of disk work on logs until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._run_later, nursery)
             while True:

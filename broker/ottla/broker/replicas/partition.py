@@ -136,8 +136,8 @@ class Partition:
     # ---- produce, fetch and lookups ----
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
-        """Return the log if this broker leads in the client's leader epoch. Raises RefusedError
-        with Kafka's code otherwise.
+        """Return the partition's log if this broker leads in the client's leader epoch. Raises
+        RefusedError with Kafka's code otherwise.
 
         `current_leader_epoch` is the client's leader epoch, or -1 if the request has none
         (KIP-320).
@@ -551,8 +551,8 @@ class Partition:
                 self._port.wake(self.high_watermark_key)
 
     def follow_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark of a follower to its leader's, and wake the consumers that wait
-        on this broker. Returns True if it changed."""
+        """Raise the high watermark of a follower to its leader's, and wake the fetches of consumers
+        that wait on this broker. Returns True if it changed."""
         log = self.log
         if log is None or not log.update_high_watermark(offset):
             return False

@@ -87,8 +87,8 @@ class PartitionTable:
         return partition
 
     def current_leader(self, topic: str, topic_id: UUID, index: int) -> tuple[int, int]:
-        """Return the leader and leader epoch of a partition from the metadata image, or (-1, -1) if
-        it is unknown."""
+        """Return the id of a partition's leader and its leader epoch from the metadata image, or
+        (-1, -1) if they are unknown."""
         image = self.image
         known = image.topic(topic) if topic_id == ZERO_UUID else image.topics.get(topic_id)
         state = None if known is None else known.partitions.get(index)

@@ -140,7 +140,7 @@ class ReplicaFetchers:
             yield gauges(f"{manager}{name}", text, ("clientId",), ((("Replica",), value),))
 
     async def run(self) -> None:
-        """Fetch records from all leaders until cancelled."""
+        """Fetch records from the leaders of all followed partitions until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -175,8 +175,8 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
-        """Stop following partitions. For each partition whose log is still being changed, returns a
-        function that waits for that change."""
+        """Stop following partitions. Returns, for each partition whose log is still being changed
+        by disk work, a function that waits until that change has ended."""
         busy: dict[TopicIdPartition, Left] = {}
         for key in partitions:
             fetcher = self._of.pop(key, None)
@@ -197,7 +197,7 @@ class ReplicaFetchers:
 
     @property
     def failed_count(self) -> int:
-        """Number of failed partitions that are not fetched until their retry."""
+        """Number of followed partitions that failed and are not fetched until their retry."""
         return sum(fetcher.core.failed_count for fetcher in self._fetchers.values())
 
     def problems(self) -> Iterator[str]:

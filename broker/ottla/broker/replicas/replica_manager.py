@@ -240,8 +240,8 @@ class ReplicaManager:
             self._open_soon(partition, state)
 
     def _detach_log(self, partition: Partition, until_left: Left) -> None:
-        """Stop leading and following a partition until the follower's running disk operation has
-        finished with the log."""
+        """Stop leading and following a partition until the running disk operation of its follower
+        has finished with the log."""
         log = partition.detach_log()
         self._detached.add(partition)
 
@@ -347,7 +347,7 @@ class ReplicaManager:
             logger.error("%s is not deleted: %s", at, error.message)
 
     def _open_soon(self, partition: Partition, state: PartitionState) -> None:
-        """Attach the log of a partition if it exists, or request its creation."""
+        """Attach the log of a partition if the log exists, or request its creation."""
         if partition.storage_failure is not None:
             return  # `retry` tries again later.
         at = _name_of(partition)
@@ -429,7 +429,7 @@ class ReplicaManager:
             self._on_placed(partition.key, placed)
 
     def on_moved(self, at: TopicPartition, log: Log) -> None:
-        """Switch a partition to its log in another directory, after a move that has copied all
+        """Switch a partition to its log in another log directory, after a move that has copied all
         records."""
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         if partition is not None and partition.log is not None:
@@ -488,7 +488,7 @@ class ReplicaManager:
 
     def directory_id_of(self, image: MetadataImage, partition: TopicPartition) -> UUID | None:
         """Return the id of the log directory that the metadata names for this broker's replica, or
-        None if it names none."""
+        None if it names no directory."""
         topic = image.topic(partition.topic)
         state = None if topic is None else topic.partitions.get(partition.partition)
         if state is None or self._local_id not in state.replicas:
@@ -567,7 +567,8 @@ def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> boo
 
 
 def _is_in_sync(state: PartitionState | None, replica: NodeId) -> bool:
-    """Return whether a replica is in the ISR, and thus has all committed records."""
+    """Return whether a replica is in the ISR of its partition, and thus has all committed
+    records."""
     return state is not None and replica in state.isr and state.leader != NO_NODE
 
 
@@ -577,7 +578,7 @@ def _directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
 
 def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | None:
     """Return the id of the log directory that the metadata names for a replica, or None if it names
-    none."""
+    no directory."""
     found = _directory_of(state, replica)
     return None if found in (UNASSIGNED, MIGRATING) else found
 

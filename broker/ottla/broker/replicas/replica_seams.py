@@ -16,7 +16,7 @@ followed."""
 
 
 class ReplicaDirectory(Protocol):
-    """Properties of a log directory that replicas use."""
+    """Interface to a log directory: the properties that replicas use."""
 
     @property
     def directory_id(self) -> UUID | None:
@@ -88,8 +88,8 @@ class Fetchers(Protocol):
         ...
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
-        """Stop following partitions. For each partition whose log is still being changed, returns a
-        function that waits for that change."""
+        """Stop following partitions. Returns, for each partition whose log is still being changed
+        by disk work, a function that waits until that change has ended."""
         ...
 
 

@@ -65,7 +65,8 @@ PARTITIONS_PER_REQUEST = 500
 
 
 class PersisterCall:
-    """One call of a share persister about one share partition, and the callback for its answer."""
+    """One call of a share persister about one share partition (such as a read of its state), and
+    the callback for its answer."""
 
     __slots__ = ("attempt_count", "begun_ms", "fields", "key", "kind", "on_done")
 
@@ -90,7 +91,7 @@ class PersisterCall:
         getattr(persister, self.kind.name)(self.key, **self.fields, on_done=on_done)
 
     def failed(self, code: ErrorCode) -> Any:
-        """Return an answer to this call that contains only an error code."""
+        """Return an answer to this share persister call that contains only an error code."""
         return self.kind.failed(code)
 
     def next_delay_ms(self, now_ms: int) -> int | None:
@@ -155,7 +156,8 @@ class CallQueue:
         self._ready.setdefault((call.kind.name, call.key.group_id), []).append(call)
 
     def take(self) -> list[PersisterCall]:
-        """Remove and return the calls that the next request contains, the oldest first."""
+        """Remove and return the share persister calls that the next request contains, the oldest
+        first."""
         if not self._ready:
             return []
         together = next(iter(self._ready))
@@ -173,8 +175,8 @@ class CallKind:
     name: str
     response: type[Message]
     request: Callable[[str, Sequence[PersisterCall]], Message]
-    """Function that returns one request with several calls for the same group, given the group id
-    and the calls."""
+    """Function that returns one request to a share coordinator with several calls for the same
+    group, given the group id and the calls."""
     answer: Callable[[Any], Any]
     """Function that returns the answer to a share persister call, given the response's entry for
     its partition."""

@@ -65,7 +65,8 @@ class ShareStateReplay(LogReplay):
 
 
 class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
-    """Share coordinator: the shards of `__share_group_state` whose partitions this broker leads."""
+    """Share coordinator: the states of share partitions in the partitions of `__share_group_state`
+    that this broker leads."""
 
     topic = SHARE_STATE_TOPIC
     serves = "share states"

@@ -92,7 +92,7 @@ class SharePartitionState:
 
     @property
     def is_idle(self) -> bool:
-        """True if the last snapshot was written because the share partition was idle."""
+        """True if the share partition's last snapshot was written because it was idle."""
         return self.create_ms != self.write_ms
 
     @property
@@ -170,8 +170,8 @@ class SharePartitionState:
         )
 
     def update_of_leader(self, leader_epoch: int) -> Update:
-        """Return the update that stores the epoch of a leader that reads the state, and thereby
-        fences older leaders."""
+        """Return the update record that stores the epoch of a leader that reads the share
+        partition's state, and thereby fences older leaders."""
         return Update(
             snapshot_epoch=self.snapshot_epoch,
             leader_epoch=leader_epoch,

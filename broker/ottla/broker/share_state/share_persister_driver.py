@@ -64,7 +64,8 @@ until its writes are replicated. With fewer connections, groups wait for each ot
 connection uses a file descriptor."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection to a share coordinator is closed if it has no calls."""
+"""Seconds after which a connection to a share coordinator is closed if there are no calls to
+send."""
 
 REQUEST_MARGIN_MS = 5_000
 """Milliseconds that a request may take in addition to the time for which the coordinator waits for
@@ -279,7 +280,7 @@ class SharePersisterDriver:
     # ---- tasks
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background tasks and the metrics of this persister."""
+        """Register the background tasks and the metrics of this share persister."""
         parts.task("requests to share coordinators", self.run)
         parts.task("retries at share coordinators", self._alarm.run)
         parts.figures(self.metrics)

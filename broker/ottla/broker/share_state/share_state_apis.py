@@ -49,7 +49,7 @@ Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
 the partition's entry in the request, and the callback for the answer."""
 
 Fill: TypeAlias = Callable[[Any, Any], None]
-"""Function that copies the coordinator's answer to the partition's entry in a response."""
+"""Function that copies the share coordinator's answer to a partition's entry in a response."""
 
 
 class ResponseForm(NamedTuple):

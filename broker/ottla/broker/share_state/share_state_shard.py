@@ -48,8 +48,8 @@ class ShareWrite(NamedTuple):
     key: SharePartitionKey
     record: CoordinatorRecord
     is_snapshot: bool
-    """True for a snapshot or a tombstone, which makes all earlier records of the same key
-    redundant."""
+    """True if the record is a snapshot or a tombstone, which makes all earlier records of the same
+    key redundant."""
 
 
 ShareEffects: TypeAlias = ShardEffects[ShareWrite]
@@ -183,8 +183,8 @@ class ShareStateShard:
         state_epoch: int,
         start_offset: int,
     ) -> None:
-        """Create the state of a share partition, or replace it in a higher state epoch. The
-        responder gets NONE, or the error code of a refusal."""
+        """Create the state of a share partition, or replace it in a higher state epoch. `responder`
+        is called with NONE, or the error code of a refusal."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key, state_epoch=state_epoch)
@@ -209,7 +209,7 @@ class ShareStateShard:
     def read(
         self, key: SharePartitionKey, responder: Responder, now: Instant, *, leader_epoch: int
     ) -> None:
-        """Pass the state of a share partition to the responder. From now on, leaders with older
+        """Pass the state of a share partition to `responder`. From now on, leaders with older
         epochs are fenced."""
 
         def decide() -> object:
@@ -235,8 +235,8 @@ class ShareStateShard:
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge a leader's batches into the state of a share partition. The responder gets NONE, or
-        the error code of a refusal."""
+        """Merge a leader's batches into the state of a share partition. `responder` is called with
+        NONE, or the error code of a refusal."""
 
         def decide() -> ErrorCode:
             _check_not_negative(key, leader_epoch=leader_epoch, state_epoch=state_epoch)
@@ -260,7 +260,7 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def delete(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Delete the state of a share partition. The responder gets NONE even if the share
+        """Delete the state of a share partition. `responder` is called with NONE even if the share
         partition has no state."""
 
         def decide() -> ErrorCode:
@@ -273,7 +273,7 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def read_summary(self, key: SharePartitionKey, responder: Responder) -> None:
-        """Pass the epochs and the start offset of a share partition to the responder. The offset is
+        """Pass the epochs and the start offset of a share partition to `responder`. The offset is
         -1 if there is no state."""
 
         def decide() -> ShareSummary:
@@ -285,8 +285,8 @@ class ShareStateShard:
         self._answer(responder, decide)
 
     def _answer(self, responder: Responder, decide: Decide) -> None:
-        """Pass the result of `decide` to the responder when all records written so far are
-        committed. If `decide` refuses, pass its error at once."""
+        """Pass the result of `decide` to `responder` when all records written so far are committed.
+        If `decide` refuses, pass its error at once."""
         try:
             answer = decide()
         except RefusedError as refusal:

@@ -27,7 +27,7 @@ HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
 USED_UP = "Offset delivery count exceeded the threshold."
 NO_OFFSET = Offset(0)
-"""Offset of a dead letter until the broker of the dead letter topic assigns one."""
+"""Offset of a dead letter record until the leader of the dead letter partition assigns one."""
 
 
 class TopicOfLetters(NamedTuple):
@@ -83,7 +83,8 @@ class LetterRoute(NamedTuple):
 
 
 class DeadLetterTopics:
-    """Lookup of dead letter topics in the metadata, under the settings of this broker."""
+    """Lookup of share groups' dead letter topics in the metadata, under the settings of this
+    broker."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -150,7 +151,7 @@ class LetterSource(NamedTuple):
     is_rejected: bool
 
     def headers(self) -> RecordHeaders:
-        """Return the headers that name the origin of a dead letter and its cause."""
+        """Return the record headers that name the origin of a dead letter and its cause."""
         fields = (
             ("topic", self.topic),
             ("partition", str(self.partition)),

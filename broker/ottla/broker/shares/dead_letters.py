@@ -76,8 +76,8 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """Dead letters of a share partition, by offset. The size of the delivery window bounds their
-    number."""
+    """Dead letters of a share partition, by the offset of the record. The size of the delivery
+    window bounds their number."""
 
     __slots__ = ("_by_offset",)
 

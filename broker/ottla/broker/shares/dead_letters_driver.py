@@ -61,8 +61,8 @@ LETTERS_PER_REQUEST = 500
 longer while they are encoded. A smaller value needs more requests."""
 
 BYTES_PER_REQUEST = MIB
-"""Size in bytes from which no further dead letter is added to a request. A letter larger than that
-is sent alone."""
+"""Size in bytes of a request from which no further dead letter is added to it. A larger letter is
+sent alone."""
 
 READ_BYTES = 256 * 1024
 """Bytes of the log that are read at once to copy records into dead letters. A larger value blocks
@@ -241,7 +241,7 @@ class DeadLetterSender:
         parts.problems(self.problems)
 
     async def run(self) -> None:
-        """Send dead letters until cancelled."""
+        """Send dead letters to the leaders of their topics until cancelled."""
         async with trio.open_nursery() as nursery:
             self._start_soon = starter_of(nursery)
             self._nursery = nursery
@@ -450,7 +450,8 @@ class LetterChannel:
             self.start()
 
     async def _wait(self) -> bool:
-        """Wait until dead letters are queued. Returns False if none has been queued for IDLE_S."""
+        """Wait until dead letters are queued for the broker. Returns False if none has been queued
+        for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             while not self._jobs:
                 self._has_jobs = trio.Event()
@@ -519,12 +520,12 @@ class Parcel:
 
     @property
     def letter_count(self) -> int:
-        """Number of dead letters in the request."""
+        """Number of dead letters in this Produce request."""
         return sum(len(batch.letters) for batch in self.batches.values())
 
     @property
     def is_full(self) -> bool:
-        """True if the request has no room for further dead letters."""
+        """True if this Produce request has no room for further dead letters."""
         size = sum(batch.size_bytes for batch in self.batches.values())
         return size >= BYTES_PER_REQUEST or self.letter_count >= LETTERS_PER_REQUEST
 

@@ -111,7 +111,7 @@ class DeliveryWindow:
         self.end_offset = start_offset
         """Offset after the last record of the delivery window (SPEO + 1)."""
         self.boundary = start_offset
-        """Offset at which spans of equal state are not joined: the log start offset."""
+        """Offset at which spans of equal delivery state are not joined: the log start offset."""
         self.spans: list[Span] = []
 
     @property
@@ -181,7 +181,7 @@ class DeliveryWindow:
         return at + 1
 
     def join(self, first: int, last: int) -> None:
-        """Join neighbouring spans of equal state in a range of offsets and at its ends."""
+        """Join neighbouring spans of equal delivery state in a range of offsets and at its ends."""
         spans = self.spans
         if len(spans) < 2:
             return

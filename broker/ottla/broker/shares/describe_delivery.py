@@ -24,8 +24,8 @@ NEVER_MS = -1
 """Value in a DescribeShareDelivery response for a due time or an end of a back-off that does not
 exist."""
 SPANS_PER_STEP = 1_000
-"""Number of spans of a delivery window that count as one step of work. A larger value blocks the
-event loop longer."""
+"""Number of spans of a delivery window (ranges of records with equal state) that are counted in one
+step of work. A larger value blocks the event loop longer."""
 
 
 class DescribeShareDeliveryApi:

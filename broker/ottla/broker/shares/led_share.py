@@ -67,8 +67,8 @@ iteration, and blocks the loop longer. A larger value releases the records later
 end at one time."""
 
 RULES_KEPT = 1_000
-"""Maximum number of distinct group settings whose rules are cached, so that share partitions with
-equal settings share them."""
+"""Maximum number of distinct share group settings whose delivery rules are cached, so that share
+partitions with equal settings use the same object."""
 
 SPANS_PER_COST = 4
 """Number of spans (ranges of records) whose state can be changed in the time in which a fetch reads
@@ -78,7 +78,7 @@ Answered = Callable[[ErrorCode], None]
 
 
 class Stage(Enum):
-    """Stage of a share partition before it can deliver records."""
+    """Stage of a share partition on its way to deliver records, such as loading its state."""
 
     LOADING = auto()
     """The durable state of the share partition is being read or compared, or its start offset is
@@ -118,8 +118,8 @@ class DeliveryPorts(NamedTuple):
 
 
 class LockTimer(WaitingEntry):
-    """Timer of a share partition. It fires when an acquisition lock expires, a step of a dead
-    letter is due, a delayed record becomes due or a back-off ends."""
+    """Timer of a share partition in the purgatory. It fires when an acquisition lock expires, a
+    step of a dead letter is due, a delayed record becomes due or a back-off ends."""
 
     __slots__ = ("_share", "deadline_ms")
     kind = "ShareLock"
@@ -219,7 +219,7 @@ class LedShare:
 
     @property
     def settings(self) -> ShareGroupSettings:
-        """Present settings of the share group."""
+        """Present settings of the share group that consumes this share partition."""
         return self._ports.settings_of(self.key.group_id)
 
     def apply_settings(self) -> ShareGroupSettings:
@@ -382,8 +382,8 @@ class LedShare:
         return self.partition.leader_log(self.leader_epoch)
 
     def acknowledge(self, member_id: str, acks: Sequence[AckBatch], on_done: Answered) -> None:
-        """End or renew a member's acquisition of records. `on_done` is called with the error code
-        once the new states are durable."""
+        """End or renew the acquisition of records by a share group member. `on_done` is called with
+        the error code once the new states are durable."""
         if self.stage is Stage.DROPPED or not self.is_leading:
             self.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -570,7 +570,7 @@ class LedShare:
             self.drop(ErrorCode.NONE)
 
     def keep(self) -> None:
-        """Cancel `close`, since a member fetches the share partition again."""
+        """Cancel an earlier call of `close`, since a member fetches the share partition again."""
         self._is_closing = False
 
     def drop(self, failure: ErrorCode) -> None:
@@ -675,7 +675,8 @@ class LedShares:
         return list(self._by_group.get(group_id, ()))
 
     def close_group(self, group_id: str) -> None:
-        """Drop the share partitions of a group that has no sessions left on this broker."""
+        """Drop from memory the share partitions of a group that has no sessions left on this
+        broker."""
         for led in tuple(self._by_group.get(group_id, ())):
             led.close()
 

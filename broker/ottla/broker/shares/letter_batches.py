@@ -47,7 +47,7 @@ OF_ONE_LETTER = frozenset(
 """Error codes of a refused batch of dead letters that a single record of it may have caused."""
 
 Owner = TypeVar("Owner")
-"""Type of the share partition that a dead letter belongs to."""
+"""Type variable for the share partition that a dead letter belongs to."""
 
 
 class CopiedRecords(NamedTuple):
@@ -57,8 +57,8 @@ class CopiedRecords(NamedTuple):
     unreadable: frozenset[int]
     """Offsets of records that cannot be copied because their batch is damaged."""
     end_offset: int
-    """Offset up to which the read covers the log. Requested offsets below it that were not returned
-    are no longer in the log."""
+    """End offset of the part of the log that was read. Requested offsets below it that were not
+    returned are no longer in the log."""
 
 
 def records_in(data: Buffer, offsets: Sequence[int]) -> CopiedRecords:
@@ -136,7 +136,7 @@ class LetterBatch(Generic[Owner]):
                 letter.is_alone = True
 
     def records(self) -> bytes:
-        """Return the encoded record batch with the dead letters."""
+        """Return the encoded record batch that contains the dead letters."""
         return self._builder.build()
 
     def by_owner(self) -> dict[Owner, list[DeadLetter]]:

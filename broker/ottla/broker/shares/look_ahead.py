@@ -30,8 +30,9 @@ BYTES_PER_TURN = 256 * 1024
 whole nevertheless."""
 
 DECOMPRESSED_BYTES_MAX = 16 * MIB
-"""Maximum decompressed size of a batch whose records are read for keys and headers. A larger value
-uses more memory and time for one batch. A smaller value ignores the headers of more batches."""
+"""Maximum decompressed size in bytes of a batch whose records are read for keys and headers. A
+larger value uses more memory and time for one batch. A smaller value ignores the headers of more
+batches."""
 
 
 def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now: Instant) -> bool:

@@ -40,8 +40,8 @@ class ShareAcknowledgement:
         self._left += 1
 
     def on_begun(self) -> None:
-        """Record that the handler has passed on the acknowledgements of all partitions. Sends the
-        response if no partition is waiting for an outcome."""
+        """Record that the acknowledgements of all partitions have begun. Sends the response if no
+        partition is waiting for an outcome."""
         self._conclude()
 
     def on_done(self, partition_id: PartitionId, code: ErrorCode) -> None:

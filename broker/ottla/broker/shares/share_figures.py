@@ -48,7 +48,7 @@ class ShareFigures:
         self.expired_count = 0
         """Number of ShareFetch requests that waited in the purgatory until their timeout."""
         self.by_group: dict[str, GroupFigures] = {}
-        """Counters of each group that has sessions on this broker, by group id."""
+        """Counters of each share group that has sessions on this broker, by group id."""
         self.load_ms_max = 0
         """Longest time to load the state of a share partition, in milliseconds."""
 

@@ -54,7 +54,7 @@ state may not fit into a record."""
 
 
 class AckType:
-    """Types of acknowledgements in share requests, by their numbers in the protocol."""
+    """Types of acknowledgements in share requests, with their numbers in the protocol."""
 
     GAP = 0
     ACCEPT = 1
@@ -134,7 +134,7 @@ class SharePartition:
         """Order of the deliveries, or None if records are delivered in the order of the log."""
         self._log_start_offset = start_offset
         self._available_from = start_offset
-        """Lower bound of the offsets of available records in the window."""
+        """Lower bound of the offsets of available records in the delivery window."""
         self._lock_end_ms = NEVER_MS
         """Lower bound in milliseconds of the time at which the next acquisition lock expires."""
         self._due: list[Transition] = []
@@ -244,7 +244,7 @@ class SharePartition:
             self._note_end(self.order, span, now_ms)
 
     def _note_end(self, order: DeliveryOrder, span: Span, now_ms: int) -> None:
-        """Report the end of an acquisition to the order of deliveries."""
+        """Report the end of records' acquisition to the order of deliveries."""
         if span.state == DeliveryState.AVAILABLE:
             order.on_released(span.first, span.last, span.count, now_ms)
         else:
@@ -614,7 +614,7 @@ class SharePartition:
 
     @property
     def _last_state(self) -> DeliveryState:
-        """State that a record gets when it is rejected or its deliveries are used up."""
+        """State that a record gets if it is rejected or its deliveries are used up."""
         if self.rules.has_dead_letters:
             return DeliveryState.ARCHIVING
         return DeliveryState.ARCHIVED

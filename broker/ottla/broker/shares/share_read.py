@@ -87,7 +87,7 @@ class ShareRead:
             at = batch_end
 
     def last_batch(self) -> FileSlice:
-        """Return the bytes of the batch that `batches` yielded last."""
+        """Return the bytes of the batch that the method `batches` yielded last."""
         begin, end = self._starts[-1][1], self._ends[-1][1]
         return FileSlice(self.piece.file, begin, end - begin)
 

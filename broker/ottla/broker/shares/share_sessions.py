@@ -106,7 +106,7 @@ class ShareSessionCache(Generic[T]):
         return session
 
     def close(self, session: ShareSession[T]) -> None:
-        """End a share session, if it is still open."""
+        """End a share session, if the session is still open."""
         key = session.key
         if not self.holds(session):
             return

@@ -89,7 +89,7 @@ class MarkerSender:
         self._wake()
 
     def send(self, order: MarkerOrder) -> None:
-        """Send the markers of a transaction to the leaders of its partitions."""
+        """Send the markers of a transaction to the leaders of the transaction's partitions."""
         self._orders.setdefault(order.state_partition, {})[order] = None
         self._queue(order, frozenset(order.missing))
 
@@ -227,7 +227,7 @@ class MarkerSender:
 
 
 class MarkerChannel:
-    """Task that sends transaction markers to one broker."""
+    """Task that sends transaction markers to one broker over one connection."""
 
     def __init__(
         self,

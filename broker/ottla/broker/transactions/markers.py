@@ -38,8 +38,8 @@ sends more requests. A larger value blocks the leader's event loop longer."""
 
 
 class MarkerOrder:
-    """Order to write the markers of one transaction, with the partitions that have no marker
-    yet."""
+    """Order to write the markers of one transaction, and the partitions that have not received
+    their marker yet."""
 
     __slots__ = (
         "coordinator_epoch",
@@ -133,7 +133,7 @@ class MarkerQueues:
 
     @property
     def unknown_count(self) -> int:
-        """Number of transactions with at least one partition whose leader is unknown."""
+        """Number of transactions with at least one partition to mark whose leader is unknown."""
         return len(self._unknown)
 
     @property

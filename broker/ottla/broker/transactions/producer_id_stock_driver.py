@@ -23,7 +23,8 @@ that wait for an id retry meanwhile."""
 
 
 class ProducerIdStock:
-    """Stock of producer ids for this broker's transactions; `run` keeps it filled."""
+    """Stock of producer ids for the producers of this broker's transactions. The method `run` keeps
+    it filled."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
         """Create an empty stock of producer ids. `allocate` requests a block of ids from the

@@ -7,7 +7,7 @@ from ottla.model.ids import ProducerId
 
 
 class ProducerIdSupply(Protocol):
-    """Source of producer ids, which returns each id once."""
+    """Interface to a source of producer ids, which returns each id once."""
 
     @property
     def has_some(self) -> bool:

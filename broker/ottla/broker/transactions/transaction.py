@@ -27,11 +27,12 @@ EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 
 NO_START = -1
 NO_TIMEOUT_MS = INT32_MAX
-"""Timeout in milliseconds that marks a transaction as ended by another resource manager
-(KIP-939)."""
+"""Transaction timeout in milliseconds which means that another resource manager ends the
+transaction (KIP-939)."""
 
 EPOCH_BUMPS_FROM = 2
-"""First transaction.version in which every end of a transaction bumps the epoch (KIP-890)."""
+"""First feature level transaction.version in which every end of a transaction bumps the producer
+epoch (KIP-890)."""
 
 
 class TransactionStatus(IntEnum):
@@ -135,8 +136,8 @@ class Transaction:
     def prepare_epoch_bump(
         self, *, timeout_ms: int, epoch: int, last_epoch: int, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that gives a producer a new epoch of its producer id. Returns the state
-        after the step."""
+        """Prepare the step that gives a producer a new epoch of its producer id. Returns the
+        transactional id's state after the step."""
         assert 0 <= epoch < PRODUCER_EPOCH_MAX
         assert epoch in (self.facts.producer_epoch, self.facts.producer_epoch + 1)
         return self._prepare(

@@ -56,15 +56,15 @@ transaction. A shorter time refuses more clients, which retry after 20 ms (librd
 longer time blocks other requests on their connections."""
 
 TRANSACTIONAL_ID_CHARS_MAX = 8_191
-"""Maximum characters of a transactional id.  At four bytes each, they fill the 32,767 bytes of a
-string in a record."""
+"""Maximum number of characters of a transactional id. At four bytes each, that many fill the 32,767
+bytes of a string in a record."""
 
 LedTransactions: TypeAlias = LedShard[TransactionShard, StateWrite]
 
 
 class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
-    """Transaction coordinator: the shards of `__transaction_state` whose partitions this broker
-    leads."""
+    """Transaction coordinator: the transactions in the partitions of `__transaction_state` that
+    this broker leads."""
 
     topic = TRANSACTIONS_TOPIC
     serves = "transactions"
@@ -86,8 +86,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         errors: UnexpectedErrors | None = None,
         turn_end: TurnEnd | None = None,
     ) -> None:
-        """Create a coordinator without transactions. `send_markers` is called with the order for a
-        transaction's markers, once its Prepare record is committed.
+        """Create a transaction coordinator without transactions. `send_markers` is called with the
+        order for a transaction's markers, once its Prepare record is committed.
 
         `cancel_markers` is called with a partition of `__transaction_state` that this broker no
         longer coordinates.
@@ -150,8 +150,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
                 yield write.responder
 
     def resume(self, led: LedTransactions) -> Iterator[None]:
-        """Send again, in steps, the markers of transactions that were prepared to commit or
-        abort."""
+        """Send again, in steps, the markers of transactions that were prepared to commit or abort
+        before the shard was loaded."""
         return led.shard.resume(self._now())
 
     # ---- requests
@@ -192,7 +192,7 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     # ---- markers
 
     def on_marked(self, order: MarkerOrder, partitions: Iterable[TopicPartition]) -> None:
-        """Remove partitions that have received their marker from their transaction. The removal of
+        """Remove from a transaction the partitions that have received their marker. The removal of
         the last partition completes the transaction."""
         led = self._led.get(order.state_partition)
         if led is None or not led.is_active or led.epoch != order.coordinator_epoch:
@@ -208,7 +208,7 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         return shard.take_effects()
 
     def send(self, order: MarkerOrder) -> None:
-        """Send the markers of a transaction to the leaders of its partitions."""
+        """Send the markers of a transaction to the leaders of the transaction's partitions."""
         self._send_markers(order)
 
     def wake(self, key: str) -> None:

@@ -26,8 +26,8 @@ from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 S = TransactionStatus
 
 TakeProducerId: TypeAlias = Callable[[], ProducerId]
-"""Function that returns a new producer id. Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if
-no id is available."""
+"""Function that returns an unused producer id. Raises RefusedError with
+COORDINATOR_LOAD_IN_PROGRESS if no id is available."""
 
 
 class NamedProducer(NamedTuple):
@@ -135,8 +135,8 @@ def decide_add(
     client_version: int,
     now_ms: int,
 ) -> TransactionFacts | None:
-    """Begin the step that adds partitions to a transaction. Returns the state after the step, or
-    None if all of the partitions are in the transaction already."""
+    """Begin the step that adds partitions to the transaction of a transactional id. Returns the
+    state after the step, or None if all of the partitions are in the transaction already."""
     # Check this before the producer id: after an overflow of epochs the new id may be pending.
     if transaction is not None and transaction.pending is not None:
         raise RefusedError(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -51,7 +51,7 @@ LOOKED_AT_PER_STEP = 2_000
 turn. A step takes about a millisecond."""
 
 FORGOTTEN_PER_WRITE = 100
-"""Maximum number of expired transactional ids in one write of tombstones."""
+"""Maximum number of expired transactional ids that one write deletes by tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
 """Milliseconds after which a write that no client waits for is logged, if it is not committed by
@@ -158,8 +158,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Assign a producer id and epoch to a producer. The responder gets a NamedProducer or an
-        error code."""
+        """Assign a producer id and epoch to a producer. `responder` is called with a NamedProducer
+        or an error code."""
         transaction = self.transactions.get(transactional_id)
         try:
             if not 0 < timeout_ms <= self._config.timeout_ms_max:
@@ -201,8 +201,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Add partitions to the open transaction of a transactional id, or begin a transaction. The
-        responder gets an error code."""
+        """Add partitions to the open transaction of a transactional id, or begin a transaction.
+        `responder` is called with an error code."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_add(
@@ -229,8 +229,8 @@ class TransactionShard:
         *,
         responder: Responder,
     ) -> None:
-        """Verify that partitions belong to the open transaction of a transactional id. The
-        responder gets one error code for all partitions, or one for each."""
+        """Verify that partitions belong to the open transaction of a transactional id. `responder`
+        is called with one error code for all partitions, or one for each."""
         answer: dict[TopicPartition, ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
@@ -248,8 +248,8 @@ class TransactionShard:
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Commit or abort the open transaction of a transactional id. The responder gets an error
-        code, or the NamedProducer for the next transaction."""
+        """Commit or abort the open transaction of a transactional id. `responder` is called with an
+        error code, or the NamedProducer for the next transaction."""
         transaction = self.transactions.get(transactional_id)
         try:
             facts = decide_end(

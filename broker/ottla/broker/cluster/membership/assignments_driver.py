@@ -51,7 +51,8 @@ class Assignments:
         self._is_due.set()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task that reports replica directories to the controller."""
+        """Register the background task that reports the log directories of replicas to the
+        controller."""
         parts.task("directory assignments", self.run)
 
     async def run(self) -> None:

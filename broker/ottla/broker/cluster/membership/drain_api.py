@@ -27,11 +27,12 @@ class Drainable(Protocol):
         leads nothing and is fenced."""
 
     def undo_drain(self) -> Awaitable[None]:
-        """Undo a drain of this broker. Returns when it is unfenced again."""
+        """Undo a drain of this broker, so that it may lead again. Returns when the controller has
+        unfenced it."""
 
 
 class DrainApi:
-    """Handler of DrainBroker, version 0."""
+    """Handler of DrainBroker, version 0, which moves all leaderships away from this broker."""
 
     def __init__(self, broker: Drainable) -> None:
         self._broker = broker

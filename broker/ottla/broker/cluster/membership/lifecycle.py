@@ -24,18 +24,19 @@ class BrokerState(IntEnum):
 
     NOT_RUNNING = 0
     STARTING = 1
-    """The broker reads the metadata log up to its end."""
+    """State of a starting broker that reads the metadata log up to its end."""
     RECOVERY = 2
-    """The logs are being recovered; the broker registers after that."""
+    """State of a starting broker that recovers its logs. It registers at the controller after
+    that."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
-    """The controller moves this broker's leaderships away before a stop."""
+    """State of a broker that stops: the controller moves its leaderships away first."""
     SHUTTING_DOWN = 7
     DRAINING = 100
-    """The controller moves this broker's leaderships away for a drain. This state and DRAINED are
-    not Kafka's, so their numbers are far from Kafka's."""
+    """State of a broker that is being drained: the controller moves its leaderships away. This
+    state and DRAINED are not Kafka's, so their numbers are far from Kafka's."""
     DRAINED = 101
-    """Fenced by a drain: the broker leads nothing and continues to follow."""
+    """State of a broker after a drain: it is fenced, leads no partition and continues to follow."""
 
 
 LEGAL = {
@@ -101,7 +102,8 @@ class NextHeartbeat(NamedTuple):
 
 
 class Lifecycle:
-    """Membership state of one broker process in the cluster."""
+    """Membership state of one broker process in the cluster, which decides the next message to the
+    controller."""
 
     def __init__(self) -> None:
         self.state = BrokerState.NOT_RUNNING
@@ -209,7 +211,7 @@ class Lifecycle:
         )
 
     def on_heartbeat_answer(self, *, is_fenced: bool, should_shut_down: bool) -> None:
-        """Apply the controller's response to a heartbeat."""
+        """Apply the controller's response to a heartbeat of this broker."""
         self.failures_in_a_row = 0
         self.is_fenced = is_fenced
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:

@@ -63,8 +63,8 @@ class OwnCertificates(Protocol):
     are accepted."""
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
-        """Test the certificate settings that a request would result in. Raises ConfigError if the
-        certificates cannot be used.
+        """Test the certificate settings that a request to change settings would result in. Raises
+        ConfigError if the certificates cannot be used.
 
         `keys` are the settings that the request sets.
         """
@@ -180,8 +180,8 @@ class AlterCertificates:
             ) from None
 
     def _check_others(self, name: str, changes: Changes) -> None:
-        """Raise RefusedError for certificate changes that another broker must test. Settings of a
-        broker that is not registered may be removed."""
+        """Raise RefusedError for changes to another broker's certificates, which that broker must
+        test. Settings of a broker that is not registered may be removed."""
         other = parse_node_id(name)
         is_gone = other is None or not self._metadata.image.is_active(other)
         if is_gone and all(text is None for text in changes.values()):

@@ -102,8 +102,8 @@ class DynamicSettings:
     the setting."""
 
     def __init__(self, config: BrokerConfig, owners: Mapping[str, Callable[[Any], None]]) -> None:
-        """Create the publisher. `owners` maps each setting to the function that applies its new
-        value."""
+        """Create the metadata publisher. `owners` maps each dynamic setting to the function that
+        applies its new value."""
         self._config = config
         self._owners = owners
         self._resources = {

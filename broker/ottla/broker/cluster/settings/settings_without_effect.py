@@ -25,8 +25,8 @@ NEXT_START = {
 effect, each with the reason."""
 
 WARNED_MAX = 1_000
-"""Maximum number of settings that the broker warns about. A client may store any name, so a larger
-value lets it fill the log."""
+"""Maximum number of settings without effect that the broker warns about. A client may store any
+name, so a larger value lets it fill the log."""
 
 logger = logging.getLogger("ottla.broker")
 

@@ -104,7 +104,7 @@ class ClassicGroup(CoordinatedGroup):
         """Member ids that the coordinator gave to clients and with which no client has joined yet
         (KIP-394)."""
         self.pending_syncs: set[str] = set()
-        """Ids of members of this generation that have not sent SyncGroup yet."""
+        """Ids of the group members of this generation that have not sent SyncGroup yet."""
         self.has_new_member = False
         """True if a member joined during the initial delay of the first rebalance, so that the
         delay may be extended."""
@@ -244,8 +244,8 @@ class ClassicGroup(CoordinatedGroup):
         return not self.pending_joins and self.joining_count == len(self.members)
 
     def elect_joined_leader(self) -> bool:
-        """Elect a leader among the members that have joined. Returns False if no member has
-        joined."""
+        """Choose the group's leader among the members that have joined. Returns False if no member
+        has joined."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is not None and leader.join_responder is None:
             leader = next(self.joining, None)
@@ -255,7 +255,7 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Longest rebalance timeout of the members, in milliseconds."""
+        """Longest rebalance timeout of the group's members, in milliseconds."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # ---- protocols
@@ -290,10 +290,11 @@ class ClassicGroup(CoordinatedGroup):
         return max(votes, key=lambda name: votes[name])
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics to which the members subscribe, or None if they are unknown.
+        """Return the names of the topics to which the group's members subscribe, or None if they
+        are unknown.
 
-        The topics are known for a group of consumers that has a generation: the coordinator
-        reads the subscriptions in the members' metadata.
+        The topics are known for a group of consumers that has a generation: the coordinator reads
+        the subscriptions in the members' metadata.
         """
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None

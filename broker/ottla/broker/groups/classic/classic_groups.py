@@ -165,5 +165,5 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         check_classic_transactional_commit(group, request)
 
     def keep_alive(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
-        """Restart a member's session timeout, since it has committed offsets."""
+        """Restart the session timeout of a group member, since it has committed offsets."""
         self._rebalancer.keep_alive(group, member_id, now)

@@ -124,8 +124,8 @@ class MembershipApis:
             )
 
     def leave(self, context: RequestContext, request: LeaveGroupRequest) -> HandlerResult:
-        """Remove members from a group. Old request versions name one member, and their response has
-        one error code."""
+        """Remove the members that a LeaveGroup request names from a group. Old request versions
+        name one member, and their response has one error code."""
         members = request.members
         is_single = context.api_version < SEVERAL_LEAVE_FROM
         if is_single:

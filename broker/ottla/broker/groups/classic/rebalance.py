@@ -37,14 +37,14 @@ from ottla.wire.messages.sync_group_response import SyncGroupResponse
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Maximum milliseconds that a JoinGroup of a new member may wait. A shorter time removes members
 during slow rebalances. A longer time keeps members whose clients are gone or have joined again
-under a new id."""
+under a new member id."""
 
 ABSENT_WAIT_MS_MIN = 1_000
 """Minimum milliseconds that a rebalance waits for static members if no member has joined. With 0
 the group would rebalance without pause."""
 
 ID_REQUIRED_FROM = 4
-"""First version of JoinGroup in which a dynamic member requests its id before it joins."""
+"""First version of JoinGroup in which a dynamic member requests its member id before it joins."""
 
 SKIP_ASSIGNMENT_FROM = 9
 
@@ -264,7 +264,8 @@ class Rebalancer:
         self._delay_first(group, delay_ms, max(0, group.rebalance_timeout_ms - delay_ms), now)
 
     def _delay_first(self, group: ClassicGroup, delay_ms: int, left_ms: int, now: Instant) -> None:
-        """Delay an empty group's first rebalance, so that its members join together (KIP-134)."""
+        """Delay the first rebalance of an empty classic group, so that its members join together
+        (KIP-134)."""
         self._initial_delays[group.group_id] = (delay_ms, left_ms)
         self._timers.set(TimerName(group.group_id, TimerKind.JOIN), now.mono_ms + delay_ms)
 
@@ -335,8 +336,8 @@ class Rebalancer:
     def sync(
         self, group: ClassicGroup, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Answer a member's SyncGroup with the partitions assigned to it, once the leader has sent
-        the assignment."""
+        """Answer a classic member's SyncGroup with the partitions assigned to it, once the leader
+        has sent the assignment."""
         try:
             member = group.find(request.member_id, request.group_instance_id)
             self._check_sync(group, request)
@@ -386,15 +387,15 @@ class Rebalancer:
                 self._extend_session(group, member, now)
 
     def _is_too_large(self, value: GroupMetadataValue) -> bool:
-        """Return True if the record of a group would be too large to be written. Such a record
-        would block all groups in the log."""
+        """Return True if the record of a classic group would be too large for the log. Such a
+        record would block all groups in the log."""
         return len(group_value(value)) > self._record_bytes_max()
 
     # ---- heartbeats and leaving
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Restart the session timeout of the member that sent the heartbeat. Returns NONE, or the
-        error code that makes the member join again."""
+        """Restart the session timeout of the group member that sent the heartbeat. Returns NONE, or
+        the error code that makes the member join again."""
         try:
             member = group.find(request.member_id, request.group_instance_id)
         except RefusedError as refusal:
@@ -405,7 +406,7 @@ class Rebalancer:
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING else ErrorCode.NONE
 
     def keep_alive(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
-        """Restart a member's session timeout, since it has committed offsets."""
+        """Restart the session timeout of a group member, since it has committed offsets."""
         member = group.members.get(member_id)
         if member is not None and group.is_in(STABLE, PREPARING):
             self._extend_session(group, member, now)
@@ -436,8 +437,8 @@ class Rebalancer:
         return ErrorCode.NONE
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
-        """Handle a member's session timeout. A member whose request is waiting cannot send
-        heartbeats, and is kept."""
+        """Handle the session timeout of a classic member. A member whose request is waiting cannot
+        send heartbeats, and is kept."""
         member = group.members.get(member_id)
         if member is None and member_id not in group.pending_joins:
             return

@@ -33,15 +33,15 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
 
     @abstractmethod
     def _epoch_record(self, group: AssignedGroupT) -> CoordinatorRecord:
-        """Return the record that stores the epoch of a group."""
+        """Return the record that stores the epoch of a consumer or share group."""
 
     @abstractmethod
     def _member_record(self, group_id: str, member: MemberT) -> CoordinatorRecord:
-        """Return the record that stores a member's description."""
+        """Return the record that stores the description of a group member."""
 
     @abstractmethod
     def _current_record(self, group_id: str, member: MemberT) -> CoordinatorRecord:
-        """Return the record that stores a member's current assignment."""
+        """Return the record that stores the current assignment of a group member."""
 
     @abstractmethod
     def _target_epoch_record(self, group: AssignedGroupT) -> CoordinatorRecord:
@@ -53,7 +53,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
 
     @abstractmethod
     def target_record(self, group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
-        """Return the record that stores a member's target assignment."""
+        """Return the record that stores the target assignment of a group member."""
 
     # ---- changes
 
@@ -65,7 +65,8 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
     def fits(self, group: AssignedGroupT, member: MemberT) -> bool:
-        """Return True if the record of a member's description fits into the log."""
+        """Return True if the record of a group member's description is not too large for the
+        log."""
         return self._fits(self._member_record(group.group_id, member))
 
     def _fits(self, record: CoordinatorRecord) -> bool:

@@ -90,7 +90,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 
     def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
         """Record that a client subscribes to a regular expression. Returns True if this may change
-        the topics that all of its subscribers may see."""
+        the topics that all of the expression's subscribers may see."""
         if permissions is None or not regex:
             return False
         return self.readers.setdefault(regex, RegexReaders()).note(permissions)
@@ -242,7 +242,7 @@ def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id
 
 
 def unknown_member(group_id: str, member_id: str) -> RefusedError:
-    """Return the error for a client that is not a member of a group."""
+    """Return the error for a client that names a member id which is not in the group."""
     return RefusedError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
     )

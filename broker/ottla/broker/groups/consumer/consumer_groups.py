@@ -141,7 +141,7 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
         return 1 + len(group.members) + touched
 
     def used_regexes(self, group: ConsumerGroup) -> Iterator[str]:
-        """Yield the regular expressions to which the group's members subscribe."""
+        """Yield the regular expressions to which the members of a consumer group subscribe."""
         for member in group.members.values():
             if member.subscribed_regex:
                 yield member.subscribed_regex
@@ -153,8 +153,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     # ---- requests of this protocol
 
     def handle_heartbeat(self, heartbeat: MemberHeartbeat, now: Instant) -> None:
-        """Handle a ConsumerGroupHeartbeat request.  The response has the member's epoch and
-        assignment."""
+        """Handle a ConsumerGroupHeartbeat request. The responder gets a response with the member's
+        epoch and assignment."""
         try:
             answer = self._heartbeat(heartbeat, now)
         except RefusedError as refusal:

@@ -105,7 +105,8 @@ class MemberHeartbeat(NamedTuple):
 
 class ConsumerRebalancer:
     """Handles the heartbeats, timeouts and departures of members of consumer groups. It stores only
-    the target assignments that are being computed, and adds its timers to the shard's."""
+    the target assignments that are being computed, and adds its timers to those of the coordinator
+    shard."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class ConsumerRebalancer:
         new_id: Callable[[], str],
         downgrade: Callable[[ConsumerGroup, Set[str], Instant], bool],
     ) -> None:
-        """Create the rebalancer. `settings` returns the settings of one group.
+        """Create the rebalancer of consumer groups. `settings` returns the settings of one group.
 
         `downgrade` is called before members are removed. If all members that stay use the classic
         protocol, it replaces the group by a classic one and returns True.
@@ -147,8 +148,8 @@ class ConsumerRebalancer:
     def heartbeat(
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, now: Instant
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Process a member's heartbeat: add the member to the group, or perform its next step
-        towards its target assignment. Returns the response.
+        """Process the heartbeat of a consumer group member: add the member to the group, or perform
+        its next step towards its target assignment. Returns the response.
 
         Returns None if a new member gets its response later, when the target assignment is
         computed. If RefusedError is raised, nothing has changed.
@@ -233,8 +234,8 @@ class ConsumerRebalancer:
             self._raise_epoch(group)
 
     def check_first(self, group: ConsumerGroup, heartbeat: MemberHeartbeat) -> None:
-        """Raise RefusedError for a heartbeat that no group accepts, before a group is created for
-        it."""
+        """Raise RefusedError for a heartbeat that no consumer group accepts, before a group is
+        created for it."""
         self._check_subscription(heartbeat.request)
         newcomer = ConsumerMember(member_id=heartbeat.request.member_id)
         self._changes.check(group, _described(newcomer, heartbeat))
@@ -504,8 +505,8 @@ class ConsumerRebalancer:
             self._time_revocation(group, member, now)
 
     def extend_session(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
-        """Restart a member's session timeout. A classic member has its own timeout, any other the
-        group's."""
+        """Restart the session timeout of a consumer group member. A classic member has its own
+        timeout, any other the group's."""
         if member.classic is None:
             timeout_ms = self._settings(group.group_id).session_timeout_ms
         else:

@@ -250,7 +250,8 @@ class MixedGroups:
     def sync(
         self, group: ConsumerGroup, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Answer a classic member's SyncGroup with its assignment for its current epoch."""
+        """Answer the SyncGroup of a classic member with the member's assignment for its current
+        epoch."""
         try:
             member, classic = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)

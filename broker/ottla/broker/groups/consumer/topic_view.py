@@ -86,11 +86,12 @@ class ResolvedTopics(NamedTuple):
 
 
 class TopicView:
-    """Topics of the current metadata image; `follow` applies the next image."""
+    """Topics of the current metadata image, as groups need them; `follow` applies the next
+    image."""
 
     def __init__(self, used_regexes: Callable[[], Iterable[str]] = tuple) -> None:
-        """Create a view without topics. `used_regexes` returns the regular expressions that groups
-        use. Stored results of all other expressions may be deleted."""
+        """Create a view of the cluster's topics without topics. `used_regexes` returns the regular
+        expressions that groups use. Stored results of all other expressions may be deleted."""
         self.image: MetadataImage = EMPTY
         self._used_regexes = used_regexes
         self._names: set[str] = set()

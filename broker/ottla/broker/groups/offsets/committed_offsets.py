@@ -11,7 +11,8 @@ TopicAndIndex = tuple[str, int]
 
 
 class CommittedOffset:
-    """Committed offset of a group in one partition.  Immutable."""
+    """Offset that a group has committed in one partition, with its metadata text and timestamp.
+    Immutable."""
 
     __slots__ = (
         "commit_timestamp_ms",

@@ -128,8 +128,8 @@ class OffsetStore:
         return SeparateBatch(data, codes, wait)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """End a transaction whose marker is in the log. After a commit its pending offsets become
-        committed; after an abort they are dropped."""
+        """End a transaction whose marker is in the log. After a commit the transaction's pending
+        offsets become committed; after an abort they are dropped."""
         for (group, topic, index), offset in self.pending.end(producer_id, is_commit=is_commit):
             self.committed.put(group, topic, index, offset)
 

@@ -48,8 +48,8 @@ def ask_in_rounds(
 
 
 class StateOutcomes(Protocol):
-    """Interface of a shard's share groups, which receive the outcomes of requests to share
-    coordinators."""
+    """Interface of a shard's share groups, which receive the share coordinators' answers to
+    requests about durable states."""
 
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
@@ -67,7 +67,7 @@ class StateOutcomes(Protocol):
         now: Instant,
     ) -> None:
         """Handle the share coordinators' answers to requests that change start offsets of share
-        partitions. The responder gets an error code for each partition."""
+        partitions. `responder` is called with an error code for each partition."""
         ...
 
     def on_deleted(
@@ -79,7 +79,7 @@ class StateOutcomes(Protocol):
         now: Instant,
     ) -> None:
         """Handle the share coordinators' answers to requests that delete durable states of share
-        partitions. The responder gets an error code for each partition."""
+        partitions. `responder` is called with an error code for each partition."""
         ...
 
 
@@ -116,8 +116,8 @@ class PartitionStates:
         )
 
     def reset(self, group_id: str, wanted: Sequence[Initialization], responder: Responder) -> None:
-        """Initialise the durable states of share partitions again, with other start offsets. The
-        responder gets an error code for each partition, or one for all."""
+        """Initialise the durable states of share partitions again, with other start offsets.
+        `responder` is called with an error code for each partition, or one for all."""
         self._initialize(
             group_id,
             wanted,
@@ -128,8 +128,8 @@ class PartitionStates:
     def delete(
         self, group_id: str, keys: Sequence[SharePartitionKey], responder: Responder
     ) -> None:
-        """Delete the durable states of share partitions. The responder gets an error code for each
-        partition, or one for all."""
+        """Delete the durable states of share partitions. `responder` is called with an error code
+        for each partition, or one for all."""
         ports = self._ports
 
         def send(code: ErrorCode) -> None:

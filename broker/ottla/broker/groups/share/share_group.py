@@ -55,7 +55,7 @@ class ShareGroup(AssignedGroup[ShareMember]):
 
     @property
     def is_unused(self) -> bool:
-        """False: a share group without members keeps its offsets until it is deleted."""
+        """Always False: a share group without members keeps its offsets until it is deleted."""
         return False
 
 

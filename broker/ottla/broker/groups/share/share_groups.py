@@ -154,8 +154,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     # ---- requests of this protocol
 
     def handle_heartbeat(self, heartbeat: ShareHeartbeat, now: Instant) -> None:
-        """Handle a ShareGroupHeartbeat request.  The response has the member's epoch and
-        assignment."""
+        """Handle a ShareGroupHeartbeat request. The responder gets a response with the member's
+        epoch and assignment."""
         try:
             answer = self._heartbeat(heartbeat, now)
         except RefusedError as refusal:
@@ -197,8 +197,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         self, group_id: str, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
         """Set the start offsets of a share group for partitions that exist. The group is created if
-        it does not exist. The responder gets an error code for each partition, or a RefusedError.
-        """
+        it does not exist. `responder` is called with an error code for each partition, or a
+        RefusedError."""
         try:
             if group_id in self._groups:
                 group = self._empty(group_id)
@@ -210,8 +210,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         self._rebalancer.alter_offsets(group, wanted, responder)
 
     def delete_offsets(self, group_id: str, names: Sequence[str], responder: Responder) -> None:
-        """Delete a share group's durable states in topics. The responder gets a `DeletedOffsets`
-        for each topic name, or a RefusedError."""
+        """Delete a share group's durable states in topics. `responder` is called with a
+        `DeletedOffsets` for each topic name, or a RefusedError."""
         try:
             group = self._empty(group_id)
         except RefusedError as refusal:
@@ -275,7 +275,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         now: Instant,
     ) -> None:
         """Handle the share coordinators' answers to requests that change start offsets of share
-        partitions. The responder gets an error code for each partition."""
+        partitions. `responder` is called with an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_reset(group, wanted, codes)
@@ -290,7 +290,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         now: Instant,
     ) -> None:
         """Handle the share coordinators' answers to requests that delete durable states of share
-        partitions. The responder gets an error code for each partition."""
+        partitions. `responder` is called with an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
             self._rebalancer.on_deleted(group, keys, codes, now)

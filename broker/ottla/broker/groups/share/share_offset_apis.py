@@ -192,8 +192,8 @@ class ShareOffsetApis:
     # ---- changing
 
     def alter(self, context: RequestContext, request: AlterShareGroupOffsetsRequest) -> None:
-        """Set start offsets of a share group without members. The group is created if it does not
-        exist."""
+        """Set start offsets of a share group that has no members. The group is created if it does
+        not exist."""
         response = AlterShareGroupOffsetsResponse()
         places: list[AlterShareGroupOffsetsResponsePartition] = []
         wanted: list[NewOffset] = []
@@ -241,7 +241,7 @@ class ShareOffsetApis:
         )
 
     def delete(self, context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> None:
-        """Delete the offsets of a share group without members in the named topics."""
+        """Delete the offsets of a share group that has no members, for the named topics."""
 
         def answer(deleted: Sequence[DeletedOffsets] | ErrorCode | RefusedError) -> None:
             if isinstance(deleted, ErrorCode | RefusedError):
@@ -289,7 +289,8 @@ def _check_count(counts: Iterable[int]) -> None:
 
 
 def _refuse_place(place: Any, code: ErrorCode, reason: str | None = None) -> None:
-    """Set the error code of a response entry, and its message if there is an error."""
+    """Set the error code of a response entry for a group, topic or partition, and its message if
+    there is an error."""
     place.error_code = code
     if code is not ErrorCode.NONE:
         place.error_message = reason or RefusedError(code).message

@@ -37,10 +37,11 @@ class SharePartitions:
 
     def __init__(self) -> None:
         self.initializing: dict[UUID, TopicStates] = {}
-        """Partitions whose durable state is requested but not confirmed yet, by topic id."""
+        """Partitions whose durable state this group has requested from the share coordinator and
+        that is not confirmed yet, by topic id."""
         self.initialized: dict[UUID, TopicStates] = {}
-        """Partitions whose durable state exists, by topic id. Only these partitions are
-        assigned."""
+        """Partitions whose durable state exists, by topic id. Only these partitions are assigned to
+        members."""
         self.deleting: dict[UUID, str] = {}
         """Names of the topics whose durable states are being deleted, by topic id."""
         self.attempts: dict[tuple[UUID, int], Initialization] = {}

@@ -68,7 +68,8 @@ class NewOffset(NamedTuple):
 
 class ShareRebalancer:
     """Handles the heartbeats, timeouts and departures of members of share groups. It stores only
-    the target assignments that are being computed, and adds its timers to the shard's."""
+    the target assignments that are being computed, and adds its timers to those of the coordinator
+    shard."""
 
     def __init__(
         self,
@@ -82,7 +83,8 @@ class ShareRebalancer:
         *,
         settings: Callable[[str], ShareGroupSettings],
     ) -> None:
-        """Create the rebalancer. `settings` returns the settings of one share group."""
+        """Create the rebalancer of share groups. `settings` returns the settings of one share
+        group."""
         self._config = config.share
         # As in Kafka, no retry is sent while the records of the last attempt may be uncommitted.
         self._retry_ms = max(
@@ -337,8 +339,8 @@ class ShareRebalancer:
     def alter_offsets(
         self, group: ShareGroup, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
-        """Initialise a share group's durable states again with other start offsets. The responder
-        gets an error code for each partition.
+        """Initialise a share group's durable states again with other start offsets. `responder` is
+        called with an error code for each partition.
 
         The new states get a new epoch of the group, which is higher than the epoch of every earlier
         state. Partition leaders that have cached an earlier state are therefore fenced, and read
@@ -379,7 +381,7 @@ class ShareRebalancer:
         self, group: ShareGroup, topic_ids: Collection[UUID], responder: Responder
     ) -> Sequence[SharePartitionKey]:
         """Begin to delete the durable states of topics for a share group, and return the keys of
-        their partitions. The responder gets an error code for each key, or one for all."""
+        their partitions. `responder` is called with an error code for each key, or one for all."""
         partitions, keys = group.partitions, []
         for topic_id in sorted(topic_ids):
             indexes = set(partitions.states_of(topic_id))

@@ -91,10 +91,10 @@ class OrderFigures(NamedTuple):
     delayed_count: int
     backoff_count: int
     key_count: int
-    """Number of records that wait for earlier records of the same key."""
+    """Number of unsettled records that wait for earlier records of the same key."""
     ready_count: int
     taken_count: int
-    """Number of records that a member has acquired."""
+    """Number of unsettled records that a member has acquired."""
     next_due_ms: int | None
     """Wall time in milliseconds at which the first delayed record may be delivered, or None if no
     record is delayed."""
@@ -106,7 +106,8 @@ class OrderFigures(NamedTuple):
 
 
 class DeliveryOrder:
-    """Order in which the records of one share partition are delivered."""
+    """Order in which the records of one share partition are delivered, if it differs from the order
+    of the log."""
 
     __slots__ = (
         "_backoff",
@@ -165,7 +166,8 @@ class DeliveryOrder:
 
     @property
     def is_full(self) -> bool:
-        """True if reading ahead has to wait until records are acknowledged or archived."""
+        """True if too many unsettled records are in memory, so that the log is not read ahead until
+        some are acknowledged or archived."""
         return self.unsettled_count >= self.rules.look_ahead_records
 
     # ---- records of the log
@@ -349,8 +351,8 @@ class DeliveryOrder:
             del self._keys[traits.key]
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of an offset range as they are stored: as one range, or as single records
-        if a record in it has a key or priority."""
+        """Yield the parts of an offset range as the order of deliveries stores them: as one range,
+        or as single records if a record in it has a key or priority."""
         if not self._traits:
             yield first, last
             return
@@ -395,7 +397,7 @@ class DeliveryOrder:
 
     @property
     def figures(self) -> OrderFigures:
-        """Number of unsettled records by the reason why they are not delivered now."""
+        """Numbers of unsettled records by the reason why they are not delivered now."""
         return OrderFigures(
             delayed_count=self.delayed_count,
             backoff_count=self.backoff_count,

@@ -46,7 +46,7 @@ class Traits(NamedTuple):
 
 
 PLAIN = Traits()
-"""Traits of a record without key and priority."""
+"""Traits (key and priority) of a record that has neither."""
 
 
 def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -> int:

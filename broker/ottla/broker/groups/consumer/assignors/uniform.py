@@ -96,8 +96,8 @@ def assign_in_steps(
 def _pools_of(
     members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[list[_Pool]]:
-    """Return the pools: groups of topics with the same subscribers. Pools with the fewest
-    subscribers come first, since their partitions can go to the fewest members."""
+    """Return the pools of partitions: each has the topics with the same subscribers. Pools with the
+    fewest subscribers come first, since their partitions can go to the fewest members."""
     found = yield from topics_by_subscribers(sorted(members), members)
     pace = StepPace()
     pools = []
@@ -119,7 +119,8 @@ def _pools_of(
 def _keep(
     members: Mapping[str, AssignedSubscription], pools: Iterable[_Pool], loads: dict[str, int]
 ) -> Steps[None]:
-    """Let each member keep its assigned partitions, if it still subscribes to their topics."""
+    """Let each group member keep its assigned partitions, if it still subscribes to their
+    topics."""
     pace = StepPace()
     pool_of = {topic_id: pool for pool in pools for topic_id in pool.topic_ids}
     for member_id in loads:
@@ -155,8 +156,8 @@ def _fill(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
 
 
 def _level(pool: _Pool, loads: dict[str, int], pace: StepPace) -> Steps[None]:
-    """Move partitions within a pool from the members with the most partitions to the members with
-    the fewest."""
+    """Move partitions within a pool (topics with the same subscribers) from the members with the
+    most partitions to the members with the fewest."""
     takers = [(loads[member_id], member_id) for member_id in pool.subscribers]
     givers = [(-loads[member_id], member_id) for member_id in pool.subscribers]
     heapify(takers)
@@ -237,7 +238,8 @@ class _PathSearch:
         partitions fewer.
 
         The last move of the path comes first, so that each member owns the partition that it gives.
-        If there is no path, the list is empty, and all members that were searched are finished.
+        If there is no such path of moves, the list is empty, and all members that were searched are
+        finished.
         """
         came_by: dict[str, _Step | None] = {giver: None}
         seen: set[int] = set()
