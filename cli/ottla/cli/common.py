@@ -27,7 +27,7 @@ BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE = "OTTLA_PROFILE"
 CLUSTER_FILE = "cluster.json"
 NODE_FIELDS = {"id": int, "address": str, "dir": str, "pid": int, "directory_id": str}
-"""Fields of a node in a cluster file, with their types."""
+"""Fields of a node in cluster.json, the file of a local cluster, with their types."""
 
 NODE_FIELDS_NEEDED = {"id", "address", "dir", "pid"}
 PORT_DIGITS = 5
@@ -218,7 +218,7 @@ def read_cluster_file(path: Path) -> dict[str, Any]:
 
 
 def _is_node(row: object) -> bool:
-    """Return whether an entry of a cluster file has the fields of a node, with their types."""
+    """Return whether an entry of cluster.json has the fields of a node, with their types."""
     if (
         not isinstance(row, dict)
         or not NODE_FIELDS.items() >= {name: type(value) for name, value in row.items()}.items()

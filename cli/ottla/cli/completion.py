@@ -70,7 +70,7 @@ def _words(line: str) -> list[str]:
 
 
 def print_script(arguments: argparse.Namespace) -> int:
-    """Print the completion script of a shell. Returns the exit code."""
+    """`ottla completion SHELL`: print the completion script of a shell. Returns the exit code."""
     from importlib.resources import files
 
     say_verbatim((files("ottla.cli") / "completions" / f"ottla.{arguments.verb}").read_text())
@@ -78,7 +78,8 @@ def print_script(arguments: argparse.Namespace) -> int:
 
 
 def print_names(arguments: argparse.Namespace) -> int:
-    """Print the names of topics, groups or profiles, one a line. Returns the exit code."""
+    """`ottla completion names`: print the names of topics, groups or profiles, one a line. Returns
+    the exit code."""
     for name in sorted(_names(arguments.kind, arguments.line)):
         if not any(one.isspace() for one in name):
             say(name)

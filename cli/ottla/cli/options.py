@@ -50,8 +50,8 @@ Declared = Option | OneOf | Section
 
 
 def option(spelling: str, meaning: str, **settings: Any) -> Option:
-    """Return an option declared by one string: its names, its metavar, and `...` if it may be
-    repeated.
+    """Return the declaration of an option, given by one string: its names, its metavar, and `...`
+    if it may be repeated.
 
     `--force` is a flag, and `-c --config KEY=VALUE ...` an option with values. `names NAME ...` is
     a positional argument `names` that is shown as NAME. An option with choices needs no metavar.

@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, visible(f"{self.prog}: {short}{cure}{hint}") + "\n")
 
     def format_help(self) -> str:
-        """Return the help of the command or verb, with an example."""
+        """Return the help text of the command or verb, with an example."""
         # Imported only for help.
         from ottla.cli.examples import example_of
 

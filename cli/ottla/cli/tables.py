@@ -58,13 +58,13 @@ def print_table(
 
 
 def note_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table on standard error, apart from the command's output."""
+    """Print a table on standard error, separate from the command's output."""
     found = table_lines(headers, rows)
     say_table(found.header, found.rows, is_note=True)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as text, for use within a longer text."""
+    """Return a table of columns and rows as text, for use within a longer text."""
     found = table_lines(headers, rows)
     return "\n".join([*found.header, *found.rows])
 
@@ -77,8 +77,8 @@ def table_lines(
     are_headers_data: bool = False,
     width: int | None = None,
 ) -> TableLines:
-    """Return the lines of a table. Numbers are aligned to the right and texts to the left; control
-    characters are escaped."""
+    """Return the lines of a table as text. Numbers are aligned to the right and texts to the left;
+    control characters are escaped."""
     kept = [list(row) for row in rows]
     if are_headers_data:
         headers = [visible(header) for header in headers]

@@ -23,7 +23,7 @@ COMMAND_NAMED = re.compile(r"('|^  |\| )ottla (?=[a-z-])", re.MULTILINE)
 
 
 class Colour(StrEnum):
-    """Terminal escape sequences of colours."""
+    """Terminal escape sequences that start or end a colour."""
 
     BOLD = "\033[1m"
     RED = "\033[31m"
@@ -93,7 +93,7 @@ def say_json(value: object, *, indent: int | None = None, is_flushed: bool = Fal
 
 
 def complain(line: str) -> None:
-    """Print the reason why a command ends, as one line on standard error."""
+    """Print the reason for which a command fails, as one line on standard error."""
     program, colon, reason = as_typed_here(visible(line)).partition(": ")
     if colon and is_coloured(sys.stderr):
         program = f"{Colour.RED}{program}{Colour.NONE}"
@@ -101,7 +101,7 @@ def complain(line: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a note on standard error, apart from the command's output."""
+    """Print a note on standard error, separate from the command's output on standard output."""
     print(as_typed_here(visible(text, keeps_layout=True)), file=sys.stderr, flush=True)
 
 

@@ -83,7 +83,8 @@ def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any)
 
 
 async def _active_controller(text: str) -> tuple[str, int]:
-    """Return the address of the active controller, as reported by one of the given controllers."""
+    """Return the host and port of the active controller, as reported by one of the controllers in
+    `text`."""
     with importing():
         from ottla.client.network.active_controller import active_controller
         from ottla.model.errors import ConfigError

@@ -41,7 +41,7 @@ class NeededRight:
 
     @property
     def text(self) -> str:
-        """The right as a noun phrase, such as `describe on group "billing"`."""
+        """The right as a noun phrase for a page, such as `describe on group "billing"`."""
         if self.resource == "cluster":
             return f"{self.operation} on the cluster"
         if not self.name:
@@ -119,7 +119,7 @@ OTTLA_FEATURE = "ottla.version"
 
 async def is_ottla(admin: Admin) -> bool:
     """Return whether the cluster's brokers are Ottla's. Brokers of Apache Kafka close the
-    connection at a request of Ottla's own."""
+    connection when they get a request that only Ottla has."""
     return OTTLA_FEATURE in await admin.describe_features()
 
 

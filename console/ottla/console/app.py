@@ -346,8 +346,8 @@ async def checked_form(request: Request, signed: SignedIn, names: HostNames) -> 
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds the security headers to each response. Pages are not stored by
-    browsers or proxies, unless they say otherwise."""
+    """ASGI middleware that adds the security headers to each response. Browsers and proxies do not
+    store pages, unless a response has a header that allows it."""
 
     def __init__(self, app: ASGIApp, extra: Mapping[str, str] = {}) -> None:
         self._app = app

@@ -28,7 +28,7 @@ class PageError(Exception):
 
 @frozen(kw_only=True)
 class Failure:
-    """Content of an error page."""
+    """Content of the error page that the console shows in place of a page."""
 
     status: int
     title: str

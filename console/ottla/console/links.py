@@ -51,7 +51,7 @@ class PathPattern:
 
     @classmethod
     def of(cls, path: str) -> "PathPattern":
-        """Return the pattern of a path such as `/topics/{topic}`."""
+        """Return the pattern of a page's path such as `/topics/{topic}`."""
         return cls(tuple(path.split("/")))
 
     def match(self, raw_path: str) -> dict[str, str] | None:

@@ -32,7 +32,7 @@ class ConsoleConfig:
     """Settings of the console that its pages use."""
 
     hides_messages: bool = False
-    """True if keys, values and headers of records must not be shown."""
+    """True if the console must not show keys, values and headers of records."""
     registry_url: str = ""
     """Base URL of the schema registry that decodes records. Empty if there is none."""
     schema_files: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class PageRequest:
 
     @property
     def hides_messages(self) -> bool:
-        """True if keys, values and headers of records must not be shown."""
+        """True if the console must not show keys, values and headers of records."""
         return self.config.hides_messages
 
 
@@ -116,8 +116,8 @@ class PageView:
     download: Download | None = None
     """File that is sent to the browser in place of a page, or None for a page."""
     notice: str = ""
-    """Sentence that the session's next page shows, such as "topic orders was created". Empty if the
-    result speaks for itself."""
+    """Sentence that the session's next page shows, such as "topic orders was created". Empty if
+    none is needed."""
 
 
 ViewFunction: TypeAlias = Callable[[PageRequest], Awaitable[PageView]]
@@ -128,8 +128,9 @@ LiveFunction: TypeAlias = Callable[[PageRequest], AsyncGenerator[PageView, None]
 class Action:
     """A change of the cluster, by a form of a page.
 
-    The form has a token of the session, and each action writes an audit line. A refused action
-    shows the reason; a finished one leads to the address of its view.
+    The form has a token of the session, and each action writes an audit line. A page shows the
+    reason if the action is refused; otherwise, the browser opens the address that the action
+    returns.
     """
 
     name: str
@@ -141,16 +142,16 @@ class Action:
     run: ViewFunction
     role: UserRole = UserRole.OPERATOR
     confirms: str = ""
-    """Path parameter whose value the user has to type into the form's field `confirm`. Empty if the
-    action destroys nothing."""
+    """Parameter of the action's path whose value the user has to type into the form's field
+    `confirm`. Empty if the action destroys nothing."""
 
 
 @frozen(kw_only=True)
 class Live:
     """Part of a page that is renewed by server-sent events, for `data-live` in templates.
 
-    A page has at most one, because browsers open six connections to a server. The page contains the
-    part already, and is complete without the stream.
+    A page has at most one, because browsers open six connections to a server. The first response of
+    the page already contains the part, so the page is complete without the stream.
     """
 
     name: str

@@ -23,7 +23,7 @@ async def known_offsets(
     isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
     """Return the first offset of each partition whose record has a timestamp at or after a time in
-    ms, or -1 if there is none. EARLIEST and LATEST are special times.
+    ms since 1970, or -1 if there is none. EARLIEST and LATEST are special times.
 
     `leaders` are the partitions and their leaders. Partitions without a leader, and those whose
     leader does not answer in time, are absent. Raises RefusedError if the user may not read the

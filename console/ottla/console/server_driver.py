@@ -42,7 +42,8 @@ ADMIN_TIMEOUT_S = 20.0
 """Timeout of the console's requests to the cluster in seconds. It is shorter than that of a page,
 so that a page can name the broker that does not respond."""
 IDLE_S = 15
-"""Time in seconds in which a browser must send a whole request, also the first one."""
+"""Time in seconds in which a browser must send a whole request, including the first one of a
+connection."""
 READ_S = 3_600
 """Time in seconds after which the server closes a connection on which the browser sends nothing,
 such as a live part's."""

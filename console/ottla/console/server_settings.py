@@ -47,7 +47,7 @@ class ServerSettings:
     key: str | None = None
     """Path of the PEM file with the private key for HTTPS, or None."""
     names: tuple[str, ...] = ()
-    """Further host names by which browsers reach the console."""
+    """Further host names by which browsers reach the console, besides its address."""
     access: AccessKind
     roles: RoleTable
     security: ClientSecurity | None = None

@@ -186,7 +186,7 @@ class FormPart:
     action: str = ""
     """Name of the action in PAGES that the form requests. Empty for a form that only reads."""
     values: Mapping[str, str] = field(default_factory=dict)
-    """Values of the parameters in the action's path."""
+    """Values of the parameters in the path of the form's action."""
     href: str = ""
     """Address that a form opens if it only reads. Empty for the form of an action."""
     hint: str = ""
@@ -211,9 +211,9 @@ class LinksPart:
 
     kind: str = "links"
     links: tuple[tuple[str, str], ...]
-    """Text and address of each link."""
+    """Text and address of each link in this part of the page."""
     current: str = ""
-    """Text of the present page's link."""
+    """Text of the link to the present page. Empty if it is not among the links."""
 
 
 @frozen(kw_only=True)
@@ -243,7 +243,7 @@ class Sheet:
     """Content of a page that has no layout of its own."""
 
     heading: str
-    """Heading and title of the page."""
+    """Heading of the page, which is also its title."""
     lead: str = ""
     """Sentence below the page's heading. Empty if there is none."""
     parts: tuple[SheetPart, ...]

@@ -26,7 +26,7 @@ class Evidence:
     """One fact that supports a cause, such as the committed offset of a group."""
 
     label: str
-    """Noun phrase that names the fact and its unit, such as "lag in records"."""
+    """Noun phrase that names the supporting fact and its unit, such as "lag in records"."""
     value: FactValue
     """Value of the fact that supports the cause. None if it is unknown."""
 
@@ -41,7 +41,7 @@ class Cause:
     """Sentence that states the cause, without a full stop."""
     evidence: tuple[Evidence, ...] = ()
     remedy: str = ""
-    """Sentence that states the change that removes the cause. Empty if `fix` is enough."""
+    """Sentence that describes the change that removes the cause. Empty if `fix` is enough."""
     fix: str = ""
     """Command that removes the cause. Empty if no command can, such as for a stopped machine."""
     more: str = ""
@@ -50,7 +50,8 @@ class Cause:
 
 @frozen
 class FactTable:
-    """Several facts of the same kind as rows, such as the topics with the most traffic."""
+    """Table of facts of the same kind, one in each row, such as the topics with the most
+    traffic."""
 
     name: str
     """Noun that names the rows of the table, such as "topics"."""
@@ -76,7 +77,8 @@ class Explanation:
     """Tables of facts that the explanation shows although they are no causes, such as the busiest
     topics."""
     notes: tuple[str, ...] = ()
-    """Sentences about the examined thing that are no causes, such as an allowing ACL."""
+    """Sentences about the examined thing that state no cause, such as an ACL that allows the
+    operation."""
     unknown: tuple[str, ...] = ()
     """Facts for the explanation that could not be read, each with the reason, as text."""
 
@@ -145,8 +147,8 @@ def command(*words: object) -> str:
     """Return a command of `ottla` with its arguments quoted for a shell.
 
     A `NameArgument` that begins with a dash would be read as an option. It is joined to the option
-    before it, as in `--group=-g`. If it is no value of an option, all names that are none follow at
-    the end, after `--`.
+    before it, as in `--group=-g`. Names that are not the value of an option follow at the end,
+    after `--`.
     """
     shown, positional = ["ottla"], list[str]()
     has_dash = any(isinstance(word, NameArgument) and str(word).startswith("-") for word in words)

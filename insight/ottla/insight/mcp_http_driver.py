@@ -43,8 +43,8 @@ BODY_BYTES_MAX = 256 * 1024
 """Maximum size of the body of a request to the MCP server in bytes. The largest call names a group
 and a topic."""
 REQUESTS_MAX = 32
-"""Maximum number of concurrent requests with a valid token. Further requests are refused with
-status 503."""
+"""Maximum number of concurrent requests to the MCP server with a valid token. It refuses further
+ones with status 503."""
 READ_TIMEOUT_S = 120
 """Time in seconds after which the MCP server closes a connection that sends nothing. It exceeds the
 time of the slowest answer, since a client sends nothing while it waits."""
@@ -114,8 +114,9 @@ def read_token(path: str) -> str:
 
 
 class TokenGate:
-    """ASGI application that passes HTTP requests with the right bearer token to another one. It
-    refuses all others with status 401, and requests beyond REQUESTS_MAX with status 503."""
+    """ASGI application that passes HTTP requests with the right bearer token to the MCP
+    application. It refuses all others with status 401, and requests beyond REQUESTS_MAX with status
+    503."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -158,8 +159,8 @@ async def serve_http(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve MCP over HTTP until cancelled. `report` is called with the URL once the server accepts
-    requests. `task_status` reports the TCP port."""
+    """Serve MCP (Model Context Protocol) over HTTP until cancelled. `report` is called with the URL
+    once the server accepts requests. `task_status` reports the TCP port."""
     listener = _listener(settings)
     port = int(listener.getsockname()[1])
     scheme = "http" if settings.keystore is None else "https"
@@ -198,7 +199,7 @@ def _listener(settings: HttpSettings) -> socket.socket:
 
 
 def _hosts(settings: HttpSettings, port: int) -> list[str]:
-    """Return the values of the `Host` header that name this server, its own address first."""
+    """Return the values of the `Host` header that name this MCP server, its own address first."""
     own = [f"[{settings.host}]" if ":" in settings.host else settings.host]
     if is_loopback(settings.host):
         own += LOOPBACK_NAMES

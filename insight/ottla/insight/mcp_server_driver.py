@@ -74,7 +74,7 @@ async def call(admin: Admin, name: str, arguments: dict[str, Any]) -> types.Call
 
 
 def server_of(admin: Admin) -> Server[Any]:
-    """Return an MCP server whose tools ask the cluster of an admin client."""
+    """Return an MCP server whose tools send requests to a cluster through an admin client."""
     limit = trio.CapacityLimiter(CALLS_AT_ONCE)
 
     async def list_tools(_context: Any, _page: Any) -> types.ListToolsResult:
@@ -94,7 +94,7 @@ def server_of(admin: Admin) -> Server[Any]:
 
 
 async def serve_stdio(admin: Admin) -> None:
-    """Serve MCP on standard input and output until the input ends."""
+    """Serve MCP (Model Context Protocol) on standard input and output until the input ends."""
     server = server_of(admin)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())

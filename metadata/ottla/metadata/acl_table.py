@@ -41,7 +41,8 @@ operation that it names."""
 
 
 class PatternKey(NamedTuple):
-    """Resource pattern of ACL entries: the resource type, and a name or a prefix of names."""
+    """Resource pattern of ACL entries: the resource type, and a name or a prefix of names. Key of
+    the table's index."""
 
     resource_type: int
     pattern_type: int
@@ -217,7 +218,7 @@ NO_ACLS = AclTable()
 
 
 def pattern_key(entry: AclEntry) -> PatternKey:
-    """Return the resource pattern to which an ACL entry applies."""
+    """Return the resource pattern (type and name or prefix) to which an ACL entry applies."""
     return PatternKey(entry.resource_type, entry.pattern_type, entry.resource_name)
 
 

@@ -39,8 +39,8 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """Log of cluster changes, written by one node. The first image that the node receives is logged
-    only with its numbers of brokers and topics."""
+    """Log of changes in the cluster's metadata, written by one node. The first metadata image that
+    the node receives is logged only with its numbers of brokers and topics."""
 
     def __init__(self, node_id: NodeId, is_active_controller: Callable[[], bool]) -> None:
         self._node_id = node_id

@@ -25,7 +25,7 @@ from ottla.model.quotas.quota_limits import QuotaEntity
 
 
 class MetadataDelta:
-    """The changes from the image `base` to the image that `apply` returns.
+    """The differences between the metadata image `base` and the image that `apply` returns.
 
     Every key whose value differs is listed. A key whose value changed and changed back may be
     listed too.
@@ -47,7 +47,8 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
-        """Return the delta between two complete images, for example after a snapshot was loaded."""
+        """Return the delta (differences by key) between two complete metadata images, for example
+        after a snapshot was loaded."""
         delta = cls(base)
         delta.image = image
         delta._features = _differing(base.features, image.features)
@@ -131,7 +132,7 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> tuple[Topic, ...]:
-        """Topics of the base image that were deleted, as they were in that image."""
+        """Topics of the base image that were deleted since, as they were in that image."""
         gone = sorted(one for one in self._topics if one not in self.image.topics)
         return tuple(self.base.topics[one] for one in gone if one in self.base.topics)
 

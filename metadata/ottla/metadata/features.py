@@ -67,7 +67,7 @@ OTTLA_VERSION_OF_CONTROLLERS = 1
 voters of the quorum may change. Release 0.2.0 supports neither."""
 
 METADATA_VERSION_NAMES = {30: "4.3-IV0", 31: "4.4-IV0", 32: "4.4-IV1", 33: "4.4-IV2"}
-"""Kafka's names of the supported levels of metadata.version."""
+"""Kafka's name of each level of metadata.version that this release supports."""
 
 OTTLA_VERSION_NAMES = {0: "0.2.0", 1: "0.3.0"}
 """First Ottla release that supports each level of ottla.version. Earlier releases do not start in a
@@ -156,8 +156,8 @@ def has_dead_letters(levels: Mapping[str, int]) -> bool:
 
 
 def uncovered(finalised: Iterable[tuple[str, int]], ranges: Mapping[str, LevelRange]) -> str | None:
-    """Return the name of the first finalised feature whose level is outside `ranges`, or None if
-    all levels are inside."""
+    """Return the name of the first finalised feature whose level is outside its range in `ranges`,
+    or None if all levels are inside."""
     for name, level in finalised:
         lowest, highest = ranges.get(name, LevelRange(0, 0))
         if not lowest <= level <= highest:

@@ -33,7 +33,7 @@ FIRST_PRODUCER_ID = ProducerId(0)
 
 
 class RecoveryState(IntEnum):
-    """Recovery state of a partition after an election, clean or unclean."""
+    """Recovery state of a partition after its last leader election, clean or unclean."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -120,7 +120,8 @@ class PartitionState:
     """Id of the log directory of each replica of the partition, in the order of `replicas`."""
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...] = ()
-    """Eligible leader replicas: not in sync, but known to have all committed records (KIP-966)."""
+    """Broker ids of the partition's eligible leader replicas: not in sync, but known to have all
+    committed records (KIP-966)."""
     last_known_elr: tuple[NodeId, ...] = ()
     """The partition's last known leader, recorded only while both ISR and ELR (eligible leader
     replicas) are empty (KIP-966)."""
@@ -154,7 +155,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. Its id distinguishes it from a deleted topic of the same name."""
+    """A topic and its partitions. Its id distinguishes it from a deleted topic of the same name."""
 
     name: str
     id: UUID
@@ -208,15 +209,15 @@ class MetadataImage:
     scram_credentials: PersistentMap[int, PersistentMap[str, ScramCredential]] = field(
         default_factory=PersistentMap
     )
-    """SCRAM credentials by Kafka's number of the mechanism, then by user."""
+    """SCRAM credentials of users, by Kafka's number of the mechanism, then by user."""
     delegation_tokens: PersistentMap[str, DelegationToken] = field(default_factory=PersistentMap)
     """Delegation tokens of the cluster, by token id."""
     acls: AclTable = NO_ACLS
     partitions_by_broker: PersistentMap[NodeId, PersistentMap[TopicIdPartition, None]] = field(
         default_factory=PersistentMap
     )
-    """Partitions with a replica on each broker. With this index, the cost of a failover depends
-    only on the number of that broker's partitions."""
+    """Partitions that have a replica on each broker, by broker id. With this index, the cost of a
+    failover depends only on the number of that broker's partitions."""
 
     def topic(self, name: str) -> Topic | None:
         """Return the topic with a name, or None if the cluster has none."""

@@ -40,8 +40,8 @@ class PersistentMap(Mapping[K, V]):
         return _wrap(self._map.set(key, value))
 
     def update(self, items: Mapping[K, V]) -> "PersistentMap[K, V]":
-        """Return a copy of this map with all given items. This is faster than setting one item at a
-        time."""
+        """Return a copy of this map in which all given items are set. This is faster than setting
+        one item at a time."""
         return _wrap(self._map.update(items))
 
     def delete(self, key: K) -> "PersistentMap[K, V]":

@@ -23,7 +23,7 @@ from ottla.model.settings.security.dynamic_tls import is_secret_key
 from ottla.proto import metadata_pb2 as pb
 
 TopicName = Callable[[bytes], str]
-"""Function that returns the name of the topic with the given id (16 bytes)."""
+"""Type of a function that returns the name of the topic with the given id (16 bytes)."""
 
 RESOURCES = {
     TOPIC_RESOURCE: "topic",

@@ -57,7 +57,7 @@ it may perform the operation on some resource of the type."""
 
 
 class AuthorizationDecision(NamedTuple):
-    """Decision of the authorizer, and the reason for it."""
+    """Decision of the authorizer on a principal's operation, and the reason for it."""
 
     is_allowed: bool
     reason: str

@@ -136,8 +136,8 @@ class TopicsFold:
     def _place(
         self, partition: TopicIdPartition, before: Sequence[NodeId], after: Sequence[NodeId]
     ) -> None:
-        """Update the index of partitions by broker after a partition's replicas changed from
-        `before` to `after`."""
+        """Update the image's index of partitions by broker after a partition's replicas changed
+        from `before` to `after`."""
         for broker in before:
             if broker not in after:
                 self._held_by(broker).discard(partition)

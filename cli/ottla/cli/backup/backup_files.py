@@ -163,8 +163,8 @@ class PartitionFile:
 
 
 def read_records(path: Path) -> Iterator[list[Record]]:
-    """Yield the records of a backup file, batch by batch. Raises CorruptDataError if the file is
-    damaged, and ConfigError if it cannot be read."""
+    """Yield the records of a backup file, one record batch at a time. Raises CorruptDataError if
+    the file is damaged, and ConfigError if it cannot be read."""
     try:
         with path.open("rb") as file:
             last = -1
@@ -200,7 +200,8 @@ def positions_of(offsets: Iterable[int], records: Iterable[Iterable[Record]]) ->
 def verify(
     directory: Path, manifest: Manifest, on_partition: Callable[[str, int], None] | None = None
 ) -> None:
-    """Read all records of a backup. Raises CorruptDataError if a record is damaged or missing."""
+    """Read all records of a backup and check them. `on_partition` is called after each partition.
+    Raises CorruptDataError if a record is damaged or missing."""
     for topic in manifest.topics:
         for partition, expected in enumerate(topic.counts):
             path = records_path(directory, topic.name, partition)

@@ -31,7 +31,8 @@ _PART = re.compile(r'\s*([a-z]+)=(?:"([^"]*)"|([^",\]]*))\s*(?:,|$)')
 def first_credential(text: str) -> Record:
     """Return the metadata record of a SCRAM credential for a new cluster.
 
-    `text` is the value of `--add-scram`. Raises ConfigError if it is not a valid credential.
+    `text` is the value of the option `--add-scram`. Raises ConfigError if it is not a valid
+    credential.
     """
     whole = _WHOLE.fullmatch(text.strip())
     hashing = None if whole is None else SCRAM_BY_NAME.get(whole[1])

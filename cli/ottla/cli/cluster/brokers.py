@@ -143,7 +143,7 @@ async def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[SurveyedB
 
 
 def brokers_at(brokers: Sequence[SurveyedBroker], host: str) -> list[SurveyedBroker]:
-    """Return the brokers of a host, which is named by their advertised address or by their failure
+    """Return the brokers on a host. `host` is the brokers' advertised address or their failure
     domain. Brokers that share the failure domain under another address are included."""
     named = [one for one in brokers if host in (one.host, one.machine)]
     machines = {one.machine for one in named if one.machine}

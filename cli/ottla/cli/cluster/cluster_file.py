@@ -59,8 +59,8 @@ class ListedNode:
     dir: str
     pid: int = 0
     directory_id: str = ""
-    """Directory id of a controller. A voter is identified by its node id and this id. Empty for a
-    broker."""
+    """Directory id of a controller. A voter is identified by its node id and its directory id.
+    Empty for a broker."""
 
     @property
     def port(self) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.insight.explanation import Cause, Explanation, FactTable
 
 EXIT_CODES = {"clear": 0, "caused": 2, "unknown": 4}
-"""Exit code of `ottla explain` for each verdict."""
+"""Exit code of `ottla explain` for each verdict of an explanation: clear, caused or unknown."""
 METAVARS = {"topic": "TOPIC", "group": "GROUP", "broker": "ID", "host": "ADDRESS", "ip": "ADDRESS"}
 """Placeholder (metavar) of each option and argument in the help of `ottla explain`. Shell
 completion offers names for TOPIC and GROUP."""

@@ -23,8 +23,8 @@ CHANGED = stat.S_IWOTH
 def warning_of_modes(
     directories: Iterable[str], files: Iterable[str], *, has_secrets: bool
 ) -> str | None:
-    """Return a warning about directories and files that are open to other users, or None if there
-    are none."""
+    """Return a warning about a node's directories and files that other users of the machine can
+    access, or None if there are none."""
     wanted = CHANGED | CONFIDED if has_secrets else CHANGED
     found = [
         *_open(directories, wanted, "750"),

@@ -46,7 +46,7 @@ async def serve(admin: "Admin", arguments: argparse.Namespace) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run `ottla mcp` and return its exit code."""
+    """`ottla mcp`: serve the answers of `ottla explain` to AI agents, and return the exit code."""
     return run_admin(serve, arguments)
 
 

@@ -36,8 +36,8 @@ LOOK_UP_S = 2.0
 within milliseconds or is down."""
 
 Body = Callable[..., Awaitable[None]]
-"""Type of `run_broker` and `run_controller`. Both are called with the configuration and `ready`,
-and return after the node was asked to stop."""
+"""Type of the functions that run a node: `run_broker` and `run_controller`. Both are called with
+the configuration and a function `ready`, and return after the node was asked to stop."""
 
 
 NODE_OPTIONS: tuple[Declared, ...] = (

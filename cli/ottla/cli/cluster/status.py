@@ -255,7 +255,7 @@ async def _starting(admin: Admin) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> str:
-    """Return the state of the cluster as text for people."""
+    """Return the state of the cluster, given as a JSON object, as text for people."""
     quorum, partitions = found["quorum"], found["partitions"]
     rows = [
         (

@@ -59,8 +59,8 @@ RESET_OPTIONS: tuple[Declared, ...] = (
 
 
 class ResetTarget(NamedTuple):
-    """Kind of offsets that are reset: committed offsets of a consumer group, or start offsets of a
-    share group."""
+    """Kind of offsets that a reset changes: committed offsets of a consumer group, or start offsets
+    of a share group."""
 
     noun: str
     command: str

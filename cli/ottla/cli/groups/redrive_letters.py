@@ -61,9 +61,9 @@ class Letter(NamedTuple):
 
     group_id: str
     at: TopicPartition
-    """Topic and partition of the record that became the dead letter."""
+    """Topic and partition of the original record, which became the dead letter."""
     offset: int
-    """Offset of the record that became the dead letter."""
+    """Offset of the original record, which became the dead letter."""
     cause: LetterCause
     redrive_count: int
     """Number of times that the dead letter's record was moved back to its partition before."""
@@ -102,7 +102,8 @@ def _number(text: bytes, largest: int) -> int | None:
 
 
 class LetterFilter(NamedTuple):
-    """Filter of the dead letters to move: the letters of one group that meet all conditions."""
+    """Filter of the dead letters that the command moves: the letters of one group that meet all
+    conditions."""
 
     group_id: str
     letter_topic: str
@@ -121,8 +122,8 @@ class LetterFilter(NamedTuple):
     """
 
     def verdict(self, record: ConsumerRecord) -> Letter | LeftReason:
-        """Return the dead letter in a record if it is to be moved, otherwise the reason why it is
-        not moved."""
+        """Return the dead letter in a record if the filter selects it, otherwise the reason why it
+        is not moved."""
         letter = letter_in(record)
         if letter is None:
             return LeftReason.NO_LETTER

@@ -96,7 +96,7 @@ class SourceRecords:
 
 
 async def begin_offset(admin: Admin, at: TopicPartition) -> int:
-    """Return the first offset of a partition."""
+    """Return the log start offset of a partition: the offset of its first record."""
     return int((await admin.list_offsets({at: EARLIEST}))[at].offset)
 
 
@@ -107,8 +107,8 @@ async def end_offset(admin: Admin, at: TopicPartition, isolation_level: str) -> 
 
 
 async def stable_end_offset(admin: Admin, at: TopicPartition) -> int:
-    """Return the end offset of a partition as soon as no transaction is open in it. Raises
-    RefusedError if that takes longer than `OPEN_TRANSACTIONS_S`."""
+    """Wait until no transaction is open in a partition, and return its end offset. Raises
+    RefusedError if that takes longer than `OPEN_TRANSACTIONS_S` seconds."""
     present = await end_offset(admin, at, UNCOMMITTED)
     with trio.move_on_after(OPEN_TRANSACTIONS_S):
         while True:

@@ -48,7 +48,7 @@ def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
 
 
 def format_plan(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return the offsets of one group as lines that `--from-file` and Kafka's tool read."""
+    """Return the offsets of one group as CSV lines that `--from-file` and Kafka's tool read."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows((at.topic, at.partition, offset) for at, offset in offsets.items())

@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def moved_count(self) -> int:
-        """Number of dead letters that were moved."""
+        """Number of dead letters that the run moved back."""
         return self.moved.total()
 
     def rows(self) -> list[tuple[str, int, int, int, int]]:

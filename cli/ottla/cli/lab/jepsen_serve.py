@@ -31,7 +31,8 @@ class Pages(SimpleHTTPRequestHandler):
 
 
 def open_server(store: Path, port: int) -> ThreadingHTTPServer:
-    """Open and return an HTTP server on a port of this machine; 0 means any free port."""
+    """Open and return an HTTP server for the stored Jepsen results, on a TCP port of this machine;
+    0 means any free port."""
     return ThreadingHTTPServer((HOST, port), partial(Pages, directory=str(store)))
 
 

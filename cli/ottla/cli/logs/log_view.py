@@ -75,7 +75,7 @@ class JsonFiles:
         return damage_count > 0
 
     def end(self) -> None:
-        """Print the end of the JSON list."""
+        """Print the end of the JSON list of log files."""
         say("]")
 
 

@@ -172,7 +172,7 @@ class _File:
         self._pin_count -= 1
 
     def expect_rewrite(self) -> None:
-        """Do nothing: this disk flushes nothing."""
+        """Ignore the notice that the file will be written again: the preview flushes nothing."""
 
     def close(self) -> None:
         """Close the previewed file."""
@@ -232,7 +232,8 @@ class PreviewDisk:
         return self.open(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of this name would exist after the recovery."""
+        """Return whether a file or directory of this name would exist after the previewed
+        recovery."""
         if path in self._nodes:
             return self._nodes[path] is not None
         return path not in self._renamed and os.path.lexists(path)
@@ -243,8 +244,8 @@ class PreviewDisk:
             self._nodes[path] = None
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return True: reads of this disk may block, so callers need not wait for the page
-        cache."""
+        """Return True: callers that read from the preview may block, so they need not wait for the
+        page cache."""
         return True
 
     def _node(self, path: str, *, create: bool) -> _Node:
@@ -265,7 +266,8 @@ class PreviewDisk:
     # ---- awaited
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Do nothing: reads of this disk may block, so nothing needs to be cached first."""
+        """Do nothing: callers that read from the preview may block, so nothing needs to be cached
+        first."""
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
         """Return up to `size` bytes of the previewed file from `position`, as `pread` does."""
@@ -284,7 +286,7 @@ class PreviewDisk:
         """Do nothing: the preview's copies of files are discarded, so they need no flush."""
 
     async def flush_idle(self, directory: str) -> None:
-        """Do nothing: this disk keeps no descriptor open."""
+        """Do nothing: the preview keeps no file descriptor open."""
 
     async def truncate(self, file: DiskFile, size: int) -> None:
         """Truncate a file to `size` bytes, in the preview only."""
@@ -333,7 +335,8 @@ class PreviewDisk:
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return the contents that each of several directories would have after the recovery."""
+        """Return the contents that each of several directories would have after the previewed
+        recovery."""
         found: list[DirectorySurvey | OSError] = []
         for path in paths:
             try:
@@ -372,7 +375,7 @@ class PreviewDisk:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Do nothing: this disk makes nothing durable."""
+        """Do nothing: the preview makes no change durable."""
 
     async def remove_tree(self, path: str) -> None:
         """Remove a directory and its contents, in the preview only."""

@@ -54,8 +54,8 @@ def _ignored(size: int) -> None:
 
 @contextmanager
 def open_read_only(path: Path, on_read: Callable[[int], None] = _ignored) -> Iterator[ReadOnlyFile]:
-    """Open a file for reading, and yield it.  `on_read` is called with the number of bytes of each
-    read."""
+    """Open a file of a log directory for reading, and yield it. `on_read` is called with the number
+    of bytes of each read."""
     # Without O_NONBLOCK, the opening of a named pipe would block.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
@@ -109,8 +109,8 @@ def log_directory_of(path: Path) -> Path | None:
 
 
 def note_if_in_use(paths: list[Path]) -> bool:
-    """Print on standard error which of the log directories are in use by a process. Returns False
-    if none is in use."""
+    """Print on standard error which of the log directories a running process has locked. Returns
+    False if none is locked."""
     found = {directory for path in paths if (directory := log_directory_of(path)) is not None}
     in_use = sorted(directory for directory in found if is_in_use(directory))
     for directory in in_use:

@@ -83,15 +83,15 @@ async def clients_of(
 
 
 async def brokers_of(admin: Admin, only: int | None) -> list[NodeId]:
-    """Return the ids of the brokers to which requests are sent: the broker `only`, or all brokers
-    if `only` is None."""
+    """Return the ids of the brokers from which the command requests client metrics: the broker
+    `only`, or all brokers if `only` is None."""
     nodes = [broker.node for broker in (await admin.describe_cluster()).brokers]
     return nodes if only is None else [NodeId(only)]
 
 
 def is_called(client: ClientInstanceDescription, name: str | None) -> bool:
-    """Return whether a client has the client id or client instance id `name`. Returns True if
-    `name` is None."""
+    """Return whether a client that pushes metrics has the client id or client instance id `name`.
+    Returns True if `name` is None."""
     return name in (None, client.client_id, uuid_to_text(client.client_instance_id))
 
 

@@ -100,8 +100,8 @@ class Tail:
             await trio.sleep(POLL_S)
 
     async def _look_around(self) -> None:
-        """Refresh the list of brokers to poll: add new brokers, and remove brokers that no longer
-        exist."""
+        """Refresh the list of brokers to poll for client metrics: add new brokers, and remove
+        brokers that no longer exist."""
         if trio.current_time() < self._look_around_at:
             return
         try:

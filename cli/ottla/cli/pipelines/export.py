@@ -140,7 +140,8 @@ def summary(
 
 
 def require_tables(target: str) -> None:
-    """Raise ConfigError if the target needs the extra [tables] and it is not installed."""
+    """Raise ConfigError if the target of an export needs Ottla's extra [tables] and it is not
+    installed."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401
@@ -190,7 +191,8 @@ def value_type_option(arguments: argparse.Namespace) -> Any:
 
 
 def read_options(arguments: argparse.Namespace) -> Any:
-    """Return the options for reading topics: addresses, login and isolation level."""
+    """Return the options with which a command reads topics: addresses, login and isolation
+    level."""
     from ottla.pipeline.read.read_options import ReadOptions
 
     addresses = bootstrap_of(arguments)
@@ -278,6 +280,6 @@ class ExportShown:
         )
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the progress line of the export."""
         if self._is_drawn:
             wipe()

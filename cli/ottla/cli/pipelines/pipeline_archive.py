@@ -182,7 +182,7 @@ def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
 
 
 def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
-    """Return the archive options in the arguments of the command line."""
+    """Return the options of the archive, from the command line's arguments."""
     from ottla.pipeline.archive.archive import ArchiveOptions
     from ottla.pipeline.run.transforms import load_function
 

@@ -158,7 +158,7 @@ class RunningShown:
         self._seconds = -1
 
     def __call__(self, queries: Iterable[Any]) -> None:
-        """Draw the activity of the streaming queries, at most once a second."""
+        """Draw the activity of Spark's streaming queries, at most once a second."""
         if not self._is_drawn:
             return
         message = "; ".join(
@@ -174,13 +174,13 @@ class RunningShown:
             draw(f"{message} ({seconds} s)")
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the progress line of Spark's streaming queries."""
         if self._is_drawn:
             wipe()
 
 
 def note_over(text: str) -> None:
-    """Erase the progress line and print a note in its place."""
+    """Erase the progress line on the terminal and print a note in its place."""
     if is_watched():
         wipe()
     note(text)
@@ -197,7 +197,7 @@ def line_of(batch: BatchProgress) -> str:
 
 
 def counted_rows(count: int) -> str:
-    """Return a number of rows as text, such as "1 row" or "3 rows"."""
+    """Return a number of table rows as text, such as "1 row" or "3 rows"."""
     return "1 row" if count == 1 else f"{count:,} rows"
 
 

@@ -110,7 +110,7 @@ def summed(
 
 
 def show(found: list[QueryLag], *, is_json: bool) -> None:
-    """Print the lags of streaming queries."""
+    """Print the lags of streaming queries as a table, or as JSON if `is_json`."""
     if is_json:
         print_json([one._asdict() for one in found])
     else:

@@ -80,8 +80,8 @@ def parse_words(arguments: argparse.Namespace) -> list[str]:
 
 
 def run_script(spark: "SparkSession", code: OwnCode, arguments: list[str], *, is_json: bool) -> int:
-    """Run a user's script, and wait for the streaming queries that are still running at its end.
-    Returns the exit code."""
+    """Run a user's Python script with a Spark session, and wait for the streaming queries that are
+    still running at its end. Returns the exit code."""
     shown = BatchLines(is_json=is_json)
     ending = QueriesEnding()
     watch = QueryWatch(shown, ending)

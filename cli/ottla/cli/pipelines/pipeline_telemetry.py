@@ -168,8 +168,8 @@ def _check(options: "TelemetryOptions") -> None:
 
 @contextmanager
 def missing_topic_explained(topic: str) -> Iterator[None]:
-    """Add a remedy to an error about the missing topic of client metrics: how to create the
-    topic."""
+    """Within the `with` block, add a remedy to an error about the missing topic of client metrics:
+    how to create the topic."""
     try:
         yield
     except (SparkFailedError, RefusedError) as error:
@@ -183,7 +183,7 @@ def missing_topic_explained(topic: str) -> Iterator[None]:
 
 @contextmanager
 def locked_output(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
-    """Lock an output directory against other commands on this machine.
+    """Lock the output directory of an aggregation against other commands on this machine.
 
     Yields the file descriptors of the locks. The Spark session must keep them open: the JVM may
     outlive this process for a moment and still write.
@@ -223,5 +223,5 @@ def milliseconds(option: str, text: str) -> int:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the parts of a comma-separated list."""
+    """Return the parts of a comma-separated list in an option's value."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -80,8 +80,8 @@ def maintenance_options(arguments: argparse.Namespace) -> "MaintenanceOptions":
 def maintained(
     arguments: argparse.Namespace, options: "MaintenanceOptions", shown: "MaintenanceShown"
 ) -> "MaintenanceResult":
-    """Maintain the Iceberg table, Delta table or directory that the command line names. Returns the
-    result."""
+    """Maintain the Iceberg table, Delta table or directory that the command line names: merge small
+    files and remove unused ones. Returns the result."""
     target = arguments.table
     if target.startswith(ICEBERG):
         from ottla.pipeline.maintenance.iceberg_maintenance import maintain_iceberg
@@ -118,7 +118,7 @@ class MaintenanceShown:
         draw(f"{self._table}  {_mib(done_bytes)} of {_mib(total_bytes)} merged  {share} %")
 
     def end(self) -> None:
-        """Erase the progress line."""
+        """Erase the progress line of the table's maintenance."""
         if self._is_drawn:
             wipe()
 

@@ -168,7 +168,8 @@ async def _change(
 
 
 def parse_limit(key: str, text: str) -> float:
-    """Parse a quota such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576). Returns the number.
+    """Parse the value of a quota such as 12.5, 5M (5 million) or 5Mi (5 × 1,048,576). Returns the
+    number.
 
     Raises ConfigError if the text is not a number.
     """

@@ -114,8 +114,8 @@ async def _partitions(cluster: Cluster, topic: str, only_this: int | None) -> li
 
 
 def parse_offset(text: str) -> tuple[str, int | None]:
-    """Parse the value of --offset as kcat does. Returns the start position, and the timestamp in
-    milliseconds at which to stop, or None if the value has no stop."""
+    """Parse the value of the option --offset as kcat does. Returns the start position, and the
+    timestamp in milliseconds at which to stop, or None if the value has no stop."""
     start, stop = "beginning", None
     for part in text.split(","):
         if part.startswith("e@") and part[2:].isdecimal():

@@ -19,7 +19,7 @@ class WantedTopics:
     def __init__(self, words: Sequence[str], *, is_regex: bool) -> None:
         patterns = [one for one in words if is_regex or one.startswith(PATTERN_MARK)]
         self.is_pattern = bool(patterns)
-        """True if any of the topic arguments is a regular expression."""
+        """True if any of the command's topic arguments is a regular expression."""
 
         self.names = [one for one in dict.fromkeys(words) if one not in patterns]
         """Topics that the command line names in full."""
@@ -30,7 +30,7 @@ class WantedTopics:
         self._regex = _compiled(patterns, self.pattern)
 
     def matches(self, name: str) -> bool:
-        """Return whether a topic is among the wanted topics."""
+        """Return whether the command line selects the topic with this name."""
         return self._regex.fullmatch(name) is not None
 
 

@@ -171,7 +171,7 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
 
 
 def row_of(entry: AclEntry) -> tuple[Any, ...]:
-    """Return an ACL as a row of a table."""
+    """Return an ACL as a row of the table that `ottla acl list` prints."""
     return (
         entry.principal,
         entry.host,

@@ -79,8 +79,8 @@ class Entity:
 
     @property
     def broker(self) -> NodeId | None:
-        """Id of the broker to which requests about the entity must be sent, or None for any broker.
-        Only a broker itself knows its settings file and its loggers."""
+        """Id of the broker to which requests about this entity's settings must be sent, or None for
+        any broker. Only a broker itself knows its settings file and its loggers."""
         is_one_brokers = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
@@ -112,7 +112,7 @@ class Change(NamedTuple):
 
 
 def default_of(entity: Entity, key: str) -> str | None:
-    """Return the declared default of a setting, or None if it has none."""
+    """Return the declared default of a setting of the entity, or None if it has none."""
     # Imported late: commands that change one setting need no declarations.
     from ottla.model.settings.dynamic import definitions_of
 
@@ -135,8 +135,8 @@ def own_source(entity: Entity) -> ConfigSource:
 
 
 def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> list[Change]:
-    """Parse changes of the forms KEY=VALUE, KEY+=VALUE and KEY-=VALUE (the last two are for lists).
-    The keys in `unset` are reset to their defaults. Returns all changes."""
+    """Parse changes of settings in the forms KEY=VALUE, KEY+=VALUE and KEY-=VALUE (the last two are
+    for lists). The keys in `unset` are reset to their defaults. Returns all changes."""
     changes = []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -203,7 +203,7 @@ async def _check_alive(admin: Admin, entity: Entity) -> None:
 
 
 def as_json(entity: Entity, key: str, setting: ConfigEntry) -> dict[str, Any]:
-    """Return a setting with all its attributes as the JSON object that the command prints."""
+    """Return a setting with all its attributes as the JSON object that `ottla config` prints."""
     return {
         "key": key,
         "value": setting.value,

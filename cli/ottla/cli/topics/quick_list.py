@@ -33,7 +33,7 @@ requests to them one after the other, while `topic_list` sends them concurrently
 
 
 class _UnusualError(Exception):
-    """Raised if the fast path of `ottla topic list` does not apply."""
+    """Error that the fast path of `ottla topic list` does not apply."""
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:
@@ -51,8 +51,8 @@ def list_at_once(arguments: argparse.Namespace) -> bool:
 
 
 def _ask(address: tuple[str, int]) -> tuple[list[MetadataResponseTopic], Counter[str]]:
-    """Send the requests to all brokers, starting with the one at `address`. Returns the topics, and
-    the bytes of all their replicas by topic."""
+    """Request topics and log sizes from all brokers, starting with the one at `address`. Returns
+    the topics, and the bytes of all their replicas by topic."""
     held: Counter[str] = Counter()
     with ExitStack() as opened:
         connections: dict[tuple[str, int], BlockingConnection] = {}

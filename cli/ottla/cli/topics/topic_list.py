@@ -14,7 +14,8 @@ from ottla.insight.facts.log_dirs_driver import ask_bytes
 
 
 async def list_topics(admin: BrokerCalls, arguments: argparse.Namespace) -> int:
-    """List every topic, with the bytes of all its replicas. Returns the exit code."""
+    """`ottla topic list`: list every topic, with the bytes of all its replicas. Returns the exit
+    code."""
     topics = (await admin.cluster.metadata()).topics
     show_list(arguments, topics, await topic_bytes(admin))
     return 0

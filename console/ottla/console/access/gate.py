@@ -38,7 +38,7 @@ class SignedIn:
     notices: deque[str]
     """Sentences about finished actions, which the next page of the session shows."""
     can_sign_out: bool = False
-    """True if the console has a login page of its own."""
+    """True if the user can sign out, because the console has a login page of its own."""
 
 
 class RenderPage(Protocol):

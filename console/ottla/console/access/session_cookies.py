@@ -52,7 +52,8 @@ class SessionCookies:
         return self._table.find(request.cookies.get(self.cookie, ""), self._seams.now_ms())
 
     def ask_for_login(self, request: Request) -> Response:
-        """Return the response to a request without a session: a redirect to the login page."""
+        """Return the response to a request that belongs to no session: a redirect to the login
+        page."""
         if request.method not in ("GET", "HEAD"):
             return Response(
                 "the session has ended: sign in again\n",

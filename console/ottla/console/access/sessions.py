@@ -32,7 +32,7 @@ class ConsoleSession:
         self.last_ms = now_ms
 
     def has_expired(self, now_ms: int) -> bool:
-        """Return whether the session was idle for too long, or is too old."""
+        """Return whether the session has expired: it was idle for too long, or is too old."""
         return now_ms - self.last_ms >= IDLE_MS or now_ms - self.began_ms >= SESSION_MS
 
 

@@ -81,7 +81,7 @@ class RecordFilter:
 
     text: str
     matches: Test
-    """Function that returns whether a record matches."""
+    """Function that returns whether a record matches the filter."""
     reads_content: bool
     """True if the filter reads keys, values or headers of records. Such a filter could be used to
     guess hidden messages."""

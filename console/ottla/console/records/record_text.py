@@ -53,7 +53,7 @@ class ShownField:
     text: str
     """Content of the field as text. Empty for null and hidden fields."""
     size_bytes: int | None
-    """Size of the field in bytes. None for null and hidden fields."""
+    """Size of the record's key, value or header in bytes. None for null and hidden fields."""
     is_cut: bool = False
     """True if `text` is only the beginning of the field's content."""
     problem: str = ""
@@ -174,8 +174,8 @@ def _line(depth: int) -> str:
 
 
 def hex_dump(data: bytes, *, chars_max: int) -> str:
-    """Return lines of offset, sixteen bytes and their ASCII characters, up to about `chars_max`
-    characters."""
+    """Return bytes as lines of text: offset, sixteen bytes in hexadecimal and their ASCII
+    characters, up to about `chars_max` characters."""
     lines: list[str] = []
     size = 0
     for at in range(0, len(data), HEX_LINE_BYTES):

@@ -1,5 +1,5 @@
-"""Alerts: everything in the cluster that needs an operator now, each with the command that fixes
-it."""
+"""Page of alerts: the conditions in the cluster that need an operator now, each with the command
+that fixes it."""
 
 import trio
 

@@ -140,12 +140,12 @@ def _finalization(
 
 
 async def upgrade(request: PageRequest) -> PageView:
-    """Raise the finalized level of a feature."""
+    """Raise the finalized level of a feature, as the form requests."""
     return await _change(request, FeatureUpdateKind.UPGRADE)
 
 
 async def downgrade(request: PageRequest) -> PageView:
-    """Lower the finalized level of a feature, if no metadata is lost."""
+    """Lower the finalized level of a feature, unless metadata would be lost."""
     return await _change(request, FeatureUpdateKind.SAFE_DOWNGRADE)
 
 

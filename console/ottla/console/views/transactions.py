@@ -44,7 +44,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 DETAILS_AT_ONCE = 8
 DETAILS_MAX = 100
 PARTITIONS_MAX = 1_000
-"""Maximum number of partitions of a topic whose producers are requested."""
+"""Maximum number of partitions of a topic whose active producers are requested."""
 STATES = (
     "",
     "Ongoing",

@@ -39,7 +39,7 @@ class ClusterFacts:
     """Committed offsets of the group some seconds before `lags` was read. None if they were not
     read."""
     observed_ms: int = 0
-    """Time between `earlier_commits` and `lags`, in ms."""
+    """Time between the reading of `earlier_commits` and of `lags`, in ms."""
     stable_ends: Mapping[TopicPartition, int] | None = None
     """Last stable offsets of the partitions in `lags`. None if they were not read."""
     open_transactions: tuple[OpenTransaction, ...] | None = None

@@ -31,12 +31,13 @@ SAMPLE_S = 1.0
 interval misses the rates of slow producers. A longer interval makes the operator wait."""
 
 TOPICS_AT_ONCE = 500
-"""Number of topics whose settings are described in one request."""
+"""Number of topics whose settings one request reads."""
 
 
 @dataclass(slots=True)
 class PartitionSize:
-    """Size of the largest replica of a partition, and its growth, in bytes."""
+    """Size of a partition's largest replica in bytes, and its growth between two samples in
+    bytes."""
 
     size_bytes: int = 0
     grown_bytes: int = 0
@@ -44,7 +45,7 @@ class PartitionSize:
 
 async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLoad:
     """Return the state of the cluster as input of the balance planner. `leaving` contains the ids
-    of brokers that are to be emptied."""
+    of brokers from which all replicas are to be moved away."""
     earlier = await ask_bytes(admin)
     started_s = trio.current_time()
     await trio.sleep(SAMPLE_S)

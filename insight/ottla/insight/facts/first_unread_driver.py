@@ -29,7 +29,7 @@ whole first batch even if it is larger."""
 
 
 class Unread(NamedTuple):
-    """A partition and the offset from which a group has not consumed it."""
+    """A partition, and the first offset in it that a group has not consumed."""
 
     at: TopicPartition
     offset: int

@@ -14,7 +14,7 @@ from ottla.model.ids import Offset, ProducerId, TopicPartition
 
 LATE_MS = 5 * 60_000
 """Grace period, in ms, after the timeout of a transaction. During this period, its coordinator may
-still end it."""
+still end it, so that it does not count as hanging."""
 
 
 class OpenTransaction(NamedTuple):
@@ -25,7 +25,7 @@ class OpenTransaction(NamedTuple):
 
     @property
     def start(self) -> Offset:
-        """First offset of the transaction in the partition."""
+        """First offset of the open transaction in the partition."""
         assert self.producer.transaction_start is not None
         return self.producer.transaction_start
 

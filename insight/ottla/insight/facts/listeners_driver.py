@@ -64,12 +64,12 @@ class ListenerFacts:
 
 
 class _UnverifiedDialer(TlsDialer):
-    """TLS dialer that connects to any server, in order to examine its certificate. It sends no
-    secret."""
+    """TLS client that connects to any server without verifying it, in order to examine its
+    certificate. It sends no secret."""
 
     @property
     def context(self) -> ssl.SSLContext:
-        """TLS context that does not verify the server."""
+        """TLS context that does not verify the server's certificate."""
         context = super().context
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -20,8 +20,8 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 PARTITIONS_MAX = 20_000
-"""Maximum number of partitions whose end offsets are requested for a list of groups. The lag of a
-group with further partitions is unknown."""
+"""Maximum number of partitions whose end offsets are requested for a page that lists groups. The
+lag of a group with further partitions is unknown."""
 
 
 class LagRow(NamedTuple):

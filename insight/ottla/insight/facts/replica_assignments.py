@@ -16,7 +16,7 @@ class ReplicaAssignment:
 
     @property
     def name(self) -> str:
-        """Name of the partition in messages."""
+        """Name of the partition in messages, such as orders-0."""
         return f"{self.topic}-{self.partition}"
 
 
@@ -33,7 +33,7 @@ class OngoingMove:
 
     @property
     def name(self) -> str:
-        """Name of the partition in messages."""
+        """Name of the reassigned partition in messages, such as orders-0."""
         return str(self.at)
 
     @property

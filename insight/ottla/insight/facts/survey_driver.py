@@ -141,7 +141,8 @@ class SurveyedBroker:
         return int(self.metrics.get(EPOCH_METRIC, -1))
 
     def has_throttle(self, *names: str) -> bool:
-        """Return whether at least one of the named throttle rates is set for the broker."""
+        """Return whether at least one of the named replication throttle rates is set for the
+        broker."""
         return not self.metrics.keys().isdisjoint(names)
 
 
@@ -179,7 +180,7 @@ class Survey:
     brokers: list[SurveyedBroker]
     partitions: list[SurveyedPartition]
     min_insync: dict[str, int]
-    """min.insync.replicas of each topic that has under-replicated partitions."""
+    """Value of min.insync.replicas of each topic that has under-replicated partitions."""
     reassignment_count: int = 0
     """Number of partitions that are being moved between brokers. The survey requests it only if a
     broker is throttled."""
@@ -190,7 +191,7 @@ class Survey:
 
     @property
     def denials(self) -> list[str]:
-        """Sentences about nodes whose state the user may not read. They may be healthy."""
+        """Sentences about nodes whose state the user may not read. The nodes may be healthy."""
         found = [("the quorum", self.quorum.denial)]
         found += [(f"broker {one.id}", one.denial) for one in self.brokers]
         return [f"the state of {node} may not be read ({why})" for node, why in found if why]
@@ -434,7 +435,7 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return the counts of a broker: partitions that it leads and how many of them are
+    """Return counts about a broker: the partitions that it leads and how many of them are
     under-replicated, and its replicas and how many of them are out of sync."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]

@@ -9,7 +9,7 @@ from ottla.model.tls.certificate import Certificate
 from ottla.model.tls.context_driver import TlsMaterial
 
 RENEW_WITHIN = timedelta(days=30)
-"""Remaining validity below which the renewal of a certificate is recommended."""
+"""Remaining validity of a certificate below which its renewal is recommended."""
 
 COLUMNS = ("WHERE", "CERTIFICATE", "NAMES", "VALID-UNTIL", "STATE", "CURE")
 OK, WARNING, FAILED = "ok", "warning", "failed"

@@ -20,7 +20,7 @@ LOCK = "share.record.lock.duration.ms"
 
 
 def explain_delivery(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why a share group's records are not delivered."""
+    """Return an explanation of the reasons why a share group's records are not delivered."""
     group = values.get("group", "")
     causes = [*_no_members(facts, group), *_waiting(facts, group)]
     return concluded("delivery", f"share group {group}", causes[:CAUSES_MAX], unknown=facts.unknown)

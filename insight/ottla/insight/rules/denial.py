@@ -61,7 +61,7 @@ class DeniedRequest:
 
 
 def explain_denial(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why a user may not perform an operation."""
+    """Return an explanation of the reasons why a user may not perform an operation."""
     request = request_of(values)
     noun = request.kind.name.lower().replace("_", " ")
     subject = (
@@ -120,7 +120,8 @@ def _denying_entry(request: DeniedRequest, entry: AclEntry) -> Cause:
 
 
 def _near_entries(request: DeniedRequest, acls: AclFacts) -> Iterator[Cause]:
-    """Yield a cause for each ACL that would allow the operation if one of its fields differed."""
+    """Yield a cause for each ACL that would allow the denied operation if one of its fields
+    differed."""
     for entry in acls.entries:
         if (
             entry.permission is not AclPermission.ALLOW

@@ -8,8 +8,8 @@ NAMES_SHOWN = 3
 
 
 def check_leaders_remain(leaving: set[int], partitions: list[SurveyedPartition]) -> None:
-    """Raise RefusedError if a partition would be without leader once the brokers with the ids in
-    `leaving` lead nothing."""
+    """Raise RefusedError if a partition would have no leader once the brokers with the ids in
+    `leaving` have given up all leaderships."""
     alone = [
         one.name for one in partitions if one.leader_id in leaving and leaving.issuperset(one.isr)
     ]

@@ -52,7 +52,8 @@ CONTROLLERS = ("controller", "role", "lag in records", "address", "directory")
 
 
 def explain_plan(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the steps of a change of the cluster, or the reason why it is refused."""
+    """Return an explanation with the steps of a planned change of the cluster, or the reason why
+    the change is refused."""
     change = values.get("change", "")
     subject = SUBJECTS.get(change, change)
     key = "controller" if change.endswith("voter") else "broker"

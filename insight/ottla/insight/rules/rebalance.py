@@ -24,7 +24,8 @@ CLASSIC_STATES = {
 
 
 def explain_rebalance(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why a group's assignment of partitions is not finished."""
+    """Return an explanation of the reasons why a group's assignment of partitions is not
+    finished."""
     group = facts.group
     notes = kind_notes(group)
     if group is not None:

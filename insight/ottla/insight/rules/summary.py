@@ -18,7 +18,8 @@ from ottla.insight.rules.unavailable import connection_causes, partition_causes
 
 
 def explain_health(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why a cluster is unhealthy, and its warnings as notes."""
+    """Return an explanation of the reasons why a cluster is unhealthy, with its warnings as
+    notes."""
     survey = facts.survey
     notes = [] if survey is None else warnings_of(survey)
     causes = connection_causes(facts) if survey is None else health_causes(survey)
@@ -45,7 +46,8 @@ def health_causes(survey: Survey) -> list[Cause]:
 
 
 def explain_slow(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why requests are slow: throttles, missing replicas, full disks."""
+    """Return an explanation of the reasons why requests are slow: throttles, missing replicas, full
+    disks."""
     topic = values.get("topic", "")
     causes = [
         *usage_causes(facts, {}),

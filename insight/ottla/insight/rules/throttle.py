@@ -146,7 +146,7 @@ def _unmeasured_notes(facts: ClusterFacts) -> Iterator[str]:
 
 
 def replication_causes(survey: Survey | None) -> list[Cause]:
-    """Return a cause for each throttle of replicas that is set on a broker."""
+    """Return a cause for each replication throttle that is set on a broker."""
     causes = []
     for broker in survey.brokers if survey is not None else ():
         for metric, direction in REPLICATION.items():

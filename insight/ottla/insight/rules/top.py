@@ -34,8 +34,8 @@ BROKERS = (
 
 
 def explain_top(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return tables of the busiest clients, topics, partitions and brokers, sorted by bytes or by
-    requests."""
+    """Return an explanation with tables of the busiest clients, topics, partitions and brokers,
+    sorted by bytes or by requests."""
     unknown = list(facts.unknown)
     if facts.traffic is None:
         return concluded("top", "the cluster", [], unknown=unknown or ["traffic: not read"])

@@ -23,7 +23,7 @@ class BrokerRates(NamedTuple):
 
 
 class TopicRates(NamedTuple):
-    """Traffic of one topic per second, over all brokers."""
+    """Rates of one topic's traffic per second, over all brokers."""
 
     topic: str
     bytes_in: float
@@ -43,7 +43,7 @@ class PartitionRates(NamedTuple):
 
 
 class ClientRates(NamedTuple):
-    """Usage of one quota by one client, over all brokers."""
+    """Usage of one quota by one client, over all brokers: its rate and throttle time."""
 
     user: str
     client_id: str

@@ -26,7 +26,8 @@ CAUSES_MAX = 20
 
 
 def explain_unavailable(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return the reasons why partitions of a topic, or of all topics, cannot be read or written."""
+    """Return an explanation of the reasons why partitions of a topic, or of all topics, cannot be
+    read or written."""
     topic = values.get("topic", "")
     subject = f"topic {topic}" if topic else "all partitions"
     notes = []

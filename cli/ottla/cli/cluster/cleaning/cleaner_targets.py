@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 
 class NamedLogs(NamedTuple):
-    """Topic and partition that a command names as `TOPIC[:PARTITION]`. If the partition is None,
-    all partitions of the topic are meant."""
+    """Logs that a command names as `TOPIC[:PARTITION]`. If the partition is None, all partitions of
+    the topic are meant."""
 
     topic: str
     partition: int | None
@@ -137,15 +137,15 @@ async def ask_each(
 
 
 def named_refusal(at: TopicPartition, broker: NodeId, refusal: RefusedError) -> RefusedError:
-    """Return a broker's refusal with a text that names the refused partition, or the topic if the
-    whole topic is refused."""
+    """Return a broker's refusal with an error message that names the refused partition, or the
+    topic if the whole topic is refused."""
     if refusal.code is ErrorCode.INVALID_REQUEST:
         return not_compacted(at.topic)
     return RefusedError(refusal.code, f"{at} on broker {broker}: {refusal.message}")
 
 
 def not_compacted(topic: str) -> RefusedError:
-    """Return the refusal for a topic that is not compacted, with the remedy."""
+    """Return the error for a topic that is not compacted, with a remedy in its message."""
     return RefusedError(
         ErrorCode.INVALID_REQUEST,
         f"topic {topic!r} is not compacted; 'ottla config set --topic {topic} "

@@ -131,8 +131,8 @@ def _is_lone_voter(config: ControllerConfig) -> bool:
 
 
 def _standalone(config: ControllerConfig, rng: Rng) -> VoterSet:
-    """Return a voter set with this controller only, at the addresses in its settings. Raises
-    ConfigError if the settings have no address."""
+    """Return a voter set (the controllers that vote) with this controller only, at the addresses in
+    its settings. Raises ConfigError if the settings have no address."""
     endpoints = endpoints_of(config)
     if not endpoints:
         raise ConfigError(

@@ -52,8 +52,8 @@ class DirectoryMove:
 
 
 async def move_directories(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Plan moves between log directories. If the user confirms, start them and show their progress.
-    Returns the exit code."""
+    """Plan moves of replicas between log directories. If the user confirms, start them and show
+    their progress. Returns the exit code."""
     wanted = [_target(text) for text in arguments.log_dir]
     places = await places_of(admin, arguments.names or None)
     partitions = [TopicPartition(one.topic, one.partition) for one in places]

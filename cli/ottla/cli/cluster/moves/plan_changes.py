@@ -76,8 +76,8 @@ def produce_rates(load: ClusterLoad, copied: Collection[TopicPartition]) -> list
 
 
 def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
-    """Return the lowest throttle, in bytes per second, at which copies still catch up with
-    producers.
+    """Return the lowest throttle for replica moves, in bytes per second, at which the copies still
+    catch up with producers.
 
     `produced` has the produce rates of the partitions that are copied, in bytes per second. The
     result is based on the `AT_A_TIME` highest rates, because a broker takes part in that number of

@@ -21,14 +21,14 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """The replicas of one partition before and after its reassignment."""
+    """Reassignment of one partition: its replicas before and after it."""
 
     before: ReplicaAssignment
     after: ReplicaAssignment
 
     @property
     def at(self) -> TopicPartition:
-        """Topic and partition whose replicas are moved."""
+        """Topic and partition that is reassigned."""
         return TopicPartition(self.before.topic, self.before.partition)
 
     @property
@@ -195,7 +195,7 @@ def _giving(
     partitions: Sequence[list[int]], domains: Domains, giver: int, taker: int
 ) -> list[int] | None:
     """Return the replica list of a partition that can move a replica from broker `giver` to broker
-    `taker`, or None if there is none. Partitions whose preferred leader is not the giver come
+    `taker`, or None if no partition can. Partitions whose preferred leader is not the giver come
     first."""
     found = None
     for replicas in partitions:

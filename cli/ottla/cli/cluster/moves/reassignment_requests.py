@@ -22,8 +22,8 @@ broker are omitted."""
 
 
 async def places_of(admin: Admin, names: Sequence[str] | None) -> list[ReplicaAssignment]:
-    """Return the replicas of the partitions of the named topics, or of all topics if `names` is
-    None."""
+    """Return the replica assignments of the partitions of the named topics, or of all topics if
+    `names` is None."""
     wanted = None if names is None else list(dict.fromkeys(names))
     metadata = await admin.cluster.metadata(wanted)
     for topic in metadata.topics:

@@ -23,7 +23,7 @@ from ottla.model.settings.storage.throttled_replicas import (
 )
 
 TOPICS_AT_ONCE = 500
-"""Number of topics whose throttled replicas are described in one request."""
+"""Number of topics whose lists of throttled replicas are requested at once."""
 
 
 @dataclass(frozen=True, slots=True)

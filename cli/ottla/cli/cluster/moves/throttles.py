@@ -31,7 +31,8 @@ RATES = (LEADER_RATE, FOLLOWER_RATE)
 
 
 class MovingReplicas(NamedTuple):
-    """A partition that moves: its present replicas, and the replicas that are being added."""
+    """A partition that is reassigned: its present replicas, and the replicas that are being
+    added."""
 
     at: TopicPartition
     holding: tuple[int, ...]

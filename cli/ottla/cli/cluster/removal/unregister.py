@@ -62,7 +62,7 @@ async def request_unregister(admin: Admin, broker_id: int) -> None:
 
 async def note_left(admin: Admin, broker_id: int) -> None:
     """Print the partitions that still list an unregistered broker as a replica, such as partitions
-    created in the meantime."""
+    created while it was removed."""
     held = [one for one in await places_of(admin, None) if broker_id in one.replicas]
     if held:
         note(

@@ -56,15 +56,15 @@ class CombinedConfig:
 
     @property
     def shares_directory(self) -> bool:
-        """True if the metadata log is in one of the log directories, which is the default. The log
-        manager then locks that directory."""
+        """True if the controller's metadata log is in one of the broker's log directories, which is
+        the default. The log manager then locks that directory."""
         metadata = normpath(self.controller.metadata_log_dir)
         return metadata in map(normpath, self.broker.log_dirs)
 
 
 def load_combined_config(texts: Mapping[str, str]) -> tuple[CombinedConfig, set[str]]:
-    """Return the settings of both roles from the keys of one file, and the keys that neither role
-    knows.
+    """Return the settings of both roles, broker and controller, from the keys of one file, and the
+    keys that neither role knows.
 
     Raises ConfigError for the first invalid or missing setting.
     """

@@ -20,8 +20,8 @@ from ottla.cli.terminal import note
 from ottla.node.local.interrupts_driver import lasting_interrupts
 
 STOP_S = 40.0
-"""Maximum seconds that brokers may take to stop before they are killed. The systemd unit waits for
-45 s."""
+"""Maximum seconds that the brokers of a host may take to stop before they are killed. The systemd
+unit waits for 45 s."""
 LOOK_S = 2.0
 """Seconds between two checks whether a surplus broker (beyond the configured number) still has
 replicas."""

@@ -38,7 +38,7 @@ CORDONED = "cordoned.log.dirs"
 IDENTITY_FILE = "meta.properties"
 METADATA_DIRECTORY = "__cluster_metadata-0"
 DELETED_ENDINGS = ("-delete", "-stray")
-"""Endings of the names of directories that are about to be deleted."""
+"""Endings of the names of partition directories that the broker is about to delete."""
 
 
 @frozen(kw_only=True)
@@ -205,7 +205,7 @@ def _ports(broker: HostBroker) -> Iterator[tuple[int, str]]:
 
 
 def _replica_count(directory: Path) -> int:
-    """Return the number of partition logs in a log directory; 0 if it cannot be read."""
+    """Return the number of partition logs in a broker's log directory; 0 if it cannot be read."""
     try:
         names = [entry.name for entry in os.scandir(directory) if entry.is_dir()]
     except OSError:

@@ -22,7 +22,8 @@ RESTART_PAUSE_S_MAX = 30.0
 """Maximum pause, in seconds, before a node is restarted. The pause doubles up to this value, so
 that a node that repeatedly ends at once does not keep the machine busy."""
 STEADY_AFTER_S = 60.0
-"""Run time of a node, in seconds, after which the pause before its next restart is short again."""
+"""Run time of a node, in seconds, after which the pause before its next restart starts from its
+minimum again."""
 
 REFUSED = 1
 UNHEALTHY = 2
@@ -97,10 +98,10 @@ class NodeSupervisor:
         return 0
 
     def watch(self, look_s: float | None = None, look: Callable[[], None] = lambda: None) -> int:
-        """Report each node that ends, and restart it if the supervisor restarts nodes. Calls `look`
-        about every `look_s` seconds. Returns when all nodes have ended.
+        """Report each node that ends, and restart it if the supervisor restarts nodes. Calls the
+        function `look` about every `look_s` seconds. Returns when all nodes have ended.
 
-        Returns 0 if every node was asked to stop.
+        The result is an exit code, which is 0 if every node was asked to stop.
         """
         code = 0
         while any(node.process or node.restart_at for node in self._nodes):
@@ -161,8 +162,8 @@ class NodeSupervisor:
         return min(pauses, default=None)
 
     def _on_ended(self, node: SupervisedNode) -> int:
-        """Report that a node ended, and schedule its restart if restarts were requested. Returns 0
-        if the node was asked to stop, otherwise UNHEALTHY."""
+        """Report that a node ended, and schedule its restart if restarts were requested. Returns
+        the exit code 0 if the node was asked to stop, otherwise UNHEALTHY."""
         code = _code(node)
         node.process = None
         if code == 0:

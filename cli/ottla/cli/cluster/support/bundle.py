@@ -23,7 +23,7 @@ from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.version import VERSION
 
 SECTION_TIMEOUT_S = 60.0
-"""Maximum time, in seconds, for collecting one file of the archive."""
+"""Maximum time, in seconds, for collecting one file of the support archive."""
 
 OPTIONS: tuple[Declared, ...] = (
     *CONNECTION,

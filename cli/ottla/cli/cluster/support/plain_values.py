@@ -11,8 +11,8 @@ from ottla.client.admin_parts.admin_configs import ConfigEntry
 
 HIDDEN = "(hidden)"
 SECRET_WORDS = ("password", "secret", "jaas", "token", "credential", "private")
-"""Parts of setting keys whose values may be secret, in addition to the settings that are declared
-secret."""
+"""Words in the keys of settings whose values may be secret, in addition to the settings that are
+declared secret."""
 
 
 def is_secret(key: str) -> bool:

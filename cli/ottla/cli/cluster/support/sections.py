@@ -21,7 +21,7 @@ from ottla.model.version import VERSION
 Section = Callable[[Admin], Awaitable[Any]]
 
 TOPICS_AT_ONCE = 500
-"""Number of topics whose settings are described in one request."""
+"""Number of topics whose settings one request of `ottla bundle` reads."""
 
 
 async def _brokers(admin: Admin) -> Any:
@@ -109,5 +109,5 @@ SECTIONS: dict[str, Section] = {
     "moves": _moves,
     "command": _machine,
 }
-"""Functions that collect the files of the archive, by file name without extension. No file contains
-users, ACLs, tokens or records."""
+"""Functions that collect the files of the support archive, by file name without extension. No file
+contains users, ACLs, tokens or records."""

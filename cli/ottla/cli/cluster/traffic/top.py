@@ -78,8 +78,8 @@ def rates_json(rates: TrafficRates, count: int) -> dict[str, Any]:
 
 
 def shown(rates: TrafficRates, count: int) -> str:
-    """Return rates of traffic as tables, at most `count` rows each. Bytes and requests are per
-    second."""
+    """Return rates of traffic as text with tables, at most `count` rows each. Bytes and requests
+    are per second."""
     brokers = [
         (one.broker, round(one.cpu_percent), round(one.requests), *_bytes(one[3:]))
         for one in rates.brokers[:count]

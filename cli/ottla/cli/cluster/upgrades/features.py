@@ -133,7 +133,8 @@ def show_changes(arguments: argparse.Namespace, changes: Iterable[tuple[str, int
 def changes_of(
     levels: Mapping[str, int], known: Mapping[str, FeatureLevels]
 ) -> list[tuple[str, int, int]]:
-    """Return the features whose level would change, as (feature, finalized level, wanted level)."""
+    """Return the features whose level a request would change, as (feature, finalized level, wanted
+    level)."""
     off = FeatureLevels(0, 0, 0)
     found = ((name, known.get(name, off).finalized, level) for name, level in levels.items())
     return [(name, now, level) for name, now, level in found if now != level]

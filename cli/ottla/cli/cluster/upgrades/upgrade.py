@@ -58,8 +58,8 @@ class UpgradeState:
 
     @property
     def finalized(self) -> dict[str, int]:
-        """Finalized level of each feature. A broker of an earlier release does not report features
-        that it does not know."""
+        """Finalized level of each feature in the cluster. A broker of an earlier release does not
+        report features that it does not know."""
         return {name: self._finalized_level(name) for name in FINALIZED_TOGETHER}
 
     def _finalized_level(self, name: str) -> int:
@@ -84,7 +84,8 @@ class UpgradeState:
 
     @property
     def targets(self) -> dict[str, int]:
-        """Highest level of each feature that all brokers support, if it is not finalized yet."""
+        """Highest level of each feature that all brokers support, if that level is not finalized
+        yet."""
         return self._not_finalized(
             {
                 name: min((one.highest(name) for one in self.brokers), default=0)
@@ -94,7 +95,7 @@ class UpgradeState:
 
     @property
     def later(self) -> dict[str, int]:
-        """Highest level of each feature that this command's release supports, if it is not
+        """Highest level of each feature that this command's release supports, if that level is not
         finalized yet."""
         return self._not_finalized({name: SUPPORTED[name].highest for name in FINALIZED_TOGETHER})
 
@@ -197,8 +198,8 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Raise feature levels to the given levels, or by default to the highest levels that all nodes
-    support. Returns the exit code.
+    """`ottla cluster upgrade finalize`: raise feature levels to the given levels, or by default to
+    the highest levels that all nodes support. Returns the exit code.
 
     Raises RefusedError if a broker did not respond, or if a node does not support a level.
     """

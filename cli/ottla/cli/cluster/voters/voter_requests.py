@@ -32,7 +32,8 @@ from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_te
 UNKNOWN_STATE = 2
 ASK_AGAIN_S = 0.5
 PROGRESS_S = 2.0
-"""Minimum interval in seconds between two notes about a controller that is catching up."""
+"""Minimum interval in seconds between two printed notes about a controller that is catching up with
+the leader."""
 
 TIMEOUT_S = 60.0
 UNDECIDED = frozenset(
@@ -213,8 +214,8 @@ async def _is_committed(
     ends_at_s: float,
     progress: "LagNotes",
 ) -> bool:
-    """Wait until a change of the voters is committed. Returns False if the leader does not have the
-    change.
+    """Wait until a change of the quorum's voters is committed, and return True. Returns False if
+    the leader does not have the change.
 
     The voters that the leader describes may not be committed yet. They are committed once the high
     watermark reaches the log end that the same leader reported with them. Raises RefusedError if

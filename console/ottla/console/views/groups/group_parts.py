@@ -19,13 +19,14 @@ NAMES_MAX = 12
 
 
 def group_address(group: str, kind: GroupKindName | None = None) -> str:
-    """Return the address of a group's page. Share groups have pages of their own."""
+    """Return the address of the console page that shows a group. Share groups have pages of their
+    own."""
     page = "queues" if kind is GroupKindName.SHARE else "groups"
     return address(f"/{page}/{{group}}", {"group": group})
 
 
 def topic_address(topic: str) -> str:
-    """Return the address of a topic's page."""
+    """Return the address of the console page that shows a topic."""
     return address("/topics/{topic}", {"topic": topic})
 
 

@@ -237,7 +237,7 @@ async def delete_offsets(request: PageRequest) -> PageView:
 
 
 async def delete(request: PageRequest) -> PageView:
-    """Delete a group without members, with its offsets."""
+    """Delete a group without members, with its committed offsets."""
     name = request.path["group"]
     await request.admin.delete_group(name)
     return PageView(context={}, location="/groups", notice=f"Group {name} was deleted.")

@@ -95,7 +95,7 @@ RECORD_COLUMNS = (
 
 
 def queue_address(group: str) -> str:
-    """Return the address of a share group's page."""
+    """Return the address of the console page that shows a share group."""
     return group_address(group, GroupKindName.SHARE)
 
 
