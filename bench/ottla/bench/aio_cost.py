@@ -22,7 +22,7 @@ from ottla.client import ConsumerConfig, TopicPartition, aio
 VALUE = bytes(100)
 AT = TopicPartition("aio-cost", 0)
 TOGETHER = 100
-"""Number of records sent concurrently by one `gather`, as in an application with many tasks."""
+"""Number of records that one `gather` sends concurrently, as in an application with many tasks."""
 ROUNDS = 3
 FROM_START = ConsumerConfig(auto_offset_reset="earliest")
 
@@ -127,14 +127,15 @@ PAIRS: tuple[tuple[str, Work, Work], ...] = (
 
 
 def rate(run: Callable[..., Any], count: int) -> float:
-    """Run a benchmark function once, and return its records per second."""
+    """Run a function that sends or reads records once, and return its records per second."""
     began = time.perf_counter()
     run()
     return count / (time.perf_counter() - began)
 
 
 def main() -> None:
-    """Measure the five ways to use a client, and print one row for each."""
+    """Measure the five ways to use a client, with trio and with asyncio, and print one row for
+    each."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     with open_local_cluster(controllers=1, brokers=1) as cluster:
         trio.run(trio_sends, cluster.bootstrap, 1_000)

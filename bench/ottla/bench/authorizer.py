@@ -28,12 +28,12 @@ DECISIONS = 20_000
 NS_PER_US = 1_000
 SUPER_USER = "User:super"
 WAYS = 8
-"""Number of kinds of decision that are measured."""
+"""Number of kinds of authorization decision that are measured."""
 
 
 def run_decisions(*, count: int, rounds: int, progress: Callable[[int], None]) -> dict[str, object]:
-    """Return the microseconds of one decision over `count` ACLs, by kind of decision.  Each figure
-    is the best of the rounds."""
+    """Return the microseconds of one authorization decision over `count` ACLs, by kind of decision.
+    Each figure is the best of the rounds."""
     begun = perf_counter_ns()
     table = NO_ACLS.with_entries({UUID(int=at): _entry(at) for at in range(count)})
     built_ns = perf_counter_ns() - begun
@@ -49,7 +49,7 @@ def run_decisions(*, count: int, rounds: int, progress: Callable[[int], None]) -
 
 
 def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
-    """Return the functions to measure, by kind of authorization decision. Each of them returns the
+    """Return the functions to measure, by kind of authorization decision. Each function returns the
     number of decisions that it made."""
     authorizer = StandardAuthorizer(
         AuthorizerConfig(super_users=frozenset({SUPER_USER})), acls=table
@@ -97,8 +97,8 @@ def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
 
 
 def _entry(at: int) -> AclEntry:
-    """Return the ACL with number `at`. Every second ACL is prefixed, with one of twenty prefix
-    lengths."""
+    """Return the ACL with number `at` for the benchmark. Every second ACL is prefixed, with one of
+    twenty prefix lengths."""
     is_prefix = at % 2 == 0
     return AclEntry(
         resource_type=ResourceType.TOPIC,
@@ -118,7 +118,8 @@ def _changed(table: AclTable, count: int) -> int:
 
 
 def _best(rounds: int, way: Callable[[], int]) -> float:
-    """Return the microseconds per decision in the fastest of `rounds` rounds of `way`."""
+    """Return the microseconds per authorization decision in the fastest of `rounds` rounds of the
+    function `way`."""
     found = []
     for _ in range(rounds):
         begun = perf_counter_ns()

@@ -47,7 +47,7 @@ records, is therefore not counted."""
 
 @dataclass(frozen=True, slots=True)
 class ClientWork:
-    """The work of one benchmark run: the records that a client writes or reads."""
+    """The work of one run of the client benchmark: the records that a client writes or reads."""
 
     bootstrap: str
     topic: str
@@ -56,12 +56,12 @@ class ClientWork:
 
     @property
     def warm_up_count(self) -> int:
-        """Number of records that a reader receives before the measurement."""
+        """Number of records that a reading client receives before the measurement."""
         return min(WARM_UP_RECORDS, self.count // 10)
 
     @property
     def measured_count(self) -> int:
-        """Number of records that a reader receives during the measurement."""
+        """Number of records that a reading client receives during the measurement."""
         return self.count - self.warm_up_count
 
 
@@ -84,8 +84,8 @@ class Stopwatch:
 
 
 def _next(left: int) -> int:
-    """Return the number of records to request from the client next. `left` is the number of records
-    that remain."""
+    """Return the number of records to request from the client in the next call. `left` is the
+    number of records that remain."""
     return min(CONSUME_AT_ONCE, left)
 
 
@@ -334,7 +334,7 @@ WORKS: dict[tuple[str, str], Callable[[ClientWork], dict[str, float]]] = {
 
 
 def main(arguments: list[str]) -> None:
-    """Run one client's work, and print its elapsed seconds and CPU seconds as JSON."""
+    """Run one client's work, and print the elapsed seconds and CPU seconds as JSON."""
     client, what, bootstrap, topic, count, record_bytes = arguments
     figures: Any = WORKS[client, what](ClientWork(bootstrap, topic, int(count), int(record_bytes)))
     print(json.dumps(figures))

@@ -19,10 +19,11 @@ from ottla.bench.topics import RunTopics
 from ottla.client import ErrorCode, RefusedError
 
 CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
-"""The clients to compare, in the order of their turns."""
+"""Names of the clients to compare, in the order of their turns."""
 KINDS = ("produce", "produce many", "consume", "consume batches", "consume singly")
-"""Kinds of work.  Writers pass one record per call, or many records with `send_many`.  Readers get
-lists of records, batches with columns of values, or one record at a time."""
+"""Kinds of work that are compared. Writers pass one record per call, or many records with
+`send_many`. Readers get lists of records, batches with columns of values, or one record at a time.
+"""
 RECORD_BYTES = (100, 1_000)
 RUN_TIMEOUT_S = 300
 MICROSECONDS = 1_000_000
@@ -38,7 +39,7 @@ def run_clients(
     clients: Collection[str] = CLIENTS,
 ) -> dict[str, Any]:
     """Let each client write and read `count` records of 100 B, and a quarter of that number of 1
-    KB. Returns the measured values of each client."""
+    KB. Returns the measured seconds and CPU seconds of each client."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     done = 0
     for record_bytes in RECORD_BYTES:
@@ -61,7 +62,7 @@ def run_clients(
 
 
 def summary(runs: list[dict[str, float]]) -> dict[str, float]:
-    """Return the medians of one client's runs."""
+    """Return the medians of the values measured in one client's runs."""
     return {
         "per_second": round(median(one["count"] / one["seconds"] for one in runs)),
         "cpu_us_each": round(median(MICROSECONDS * one["cpu_s"] / one["count"] for one in runs), 2),

@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 
 TOPIC = "ottla-bench"
 WAYS = (("1", 1), ("all", 1), ("1", 3), ("all", 3))
-"""The settings to compare, as pairs of (acks, number of replicas)."""
+"""Settings of a topic and its producer to compare, as pairs of (acks, number of replicas)."""
 
 SINGLES = 500
 SETTLE_S = 2.0
@@ -40,8 +40,8 @@ HEARTBEAT_S = 2.0
 BEATS_EVERY_MS = 100
 CALM_S = 5.0
 LOADED_S = 40.0
-"""Duration of the load in seconds. It is long enough that nearly all heartbeats in a broker's
-statistics are sent under load."""
+"""Duration in seconds of the load during which heartbeats are measured. It is long enough that
+nearly all heartbeats in a broker's statistics are sent under load."""
 CONNECTIONS = 16
 IN_FLIGHT = 4
 REQUESTS = 150_000
@@ -145,7 +145,7 @@ def replication(rounds: int, progress: Progress) -> Figures:
 
 def heartbeat(rounds: int, progress: Progress) -> Figures:
     """Measure the delay of heartbeats while requests keep one broker's event loop busy. Returns the
-    measured values by name."""
+    measured delays by name."""
     calm: list[float] = []
     busy: list[float] = []
     share: list[float] = []
@@ -166,8 +166,8 @@ def heartbeat(rounds: int, progress: Progress) -> Figures:
 
 
 def _load_one(cluster: StartedCluster, leader: int) -> float:
-    """Keep one broker busy with metadata requests. Returns the share of a core that the broker
-    used.
+    """Keep one broker busy with metadata requests. Returns the fraction of a core's time that the
+    broker used.
 
     The load generator and the broker share the machine. Metadata requests are used because, of all
     requests, they cost the broker most and the sender least.
@@ -193,7 +193,7 @@ def _load_one(cluster: StartedCluster, leader: int) -> float:
 
 def _one_at_a_time(load: Load) -> Result:
     """Send single records, each after the acknowledgement of the previous one. Returns the result
-    with their latencies."""
+    with the latencies of the records."""
     producer = library("confluent_kafka").Producer(
         {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
     )
@@ -266,4 +266,4 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "compaction": compaction,
     "log-move": log_move,
 }
-"""Measurement functions by their name on the command line."""
+"""Functions that measure a local cluster, by their name on the command line."""

@@ -26,11 +26,11 @@ STEADY = "ottla-bench-steady"
 RECORD_BYTES = 1_000
 RECORDS = 600_000
 RATE = 400
-"""Small produce requests per second, one after the other."""
+"""Number of small produce requests per second, sent one after the other."""
 
 READ_BYTES_PER_S = 40_000_000
-"""Bytes per second that the backlog's consumer reads.  It could read more, but then no core would
-be left for the other clients."""
+"""Bytes per second that the consumer of the backlog reads. It could read more, but then no core
+would be left for the other clients."""
 
 PHASE_S = 8.0
 SETTLE_S = 1.0
@@ -50,7 +50,7 @@ class Phase(NamedTuple):
 
 def cold(rounds: int, progress: Progress) -> dict[str, Any]:
     """Measure a producer's p99 latency in three cases: without a consumer of a backlog, with a cold
-    backlog, and with a cached backlog. Returns the measured values by name."""
+    backlog, and with a cached backlog. Returns the measured latencies by name."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         path = Path(directory)
         with open_cluster_in(path, controllers=1, brokers=1) as cluster:
@@ -157,8 +157,8 @@ def _consumer(bootstrap: str, topic: str, start: str) -> Iterator[Any]:
 
 @contextmanager
 def _tailing(bootstrap: str) -> Iterator[None]:
-    """Run a consumer at the log's end, which reads the producer's records as they arrive, while the
-    block runs."""
+    """Run a consumer at the log's end during the block. It reads the producer's records as they
+    arrive."""
     has_ended = threading.Event()
     with _consumer(bootstrap, STEADY, "OFFSET_END") as consumer:
 

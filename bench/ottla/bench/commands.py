@@ -58,8 +58,8 @@ LOADS = {"produce": produce, "consume": consume, "e2e": end_to_end}
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmark that the arguments name, and print the measured values. Returns the exit
-    code."""
+    """Run the benchmark that the command-line arguments name, and print the measured values.
+    Returns the exit code."""
     if arguments.verb in MEASUREMENTS:
         return _measure_clusters(arguments)
     if bootstrap := vars(arguments).get("bootstrap_server"):
@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_load(
     arguments: argparse.Namespace, topics: RunTopics, load: Load, check: Callable[[], None]
 ) -> Result:
-    """Create the topic, fill it if the load reads its own records, measure the load, and return the
-    result. `check` raises KeyboardInterrupt if the run is to end."""
+    """Create the topic of a load, fill it if the load reads its own records, measure the load, and
+    return the result. `check` raises KeyboardInterrupt if the run is to end."""
     topics.make(load)
     if arguments.verb == "consume" and topics.is_own:
         with _progress("fill", load.count) as progress:
@@ -99,7 +99,7 @@ def _run_load(
 
 
 def _checked(progress: Callable[[int], None], check: Callable[[], None]) -> Callable[[int], None]:
-    """Return a progress function that calls `check` first."""
+    """Return a function that shows the progress of a load, and calls `check` first."""
 
     def checked(done: int) -> None:
         check()
@@ -113,8 +113,8 @@ def _no_check() -> None:
 
 
 def _topics(arguments: argparse.Namespace) -> AbstractContextManager[RunTopics]:
-    """Return the topics of a run.  They are deleted at the end of the run unless the user named
-    them or asked to keep them."""
+    """Return the topics of a benchmark's run. They are deleted at the end of the run unless the
+    user named them or asked to keep them."""
     return open_topics(arguments.bootstrap_server, arguments.topic, is_kept=arguments.keep)
 
 
@@ -153,7 +153,7 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
     """Let Ottla's client and other clients do the same work in turns, and print the measured
-    values. Returns the exit code."""
+    seconds and CPU seconds. Returns the exit code."""
     runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
     with _topics(arguments) as topics, _progress(arguments.verb, runs) as progress:
         figures = run_clients(
@@ -180,8 +180,8 @@ def _print_clients(figures: dict[str, Any]) -> None:
 
 
 def _measure_rebalances(arguments: argparse.Namespace) -> int:
-    """Create a new group of many members in each round, rebalance it, and print the durations.
-    Returns the exit code."""
+    """Create a new group of many members in each round, rebalance it, and print the durations of
+    the rebalances. Returns the exit code."""
     with _progress(arguments.verb, arguments.rounds) as progress:
         figures = run_rebalances(
             _address(arguments.bootstrap_server),
@@ -195,7 +195,7 @@ def _measure_rebalances(arguments: argparse.Namespace) -> int:
 
 
 def _measure_authorizer(arguments: argparse.Namespace) -> int:
-    """Measure authorization decisions in this process, and print the cost of each kind.
+    """Measure authorization decisions in this process, and print the cost of each kind of decision.
     Returns the exit code."""
     with _progress(arguments.verb, WAYS) as progress:
         figures = run_decisions(count=arguments.entries, rounds=arguments.rounds, progress=progress)
@@ -218,8 +218,8 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
 
 
 def _measure_telemetry(arguments: argparse.Namespace) -> int:
-    """Let many clients push metrics.  Returns exit code 2 if a push got no response, or an
-    error response, and 0 otherwise."""
+    """Let many clients push metrics to a broker. Returns exit code 2 if a push got no response, or
+    an error response, and 0 otherwise."""
     seconds = arguments.seconds
     if arguments.produce_rate:
         return _measure_telemetry_beside(arguments, seconds)
@@ -462,11 +462,12 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "telemetry": _measure_telemetry,
     "transactions": _measure_transactions,
 }
-"""Benchmarks that do more than run one load and print its figures, by name of their subcommand."""
+"""Functions of the benchmarks that do more than run one load and print its figures, by name of
+their subcommand."""
 
 
 def show(result: Result, *, is_json: bool) -> None:
-    """Print the measured values of a result, one per line, or as JSON if `is_json`."""
+    """Print the measured values of a benchmark's result, one per line, or as JSON if `is_json`."""
     _show_figures(result.figures(), is_json=is_json)
 
 
@@ -483,7 +484,7 @@ def _print_figures(figures: dict[str, Any]) -> None:
 
 @contextmanager
 def _progress(what: str, count: int) -> Iterator[Callable[[int], None]]:
-    """Draw a progress bar on a terminal, if the extra `bench` is installed."""
+    """Draw a progress bar of the benchmark on a terminal, if the extra `bench` is installed."""
     if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda done: None
         return

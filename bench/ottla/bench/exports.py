@@ -48,7 +48,7 @@ class ExportCost:
 
 
 def values_of(count: int) -> Iterator[bytes]:
-    """Yield `count` JSON objects as values of records. They are the same in each run."""
+    """Yield `count` JSON objects as values of records to export. They are the same in each run."""
     chance = Random(1)
     for number in range(count):
         yield (
@@ -64,7 +64,7 @@ def values_of(count: int) -> Iterator[bytes]:
 
 
 async def produce(bootstrap: str, topic: str, count: int) -> None:
-    """Produce `count` records to a new topic."""
+    """Produce `count` records to a new topic, for the exports to be measured."""
     async with open_admin(bootstrap) as admin:
         await admin.create_topic(topic, partition_count=PARTITIONS)
     config = ProducerConfig(batch_bytes=BATCH_BYTES, linger_ms=5)
@@ -75,14 +75,14 @@ async def produce(bootstrap: str, topic: str, count: int) -> None:
 
 
 async def delete(bootstrap: str, topic: str) -> None:
-    """Delete the benchmark's topic."""
+    """Delete the topic of the benchmark."""
     async with open_admin(bootstrap) as admin:
         await admin.delete_topic(topic)
 
 
 def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost:
-    """Export the topic in this process, and return the cost. `form` is the format of the exported
-    values: raw or JSON."""
+    """Export the benchmark's topic in this process, and return the cost. `form` is the format of
+    the exported values: raw or JSON."""
     read = ReadOptions(bootstrap=bootstrap, isolation_level="read_committed")
     type_ = value_type_of("--schema", COLUMNS) if form == "json" else None
     options = ExportOptions(topic=topic, read=read, is_json=form == "json", value_type=type_)
@@ -94,8 +94,8 @@ def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost
 
 
 def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
-    """Export the topic in a process of its own, and return the cost. `form` is the format of the
-    exported values: raw or JSON."""
+    """Export the benchmark's topic in a process of its own, and return the cost. `form` is the
+    format of the exported values: raw or JSON."""
     command = [sys.executable, "-m", "ottla.bench.exports", "--bootstrap", bootstrap]
     with tempfile.TemporaryDirectory() as directory:
         command += ["--topic", topic, "--form", form, "--directory", directory]

@@ -34,7 +34,7 @@ RUNS = 20
 TIMEOUT_S = 600.0
 OK, WORSE, MISSING = 0, 2, 4
 COLUMNS = {"interpreted": "instructions", "compiled": "compiled"}
-"""Column of the table for interpreted and for compiled code."""
+"""Name of the table's column for interpreted and for compiled code."""
 
 ZERO, DUMP, START, STOP = 0x4354_0001, 0x4354_0000, 0x4354_0004, 0x4354_0005
 """Numbers of callgrind's client requests (valgrind/callgrind.h)."""
@@ -50,7 +50,8 @@ TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
 
 
 class PathComparison(NamedTuple):
-    """Number of instructions of one code path, as counted now and as in the table."""
+    """Numbers of CPU instructions of one code path, as counted now and as in the committed
+    table."""
 
     path: str
     instructions: int
@@ -58,14 +59,14 @@ class PathComparison(NamedTuple):
 
     @property
     def increase(self) -> float | None:
-        """Difference to the table, relative to the table's count.  None if the table does not
-        contain the path."""
+        """Increase of a code path's instructions over the committed table, relative to the table's
+        count. None if the table does not contain the path."""
         return None if not self.before else self.instructions / self.before - 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Count the instructions, compare them with the table, and print the result.  Returns 2 if a
-    path takes over 5 % more instructions than in the table."""
+    """Count the CPU instructions of all code paths, compare them with the committed table, and
+    print the result. Returns 2 if a path takes over 5 % more instructions than in the table."""
     parser = argparse.ArgumentParser(prog="ottla.bench.gate", description=__doc__)
     parser.add_argument("--write", action="store_true", help="make what is counted the table")
     parser.add_argument("--table", type=Path, default=TABLE, help="file of the table")
@@ -101,12 +102,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compare(counted: Mapping[str, int], before: Mapping[str, int]) -> list[PathComparison]:
-    """Return a comparison for each code path: its count, and its entry in the table."""
+    """Return a comparison for each code path: its number of instructions, and its entry in the
+    committed table."""
     return [PathComparison(path, count, before.get(path)) for path, count in counted.items()]
 
 
 def is_worse(found: PathComparison) -> bool:
-    """Return whether a path takes more instructions than its entry in the table plus the
+    """Return whether a code path takes more CPU instructions than its entry in the table plus the
     tolerance."""
     before = found.before
     return before is not None and found.instructions > before * (1 + HIGHEST_INCREASE)
@@ -124,7 +126,7 @@ def as_text(found: list[PathComparison]) -> str:
 
 
 def counts() -> dict[str, int]:
-    """Return the number of instructions executed by one run of each path."""
+    """Return the number of CPU instructions executed by one run of each code path, by name."""
     with tempfile.TemporaryDirectory(prefix="ottla-gate-") as name:
         directory = Path(name)
         subprocess.run(

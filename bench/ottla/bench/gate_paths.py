@@ -71,8 +71,8 @@ HEARTBEAT_VERSION = 1
 GROUP = "gate"
 PRODUCER = ProducerId(7)
 SEQUENCES = 100
-"""Number of batches prepared for the idempotent producer. It must exceed the gate's number of
-runs."""
+"""Number of record batches prepared for the idempotent producer. It must exceed the number of runs
+that the gate makes."""
 LARGE_RECORDS = 128
 LARGE_RECORD_BYTES = 1_000
 SMALL_BATCH = [(NOW_MS, b"key", b"v" * 100)]
@@ -81,7 +81,8 @@ CODEC_PARTITIONS = 20
 
 
 def paths() -> dict[str, Path]:
-    """Return the code paths by name. Each call of a path runs it once and restores the state."""
+    """Return the code paths whose CPU instructions are counted, by name. Each call of a path runs
+    it once and restores the state."""
     small, large = MiniBroker(frame_bytes_max=MIB), MiniBroker(frame_bytes_max=MIB)
     group = MiniBroker(frame_bytes_max=MIB)
     member = _join(group)

@@ -42,11 +42,11 @@ ASK_AGAIN_S = 0.1
 SESSION_TIMEOUT_MS = 30_000
 REBALANCE_TIMEOUT_MS = 60_000
 NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""Error codes after which a request is retried. Kafka may name a coordinator that has not loaded
-the group's partition yet."""
+"""Error codes of a group's coordinator after which a request is retried. Kafka may name a
+coordinator that has not loaded the group's partition yet."""
 HEARTBEAT_S = 0.1
-"""Heartbeat interval in seconds. With the clients' default of 3 s, members would notice a rebalance
-later."""
+"""Interval in seconds between a member's heartbeats. With the clients' default of 3 s, members
+would notice a rebalance later."""
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\0"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\1\0\0\0\0\0\0\0\0"
 
@@ -64,8 +64,8 @@ def run_commits(
     has_members: bool,
     progress: Progress,
 ) -> Result:
-    """Commit offsets of one group.  Each connection commits the offset of a different partition,
-    and every response is checked.  Returns the rate and the latencies.
+    """Commit offsets of one group at full speed. Each connection commits the offset of a different
+    partition, and every response is checked. Returns the rate and the latencies.
 
     If `has_members`, each connection commits as a member of the group, in the current generation.
     """
@@ -79,7 +79,7 @@ def run_commits(
 
 
 def find_coordinator(bootstrap: Address, group: str) -> Address:
-    """Return the address of a group's coordinator. Waits until there is one."""
+    """Return the address of a group's coordinator. Waits until the group has one."""
     frame = frame_of(FindCoordinatorRequest(key=group), FIND_VERSION)
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -96,8 +96,8 @@ def find_coordinator(bootstrap: Address, group: str) -> Address:
 def _commit_of(
     address: Address, group: str, topic: str, index: int, member: JoinGroupResponse
 ) -> SmallRequest:
-    """Return the commit request of one connection, and the expected response, which is always the
-    same."""
+    """Return the OffsetCommit request of one connection, and the expected response, which is always
+    the same."""
     row = OffsetCommitRequestPartition(partition_index=index, committed_offset=1_000_000)
     topics = [OffsetCommitRequestTopic(name=topic, partitions=[row])]
     request = OffsetCommitRequest(
@@ -123,7 +123,8 @@ def run_rebalances(
     bootstrap: Address, *, members: int, heartbeat_s: float, rounds: int, progress: Progress
 ) -> dict[str, Any]:
     """Measure two rebalances per round: of a new group from its first join, and of a stable group
-    after its leader joins again. Returns the seconds of each, and their medians."""
+    after its leader joins again. Returns the duration of each rebalance in seconds, and the
+    medians."""
     first: list[float] = []
     again: list[float] = []
     for index in range(rounds):
@@ -145,7 +146,7 @@ def run_rebalances(
 
 
 class _GroupMembers:
-    """The members of one group. Measures the time until all of them have synced in one
+    """The members of one consumer group. Measures the time until all of them have synced in one
     generation."""
 
     def __init__(self, group: str, address: Address, count: int, heartbeat_s: float) -> None:
@@ -158,7 +159,7 @@ class _GroupMembers:
         self._starter = trio.Event()
 
     async def run(self) -> tuple[float, float]:
-        """Return the seconds of the first and the second rebalance."""
+        """Return the durations of the group's first and second rebalance, in seconds."""
         async with self._living() as started:
             await self._whole.wait()
             first = trio.current_time() - started
@@ -170,16 +171,16 @@ class _GroupMembers:
         return first, again
 
     async def join(self) -> list[JoinGroupResponse]:
-        """Join all members until they are in one generation, and return their responses.  The
-        members remain in the group."""
+        """Join all members to the group until they are in one generation, and return their
+        responses. The members remain in the group."""
         async with self._living():
             await self._whole.wait()
         return [*self._synced[max(self._synced)].values()]
 
     @asynccontextmanager
     async def _living(self) -> AsyncIterator[float]:
-        """Run the members, and yield the time of their start. At the end of the block they stop
-        without leaving the group."""
+        """Run the members of the group, and yield the time of their start. At the end of the block
+        they stop without leaving the group."""
         host, port = self._address
         connections: list[BrokerConnection] = []
         with trio.fail_after(PATIENCE_S):
@@ -199,7 +200,7 @@ class _GroupMembers:
                         await connection.aclose()
 
     async def _live(self, connection: BrokerConnection) -> None:
-        """Join, sync, and send heartbeats until a rebalance begins. Then repeat."""
+        """Let one member join, sync, and send heartbeats until a rebalance begins. Then repeat."""
         member_id = ""
         while True:
             joined = await self._join(connection, member_id)
@@ -225,8 +226,8 @@ class _GroupMembers:
             member_id = answer.member_id
 
     async def _sync(self, connection: BrokerConnection, joined: JoinGroupResponse) -> bool:
-        """Sync a member. The leader's request assigns the same partitions to all members. Returns
-        False if another rebalance has begun."""
+        """Send the SyncGroup request of a member. The leader's request assigns the same partitions
+        to all members. Returns False if another rebalance has begun."""
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=joined.generation_id,
@@ -273,7 +274,7 @@ class _GroupMembers:
         return len(self._synced.get(generation, ())) == self._count
 
     def _note(self, joined: JoinGroupResponse) -> None:
-        """Record that a member has synced in its generation. The last member completes the
+        """Record that a member has synced in its generation. The last member to sync completes the
         rebalance."""
         self._synced.setdefault(joined.generation_id, {})[joined.member_id] = joined
         if self._is_complete(joined.generation_id):

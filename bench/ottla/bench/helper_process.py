@@ -9,7 +9,7 @@ from typing import Self
 from ottla.model.errors import ErrorCode, RefusedError
 
 STOP_TIMEOUT_S = 60
-"""Seconds that the process may take from the end of its input to its own end."""
+"""Maximum seconds that the process of a load may take from the end of its input to its own end."""
 
 
 class HelperProcess(ABC):
@@ -17,7 +17,7 @@ class HelperProcess(ABC):
     ends, which is the end of the block."""
 
     name: str
-    """Name of the load in the error if the process fails."""
+    """Name of the load in the error message if its process fails."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._command = [sys.executable, "-m", module, *arguments]

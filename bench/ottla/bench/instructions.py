@@ -46,13 +46,13 @@ BATCH_KIND = "produce-120-kb"
 BATCH_RECORDS = 120
 BATCH_RECORD_BYTES = 1_000
 REQUESTS = 2_000
-"""Number of requests per measurement. With fewer, a single late heartbeat changes the result; with
-more, the measurement takes longer."""
+"""Number of requests per measurement of CPU instructions. With fewer, a single late heartbeat
+changes the result; with more, the measurement takes longer."""
 WARM_UP_REQUESTS = 150
 CONNECTIONS = 4
 IN_FLIGHT = 8
-"""Number of requests in flight. It is large enough that the broker is never idle, so the share of
-its background tasks stays small."""
+"""Number of requests in flight at the measured broker. It is large enough that the broker is never
+idle, so the share of its background tasks stays small."""
 IDLE_S = 20.0
 START_S = 600.0
 STOP_S = 60.0
@@ -72,8 +72,8 @@ class CountedBroker:
         self._dumped_at = time.monotonic()
 
     def count(self) -> tuple[int, float]:
-        """Return the instructions that the broker executed and the seconds that passed since the
-        previous call."""
+        """Return the CPU instructions that the broker executed and the seconds that passed since
+        the previous call."""
         before = set(self._directory.glob("counts.*"))
         subprocess.run(
             ["callgrind_control", "-d", str(self._process.pid)],
@@ -94,8 +94,8 @@ class CountedBroker:
 
 
 def instructions(rounds: int, progress: Progress) -> dict[str, Any]:
-    """Count the instructions of one request of each kind.  Returns medians, and every round's
-    count."""
+    """Count the CPU instructions of one request of each kind. Returns the medians, and the count of
+    every round."""
     if shutil.which("callgrind_control") is None:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "callgrind is missing: install valgrind")
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as name, _open(Path(name)) as opened:

@@ -12,7 +12,7 @@ from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.install_hint import install_hint
 
 Progress = Callable[[int], None]
-"""Callback that receives the number of records processed so far."""
+"""Callback that receives the number of records that a load has processed so far."""
 
 SAMPLE_EVERY = 100
 POLL_EVERY = 256
@@ -34,10 +34,10 @@ class Load:
     linger_ms: float = 5.0
     partitions: int = 1
     replication_factor: int | None = None
-    """Replication factor of the topic; None uses the cluster's default."""
+    """Replication factor of the load's topic; None uses the cluster's default."""
 
     login: Mapping[str, str] = field(default_factory=dict)
-    """librdkafka's settings for TLS and login."""
+    """Settings of librdkafka for TLS and login, by name."""
 
 
 def make_topic(load: Load) -> None:
@@ -62,8 +62,8 @@ def make_topic(load: Load) -> None:
 
 
 def produce(load: Load, progress: Progress) -> Result:
-    """Write `count` records as fast as the broker accepts them. Returns a result whose latency is
-    measured from send to acknowledgement."""
+    """Write the load's `count` records as fast as the broker accepts them. Returns a result whose
+    latency is measured from send to acknowledgement."""
     producer = library("confluent_kafka").Producer(
         {
             "bootstrap.servers": load.bootstrap,
@@ -113,8 +113,8 @@ def produce(load: Load, progress: Progress) -> Result:
 
 
 def consume(load: Load, progress: Progress) -> Result:
-    """Assign the topic's partitions, read `count` records from the beginning, and return the
-    result."""
+    """Assign the topic's partitions to a consumer, read `count` records from the beginning, and
+    return the result."""
     confluent = library("confluent_kafka")
     fetch_bytes = max(load.batch_bytes, 65_536) * max(1, load.partitions)
     consumer = confluent.Consumer(

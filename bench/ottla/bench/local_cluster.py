@@ -61,16 +61,16 @@ def installed_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _bytecode_directory() -> str:
-    """Create a bytecode directory for this process, and return its path. It is removed when the
-    process ends."""
+    """Create a directory for the Python bytecode of this process, and return its path. The
+    directory is removed when the process ends."""
     path = tempfile.mkdtemp(prefix="ottla-bench-bytecode-")
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
 
 
 class RunningCluster:
-    """The nodes of a cluster, with names such as "controller 101" and "broker 2", and requests to
-    them."""
+    """Local cluster of nodes with names such as "controller 101" and "broker 2", to which requests
+    can be sent."""
 
     def __init__(self, bootstrap: str, pids: dict[str, int], ready_s: float) -> None:
         self.bootstrap = bootstrap
@@ -82,22 +82,22 @@ class RunningCluster:
 
     @property
     def all_pids(self) -> list[int]:
-        """Ids of all processes of the cluster."""
+        """Process ids of all processes of the local cluster."""
         starter = [] if self.starter_pid is None else [self.starter_pid]
         return [*self.pids.values(), *starter]
 
     def kill(self, name: str) -> None:
-        """Kill a node by SIGKILL."""
+        """Kill a node of the local cluster by SIGKILL."""
         os.kill(self.pids.pop(name), signal.SIGKILL)
 
     def rss_mb(self) -> dict[str, float]:
-        """Return the resident memory of every node in MB."""
+        """Return the resident memory in MB of every node, by the node's name."""
         return {name: round(usage_of([pid]).rss_bytes / MB, 1) for name, pid in self.pids.items()}
 
     def wait_for(self, ask: Callable[[Cluster], Awaitable[T | None]]) -> T:
         """Call `ask` every few milliseconds until the result is not None, and return the result.
 
-        Raises trio.TooSlowError after PATIENCE_S.
+        Raises trio.TooSlowError after PATIENCE_S seconds.
         """
 
         async def body() -> T:
@@ -119,7 +119,7 @@ class RunningCluster:
 
     def leader(self, topic: str, *, other_than: int = -1) -> int:
         """Wait until the topic's first partition has a leader other than `other_than`, and return
-        it."""
+        the leader."""
 
         async def ask(cluster: Cluster) -> int | None:
             (found,) = (await cluster.metadata([topic])).topics
@@ -129,7 +129,7 @@ class RunningCluster:
         return self.wait_for(ask)
 
     def active_controller(self, *, other_than: int = -1) -> int:
-        """Wait until the quorum has a leader other than `other_than`, and return it."""
+        """Wait until the quorum has a leader other than `other_than`, and return the leader."""
         asked = DescribeQuorumRequest(
             topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData()])]
         )
@@ -195,11 +195,10 @@ def open_local_cluster(
     python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
-    """Start a cluster in a temporary directory, and yield it. At the end of the block, it is
+    """Start a local cluster in a temporary directory, and yield it. At the end of the block, it is
     stopped and its data are deleted.
 
-    If `restarts`, a node that dies is restarted.  `python` is the interpreter that runs the
-    cluster.
+    If `restarts`, a node that dies is restarted. `python` is the interpreter that runs the cluster.
     """
     with (
         tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
@@ -225,8 +224,8 @@ def open_cluster_in(
     python: str = sys.executable,
     **settings: str,
 ) -> Iterator[StartedCluster]:
-    """Start a new cluster in a directory, or the cluster that exists there, and yield it. At the
-    end of the block, it is stopped and its data are kept."""
+    """Start a new local cluster in a directory, or the cluster that exists there, and yield it. At
+    the end of the block, it is stopped and its data are kept."""
     command = [python, "-m", "ottla.cli", "up", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
         command += ["--port", "0"]

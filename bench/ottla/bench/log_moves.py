@@ -28,7 +28,7 @@ PARTITION = TopicPartition(TOPIC, 0)
 RECORD_BYTES = 1_000
 RECORDS = 2_000_000
 RATE = 400
-"""Small produce requests per second, one after the other."""
+"""Number of small produce requests per second, sent one after the other."""
 
 CALM_S = 10.0
 LOOK_S = 0.2
@@ -37,9 +37,9 @@ MB = 1_000_000
 
 
 def log_move(rounds: int, progress: Progress) -> dict[str, Any]:
-    """Measure a producer's p99 latency with and without a move of its partition.  Also check that
-    the bytes of the log are the same before and after a move. Returns the measured values by name.
-    """
+    """Measure a producer's p99 latency with and without a move of its partition. Also check that
+    the bytes of the log are the same before and after a move. Returns the measured latencies by
+    name."""
     calm: list[float] = []
     moving: list[float] = []
     rates: list[float] = []
@@ -83,8 +83,8 @@ def log_move(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _move(cluster: StartedCluster, source: Path, target: Path) -> None:
-    """Move the partition from `source` to `target`.  Returns when the old directory has been
-    deleted."""
+    """Move the partition's log from the directory `source` to `target`. Returns when the old
+    directory has been deleted."""
 
     async def begin() -> None:
         async with open_admin(cluster.bootstrap) as admin:

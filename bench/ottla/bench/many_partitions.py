@@ -64,8 +64,8 @@ class OpenPartitions:
         return bool(self._open)
 
     def by_leader(self, leaders: Mapping[int, int], *, without: int) -> dict[int, list[int]]:
-        """Return the open partitions by leader.  Partitions that the killed broker still leads are
-        omitted."""
+        """Return the partitions that have not acknowledged a record since the kill, by leader.
+        Partitions that the killed broker still leads are omitted."""
         found: dict[int, list[int]] = {}
         for index in sorted(self._open):
             leader = leaders.get(index, NO_NODE)
@@ -74,20 +74,21 @@ class OpenPartitions:
         return found
 
     def note(self, answers: Iterable[tuple[int, int]]) -> None:
-        """Process responses, given as (partition, error code).  A partition without an error is no
-        longer open."""
+        """Process responses to produced records, given as (partition, error code). A partition
+        without an error has acknowledged a record."""
         self._open.difference_update(index for index, code in answers if code == ErrorCode.NONE)
 
 
 def replicas_of(index: int, leader: int, others: Sequence[int]) -> list[int]:
-    """Return the ids of a partition's replicas: the leader, then the other brokers in rotation."""
+    """Return the broker ids of a partition's replicas: the leader, then the other brokers in
+    rotation."""
     first = index % len(others)
     return [leader, *others[first:], *others[:first]]
 
 
 def make_led_by_one(cluster: StartedCluster) -> int:
-    """Create the topic so that one broker is the first replica of all partitions.  Returns that
-    broker's id."""
+    """Create the benchmark's topic so that one broker is the first replica of all partitions.
+    Returns the broker's id."""
     leader, *others = sorted(
         int(name.removeprefix(BROKER)) for name in cluster.pids if name.startswith(BROKER)
     )
@@ -115,7 +116,8 @@ def make_led_by_one(cluster: StartedCluster) -> int:
 
 
 def kill_leader(cluster: StartedCluster, leader: int) -> ManyFailover:
-    """Kill the broker that leads every partition.  Returns the durations of the failover."""
+    """Kill the broker that leads every partition of the topic. Returns the durations of the
+    failover."""
     return trio.run(_killed, cluster, leader)
 
 

@@ -48,7 +48,7 @@ Turn = Callable[[], Iterator[None]]
 
 
 def registry_of_partitions() -> Registry:
-    """Return a registry with a counter and a gauge for each partition."""
+    """Return a registry of metrics with a counter and a gauge for each partition."""
     registry = Registry()
     for name in ("log_size", "log_end_offset"):
         registry.read_each(
@@ -67,20 +67,20 @@ def samples() -> Iterator[tuple[tuple[str, str], int]]:
 
 
 def fill(counters: Counters) -> None:
-    """Increment the counters of each partition."""
+    """Increment the metric counters of each partition."""
     for labels, value in samples():
         counters.of(*labels).value = value
 
 
 def ours(registry: Registry) -> Iterator[None]:
-    """Encode the registry with Ottla's `own_otlp`. Yields where other tasks may run."""
+    """Encode the registry of metrics with Ottla's `own_otlp`. Yields where other tasks may run."""
     resource = resource_of(ATTRIBUTES)
     for _ in messages_of(registry.collect(), resource, start_ns=START_NS, now_ns=time.time_ns()):
         yield
 
 
 def sdk_points(family: Family, now_ns: int) -> list[NumberDataPoint]:
-    """Return a family's samples as the SDK's data points."""
+    """Return the samples of a metric family as the data points of OpenTelemetry's SDK."""
     return [
         NumberDataPoint(
             attributes=dict(zip(family.label_names, labels, strict=False)),
@@ -94,8 +94,8 @@ def sdk_points(family: Family, now_ns: int) -> list[NumberDataPoint]:
 
 
 def sdk_encoder(registry: Registry) -> Iterator[None]:
-    """Encode the registry with the encoder of the SDK's exporters. Yields once, after everything is
-    encoded."""
+    """Encode the registry of metrics with the encoder of the exporters of OpenTelemetry's SDK.
+    Yields once, after everything is encoded."""
     now_ns = time.time_ns()
     metrics = []
     for family in filter(None, registry.collect()):
@@ -113,7 +113,8 @@ def sdk_encoder(registry: Registry) -> Iterator[None]:
 
 
 def sdk_whole(registry: Registry) -> Turn:
-    """Return a function that collects the SDK's observable instruments and encodes their points."""
+    """Return a function that collects the observable instruments of OpenTelemetry's SDK and encodes
+    their points."""
     # By default, the SDK merges all series of an instrument beyond 2,000 into one.
     limit = TOPICS * PARTITIONS + 1
     reader = InMemoryMetricReader(
@@ -153,8 +154,8 @@ def sdk_whole(registry: Registry) -> Turn:
 
 
 def measure(turn: Turn) -> tuple[float, float]:
-    """Encode the metrics once, in one of the three ways. Returns the CPU seconds, and the longest
-    time in seconds without a yield to other tasks."""
+    """Encode the metrics of the registry once, in one of the three ways. Returns the CPU seconds,
+    and the longest time in seconds without a yield to other tasks."""
     began_s = piece_s = time.process_time()
     longest_s = 0.0
     for _ in turn():
@@ -164,7 +165,7 @@ def measure(turn: Turn) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure the three ways in turns, and print the cost per point."""
+    """Measure the three ways to encode a node's metrics in turns, and print the cost per point."""
     registry = registry_of_partitions()
     count = 3 * TOPICS * PARTITIONS
     turns: dict[str, Turn] = {

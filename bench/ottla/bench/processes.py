@@ -16,20 +16,22 @@ NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
 class Usage(NamedTuple):
-    """CPU seconds used so far, and resident bytes now, summed over all measured processes."""
+    """Resource use of local processes: CPU seconds used so far, and resident bytes now, summed over
+    all of them."""
 
     user_s: float
     system_s: float
     rss_bytes: int
 
     def since(self, earlier: "Usage") -> "Usage":
-        """Return the CPU seconds used since `earlier` was measured, and the current memory."""
+        """Return the CPU seconds used since the resource use `earlier` was measured, and the
+        current memory."""
         return Usage(self.user_s - earlier.user_s, self.system_s - earlier.system_s, self.rss_bytes)
 
 
 def usage_of(pids: Sequence[int]) -> Usage:
-    """Return the resource use of processes.  Raises ConfigError with the id of a process that does
-    not run."""
+    """Return the resource use of the processes with the given ids. Raises ConfigError with the id
+    of a process that does not run."""
     user = system = rss = 0
     for pid in pids:
         try:

@@ -28,7 +28,8 @@ from ottla.wire.messages.produce_request import (
 )
 
 FETCH_VERSION = 17
-"""Version of Fetch requests. It identifies topics by their ids, as current clients do."""
+"""Version of the Fetch requests that are sent. It identifies topics by their ids, as current
+clients do."""
 PRODUCE_VERSION = 9
 METADATA_VERSION = 12
 RECORD_BYTES = 100
@@ -43,7 +44,7 @@ class SmallRequest(NamedTuple):
     frame: bytes
     payload_bytes: int
     answer: bytes | None = None
-    """Expected bytes of every response, or None if they differ."""
+    """Bytes that every response to the request must have, or None if responses differ."""
     before: tuple[bytes, ...] = ()
     """Frames that are sent first on each connection, such as a login.  Each of them is sent after
     the response to the previous one."""
@@ -118,8 +119,8 @@ def repeat(
     in_flight: int,
     progress: Callable[[int], None],
 ) -> Result:
-    """Send `count` requests over several connections, one connection for each request in `smalls`.
-    Returns a result with the latency of a request."""
+    """Send `count` small requests over several connections, one connection for each request in
+    `smalls`. Returns a result with the latency of a request."""
     clients = [_Client(address, small) for small in smalls]
     selector = DefaultSelector()
     for client in clients:
@@ -150,7 +151,7 @@ def repeat(
 
 
 class _Client:
-    """One connection of the load, and the state of its requests in flight."""
+    """One connection of a load of small requests, and the state of its requests in flight."""
 
     def __init__(self, address: tuple[str, int], small: SmallRequest) -> None:
         self.socket = dial(address)
@@ -199,7 +200,7 @@ def topic_id_of(address: tuple[str, int], topic: str) -> UUID:
 
 def dial(address: tuple[str, int]) -> socket.socket:
     """Connect to a server, and return the socket. Each later send or receive waits at most
-    `SILENCE_S`.
+    `SILENCE_S` seconds.
 
     Raises ConnectionError with the address if the server cannot be reached.
     """

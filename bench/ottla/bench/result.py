@@ -13,8 +13,8 @@ QUANTILES = (("p50", 0.50), ("p99", 0.99), ("p99.9", 0.999))
 
 @dataclass(slots=True)
 class Result:
-    """Count and duration of a run. `latencies_ms` has one latency for each sampled record or
-    request."""
+    """Result of one benchmark run: the count of records or requests, and the duration.
+    `latencies_ms` contains one latency for each sampled record or request."""
 
     what: str
     count: int
@@ -26,7 +26,7 @@ class Result:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        """Return the measured values by name, in the order in which they are printed."""
+        """Return the measured values of the run by name, in the order in which they are printed."""
         found: dict[str, Any] = {
             "what": self.what,
             "count": self.count,

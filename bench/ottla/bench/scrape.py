@@ -21,8 +21,8 @@ from ottla.wire.messages.api_versions_request import ApiVersionsRequest
 
 API_VERSIONS_VERSION = 0
 REQUEST_PAUSE_S = 0.000_5
-"""Pause in seconds between two small requests.  With a shorter pause, shorter interruptions are
-detected, but the requests themselves become a load."""
+"""Pause in seconds between two small requests to the broker. With a shorter pause, shorter
+interruptions are detected, but the requests themselves become a load."""
 
 CALM_S = 2.0
 PATH = "/metrics"
@@ -74,7 +74,7 @@ class Scrape(NamedTuple):
     seconds: float
     byte_count: int
     row_count: int
-    """Number of rows in the response, or 0 if it was compressed."""
+    """Number of rows of metrics in the response, or 0 if it was compressed."""
     longest_wait_ms: float
 
 
@@ -85,8 +85,8 @@ def run_scrapes(
     rounds: int,
     progress: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Fetch the metrics `rounds` times, alternately plain and compressed.  Returns measured values
-    by name, most of them medians."""
+    """Fetch a broker's metrics `rounds` times, alternately plain and compressed. Returns measured
+    times and sizes by name, most of them medians."""
     plain: list[Scrape] = []
     packed: list[Scrape] = []
     with Prober(broker) as prober:

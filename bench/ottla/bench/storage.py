@@ -35,15 +35,16 @@ from ottla.wire.batch_builder import build_batch
 Figures = dict[str, Any]
 
 APPENDS = {KIB: 20_000, 16 * KIB: 10_000, 1024 * KIB: 300}
-"""Number of batches to append, by their size in bytes."""
+"""Number of record batches to append, by their size in bytes."""
 RECOVERED_BYTES = 1280 * MIB
-"""Size in bytes of the logs to recover.  It is large enough that recovery uses worker processes."""
+"""Total size in bytes of the logs to recover. It is large enough that recovery uses worker
+processes."""
 RECOVERED_LOGS = 8
 RECOVERED_BATCHES = (KIB, 64 * KIB)
 THREADS = (1, 2)
 PARTITION_COUNTS = (2_000, 10_000)
 RECORD_OVERHEAD_BYTES = 80
-"""Approximate number of bytes in a batch that are not the value of its only record."""
+"""Approximate number of bytes in a record batch that are not the value of its only record."""
 NOW_MS = 1_700_000_000_000
 TOPIC = "many"
 BROKER = "broker 1"
@@ -51,8 +52,8 @@ MB = 1_000_000
 
 
 def append(rounds: int, progress: Progress) -> Figures:
-    """Measure appends of one batch to a log, for batches of several sizes. Returns the measured
-    values by name."""
+    """Measure appends of one record batch to a log, for batches of several sizes. Returns the
+    measured times and rates by name."""
     found: dict[int, list[float]] = {size: [] for size in APPENDS}
     for index in range(rounds):
         for size, count in APPENDS.items():
@@ -66,7 +67,7 @@ def append(rounds: int, progress: Progress) -> Figures:
 
 def recovery(rounds: int, progress: Progress) -> Figures:
     """Measure the recovery of logs after a kill, with one and with two threads in turns. Returns
-    the measured values by name."""
+    the measured rates by name."""
     figures: Figures = {}
     for size in RECOVERED_BATCHES:
         found: dict[int, list[float]] = {threads: [] for threads in THREADS}
@@ -85,7 +86,7 @@ def recovery(rounds: int, progress: Progress) -> Figures:
 
 def partitions(rounds: int, progress: Progress) -> Figures:
     """Measure one broker with many partitions: when the partitions are created, when the broker is
-    idle, after a clean restart, and after a kill and a restart. Returns the measured values by
+    idle, after a clean restart, and after a kill and a restart. Returns the measured figures by
     name."""
     figures: Figures = {}
     for count in PARTITION_COUNTS:
@@ -135,7 +136,7 @@ async def _opened(path: str) -> AsyncIterator[LogManager]:
 
 
 async def _append(path: str, size: int, count: int) -> float:
-    """Append batches of one size, and return the seconds that one append takes."""
+    """Append record batches of one size to a log, and return the seconds that one append takes."""
     async with _opened(path) as logs:
         log = await logs.create(TopicPartition(TOPIC, 0), ZERO_UUID, LogConfig())
         records = memoryview(bytearray(_batch(size)))
@@ -159,8 +160,8 @@ async def _fill(path: str, size: int) -> None:
 
 
 async def _recover(path: str, threads: int) -> float:
-    """Recover the logs of a directory with a number of threads, and return the MB recovered per
-    second."""
+    """Recover the logs of a directory with the given number of threads, and return the MB recovered
+    per second."""
     MAY_START_PROCESSES.set(True)
     config = _config(path, threads)
     async with (
@@ -211,8 +212,8 @@ def _wait_until_served(cluster: StartedCluster, count: int) -> None:
 
 
 def _held(cluster: StartedCluster, when: str) -> dict[str, float]:
-    """Return the broker's number of file descriptors and its memory.  The names of the returned
-    values contain the moment `when`."""
+    """Return the broker's number of file descriptors and its memory. The names of the returned
+    values contain the text `when`, which names the moment."""
     pid = cluster.pids[BROKER]
     return {
         f"descriptors_{when}": len(os.listdir(f"/proc/{pid}/fd")),

@@ -8,7 +8,8 @@ from ottla.model.text_tables import lay_out
 
 
 def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as text: numbers to the right with separators, other cells to the left."""
+    """Return the rows of a table as text: numbers to the right with separators, other cells to the
+    left."""
     kept = [list(row) for row in rows]
     is_number = [
         bool(kept) and all(isinstance(row[at], int | float) for row in kept)
@@ -19,7 +20,7 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def table_of_figures(figures: Mapping[str, Any]) -> str:
-    """Return measured values as a text table with one row each."""
+    """Return measured values as a text table with one row for each."""
     return table_of(("FIGURE", "VALUE"), [(name, _shown(value)) for name, value in figures.items()])
 
 

@@ -22,8 +22,8 @@ from ottla.node.local.interrupts_driver import interrupted_by_sigterm
 
 PREFIX = "ottla-bench"
 DELETE_TIMEOUT_S = 15.0
-"""Time limit of the deletion in seconds.  The cluster may be down, because the run itself may have
-killed it."""
+"""Time limit in seconds for deleting a run's topics. The cluster may be down, because the run
+itself may have killed it."""
 
 
 class RunTopics:
@@ -31,18 +31,19 @@ class RunTopics:
 
     def __init__(self, bootstrap: str, given: str | None, *, is_kept: bool) -> None:
         self.name = given or fresh_name()
-        """Name of the run's topic, or the prefix of the names of its topics."""
+        """Name of the benchmark run's topic, or the prefix of the names of its topics."""
 
         self.is_own = given is None
-        """True if the topics are the run's own, not named by the user."""
+        """True if the benchmark run has chosen the topics itself, False if the user has named
+        them."""
 
         self._bootstrap = bootstrap
         self._is_kept = is_kept or not self.is_own
         self._claimed: dict[str, None] = {}
 
     def claim(self, name: str) -> str:
-        """Register a topic that the run will create, so that it is deleted at the end of the run.
-        Returns the topic's name."""
+        """Register a topic that the benchmark run will create, so that it is deleted at the end of
+        the run. Returns the topic's name."""
         self._claimed[name] = None
         return name
 
@@ -56,8 +57,8 @@ class RunTopics:
             raise
 
     def close(self) -> None:
-        """Delete the run's own topics.  If they are to be kept, print their names on standard error
-        instead."""
+        """Delete the topics that the run has created itself. If they are to be kept, print their
+        names on standard error instead."""
         names = list(self._claimed)
         if not names:
             return
@@ -76,8 +77,8 @@ class RunTopics:
 
 @contextmanager
 def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator[RunTopics]:
-    """Yield the topics of a run. Topics that the run created itself are deleted at the end, however
-    the run ends."""
+    """Yield the topics of a benchmark run. Topics that the run created itself are deleted at the
+    end, however the run ends."""
     topics = RunTopics(bootstrap, given, is_kept=is_kept)
     with interrupted_by_sigterm():
         try:
@@ -87,7 +88,7 @@ def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator
 
 
 def fresh_name() -> str:
-    """Return a topic name that no other run uses."""
+    """Return a new topic name that no other benchmark run uses."""
     return f"{PREFIX}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 

@@ -39,15 +39,15 @@ API_VERSIONS_VERSION = 3
 GET_VERSION = PUSH_VERSION = 0
 ZSTD = 4
 HELLO_AT_ONCE = 200
-"""Number of connections that are opened before their responses are awaited.  It is the size of a
-listener's backlog."""
+"""Number of client connections that are opened before their responses are awaited. It is the size
+of a listener's backlog."""
 FILES_SPARE = 100
 FIRST_INTERVALS = 0.5, 1.5
-"""Range of the time of a client's first push, in fractions of its interval."""
+"""Range of the time of a client's first push of metrics, in fractions of its push interval."""
 LATE_INTERVALS = 1.05
-"""Largest factor by which a client's interval is lengthened at random, as by jitter of its timer
-and of the network.  Without this factor, clients that were once delayed together would afterwards
-always push at the same moment."""
+"""Largest factor by which the interval between a client's metric pushes is lengthened at random, as
+by jitter of its timer and of the network. Without this factor, clients that were once delayed
+together would afterwards always push at the same moment."""
 RECEIVE_BYTES = 65_536
 
 Address = tuple[str, int]
@@ -82,13 +82,13 @@ class PushingClients:
 
     @property
     def count(self) -> int:
-        """Number of connected clients."""
+        """Number of connected clients that push metrics."""
         return len(self._clients)
 
     @contextmanager
     def opened(self, count: int) -> Iterator[None]:
-        """Connect `count` clients and request their subscriptions. All sockets are closed at the
-        end of the block."""
+        """Connect `count` clients and request their subscriptions to metrics. All sockets are
+        closed at the end of the block."""
         with ExitStack() as stack:
             for begin in range(0, count, HELLO_AT_ONCE):
                 lot = range(begin, min(count, begin + HELLO_AT_ONCE))
@@ -114,8 +114,8 @@ class PushingClients:
         self.interval_ms = max(intervals)
 
     def begin(self, first_intervals: tuple[float, float] = FIRST_INTERVALS) -> None:
-        """Choose a random time for the first push of each client, within the given fractions of its
-        interval."""
+        """Choose a random time for each client's first push of metrics, within the given fractions
+        of its push interval."""
         now = time.perf_counter()
         self._due = [
             (now + random.uniform(*first_intervals) * client.interval_ms / 1e3, index)
@@ -124,7 +124,7 @@ class PushingClients:
         heapq.heapify(self._due)
 
     def push_for(self, seconds: float, progress: Progress) -> None:
-        """Push at each client's interval for `seconds` seconds."""
+        """Push metrics at each client's interval for `seconds` seconds."""
         end = time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
             self._send_due(now)
@@ -141,7 +141,7 @@ class PushingClients:
         self._due = [(at + seconds, index) for at, index in self._due]  # still in order
 
     def finish(self) -> None:
-        """Wait for the outstanding responses to pushes."""
+        """Wait for the outstanding responses to all clients' pushes of metrics."""
         patience = time.perf_counter() + SILENCE_S
         while any(client.is_open for client in self._clients) and time.perf_counter() < patience:
             self._receive(0.1)
@@ -191,7 +191,7 @@ class PushingClient:
         self.interval_ms = 0
         self.is_asked = False
         self.is_open = False
-        """True while the response to a push is outstanding."""
+        """True while the response to the client's push of metrics is outstanding."""
         self.push_bytes = 0
         self.index = index
         self._instance_id = ZERO_UUID
@@ -228,7 +228,7 @@ class PushingClient:
         self.is_asked = bool(found.requested_metrics)
 
     def prepare(self) -> None:
-        """Encode the frame of a push. All pushes of the client consist of this frame."""
+        """Encode the frame of a push of metrics. All pushes of the client consist of this frame."""
         payload = zstandard.compress(payload_of(self.index))
         self.push_bytes = len(payload)
         self._frame = frame_of(
@@ -242,7 +242,7 @@ class PushingClient:
         )
 
     def push(self) -> bool:
-        """Send one push.  Returns False if the broker has closed the connection."""
+        """Send one push of metrics. Returns False if the broker has closed the connection."""
         self._sent_at = time.perf_counter()
         try:
             sent = self.socket.send(self._frame)
@@ -255,8 +255,8 @@ class PushingClient:
         return True
 
     def receive(self) -> tuple[float, ErrorCode] | None:
-        """Read the bytes that have arrived. Returns the latency in ms and the error code of the
-        response once it is complete, or None before that."""
+        """Read the bytes that have arrived from the broker. Returns the latency in ms and the error
+        code of the response once it is complete, or None before that."""
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except OSError:

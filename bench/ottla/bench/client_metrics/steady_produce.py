@@ -21,8 +21,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 
 class SteadyProduce(HelperProcess):
-    """Context manager that runs the producer in a process of its own. After the block, `waited`
-    contains the latencies."""
+    """Context manager that runs a producer at a steady rate in a process of its own. After the
+    block, `waited` contains the send times and latencies of its requests."""
 
     name = "the producer"
 
@@ -32,14 +32,15 @@ class SteadyProduce(HelperProcess):
         self.waited: list[RequestLatency] = []
 
     def take(self, words: list[str]) -> None:
-        """Store the latency of one request, from the words of a line that the process has
+        """Store the latency of one produce request, from the words of a line that the process has
         printed."""
         sent_at, seconds = words
         self.waited.append(RequestLatency(float(sent_at), float(seconds)))
 
 
 def main(host: str, port: str, topic: str, rate: str) -> None:
-    """Send produce requests until standard input ends, then print the latencies."""
+    """Send produce requests at a steady rate until standard input ends, then print the
+    latencies."""
     waited = []
     frame = small_request("produce", topic, ZERO_UUID).frame
     with dial((host, int(port))) as client:

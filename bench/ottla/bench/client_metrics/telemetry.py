@@ -17,7 +17,7 @@ def run_telemetry(
     address: Address, *, clients: int, seconds: float, pids: list[int], progress: Progress
 ) -> Result:
     """Connect clients, let them push metrics for `seconds` seconds, and disconnect them. Returns a
-    result with the latency of a push."""
+    result with the latency of a push of metrics."""
     allow_files(clients)
     pushing = PushingClients(address)
     with pushing.opened(clients):

@@ -27,13 +27,13 @@ from ottla.bench.requests import RequestLatency
 from ottla.bench.result import MB
 
 PHASE_S = 4.0
-"""Length of a phase in seconds.  A shorter one has too few requests for a p99; a longer one meets
-more disturbances of the machine."""
+"""Length in seconds of a phase with or without pushes of metrics. A shorter one has too few
+requests for a p99; a longer one is disturbed more by other load of the machine."""
 SETTLE_S = 0.25
-"""Time in seconds at the start of a phase in which requests are not counted."""
+"""Time in seconds at the start of a phase in which produce requests are not counted."""
 AT_ONCE = 0.0, 1.0
-"""Range from which the time of each client's first push is chosen, in fractions of its interval.
-With this range, pushes have their full rate from the first phase on."""
+"""Range from which the time of each client's first push of metrics is chosen, in fractions of its
+push interval. With this range, pushes have their full rate from the first phase on."""
 
 
 class PushPhase(NamedTuple):
@@ -45,15 +45,16 @@ class PushPhase(NamedTuple):
     ended_at: float
     pushes: int
     loop_s: float
-    """CPU seconds of the brokers' event loops."""
+    """CPU seconds that the brokers' event loops used in the phase."""
 
     @property
     def loop_share(self) -> float:
-        """CPU seconds of the event loops per second."""
+        """CPU seconds that the brokers' event loops used per second of the phase."""
         return self.loop_s / (self.ended_at - self.began_at)
 
     def waits_ms(self, waited: Sequence[RequestLatency]) -> list[float]:
-        """Return the sorted latencies in ms of the requests that were sent in the phase."""
+        """Return the sorted latencies in ms of the producer's requests that were sent in the
+        phase."""
         begin = self.began_at + SETTLE_S
         return sorted(
             1e3 * each.seconds for each in waited if begin <= each.sent_at < self.ended_at
@@ -70,8 +71,8 @@ def run_beside(
     pids: list[int],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Let clients push in every second phase, while one producer sends requests at a steady rate.
-    Returns the latencies and CPU costs of the phases with and without pushes."""
+    """Let clients push metrics in every second phase, while one producer sends requests at a steady
+    rate. Returns the latencies and CPU costs of the phases with and without pushes."""
     allow_files(clients)
     pushing = PushingClients(address)
     phases: list[PushPhase] = []
@@ -98,7 +99,7 @@ def run_beside(
 
 
 def cost_of_push_s(phases: Sequence[PushPhase]) -> float:
-    """Return the CPU seconds of the event loop that one push costs."""
+    """Return the CPU seconds of the broker's event loop that one push of metrics costs."""
     without = median(phase.loop_share for phase in phases if not phase.has_pushes)
     costs = [
         (phase.loop_share - without) * (phase.ended_at - phase.began_at) / phase.pushes

@@ -62,8 +62,8 @@ CONSUMER = (
 
 
 def payload_of(index: int) -> bytes:
-    """Return the payload of one push: a producer's metrics if `index` is even, otherwise a
-    consumer's."""
+    """Return the payload of one push of metrics: a producer's metrics if `index` is even, otherwise
+    a consumer's."""
     role, pushed = ("consumer", CONSUMER) if index % 2 else ("producer", PRODUCER)
     metrics = [metric for one in pushed for metric in _metrics_of(role, one, index)]
     scope = InstrumentationScope(name=f"bench#{role}-{index}", version="2.16.0")

@@ -16,8 +16,8 @@ from ottla.bench.load import SILENCE_S, library
 from ottla.model.errors import ErrorCode, RefusedError
 
 STAMP = struct.Struct(">QI")
-"""Prefix of every record's value: the id of the run, and the number of the record within its
-partition."""
+"""Binary format of the prefix of every record's value: the id of the run, and the number of the
+record within its partition."""
 
 READ_AT_ONCE = 10_000
 READ_TIMEOUT_S = 0.2
@@ -27,7 +27,7 @@ after this time."""
 EXAMPLES_MAX = 3
 
 LOGIN = ("security.", "ssl.", "sasl.")
-"""Prefixes of librdkafka's keys for TLS and login."""
+"""Prefixes of librdkafka's setting keys for TLS and login."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,8 @@ class AuditedRecords:
 
 @dataclass(slots=True)
 class AuditVerdict:
-    """Number of errors of a run by kind. `examples` describes some of each kind."""
+    """Numbers of errors that the audit of a run has found, by kind. `examples` describes some of
+    each kind."""
 
     acknowledged: int = 0
     read: int = 0
@@ -59,7 +60,7 @@ class AuditVerdict:
         return not (self.lost or self.doubled or self.out_of_order or self.unasked)
 
     def figures(self) -> dict[str, Any]:
-        """Return the counts by name, in the order in which they are printed."""
+        """Return the numbers of errors by name, in the order in which they are printed."""
         return {
             "acknowledged": self.acknowledged,
             "read_back": self.read,
@@ -179,8 +180,8 @@ def read_back(
 
 
 def _take(message: Any, found: AuditedRecords, run_id: int) -> int:
-    """Store a record that was read back if it belongs to the run. Returns the offset up to which
-    its partition has been read.
+    """Store a record that was read back if it belongs to the audited run. Returns the offset up to
+    which its partition has been read.
 
     Raises RefusedError if the message is an error other than the end of the partition.
     """

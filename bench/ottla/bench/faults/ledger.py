@@ -14,22 +14,23 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 ROW = struct.Struct("<HIqd")
-"""A row: the partition's index in the first line, the number of the record in its partition, its
-offset, and the wall-clock seconds of the response."""
+"""Binary format of a row of the ledger: the partition's index in the first line, the number of the
+record in its partition, its offset, and the wall-clock seconds of the response."""
 
 NOT_ACKNOWLEDGED = -1
-"""Offset of a record whose send failed; it may or may not have been written."""
+"""Offset in the ledger of a record whose send failed; it may or may not have been written."""
 
 UNKNOWN_OFFSET = -2
-"""Offset of a record whose acknowledgement did not contain its offset.  If a connection is lost
-between two responses, librdkafka reports the earlier record as delivered when the later one is
-acknowledged, but does not know its offset."""
+"""Offset in the ledger of a record whose acknowledgement did not contain its offset. If a
+connection is lost between two responses, librdkafka reports the earlier record as delivered when
+the later one is acknowledged, but does not know its offset."""
 
 ROWS_HELD = 4_096
 
 
 class LedgerPartition(NamedTuple):
-    """A partition to which the run writes, and the offset of its first record of this run."""
+    """A partition to which the run of a load writes, and the offset of its first record of this
+    run."""
 
     topic: str
     partition: int
@@ -41,7 +42,8 @@ class LedgerPartition(NamedTuple):
 
 
 class LedgerWriter:
-    """Writer of the ledger of a run, and owner of the ledger's file."""
+    """Writer of the ledger of a load's run (a file of the outcomes of all records), and owner of
+    the file."""
 
     def __init__(
         self, path: Path, places: Sequence[LedgerPartition], *, run_id: int, started_s: float
@@ -52,28 +54,29 @@ class LedgerWriter:
         self._rows = bytearray()
 
     def add(self, place: int, number: int, offset: int, at_s: float) -> None:
-        """Append a row for one response. `place` is the partition's index in the first line of the
-        file, `number` the record's number within its partition, and `at_s` the time of the response
-        in seconds."""
+        """Append a row for one response to the ledger. `place` is the partition's index in the
+        first line of the file, `number` the record's number within its partition, and `at_s` the
+        time of the response in seconds since 1970."""
         self._rows += ROW.pack(place, number, offset, at_s)
         if len(self._rows) >= ROWS_HELD * ROW.size:
             self.flush()
 
     def flush(self) -> None:
-        """Write all buffered rows to the file, without fsync."""
+        """Write all buffered rows to the ledger's file, without fsync."""
         self._file.write(self._rows)
         self._file.flush()
         self._rows.clear()
 
     def close(self) -> None:
-        """Write the remaining rows and close the file."""
+        """Write the remaining rows to the ledger's file and close it."""
         self.flush()
         self._file.close()
 
 
 @dataclass(slots=True)
 class Answers:
-    """Outcomes of the records of one partition, in the order of the responses."""
+    """Outcomes of the records of one partition (acknowledged or failed), in the order of the
+    responses."""
 
     place: LedgerPartition
     numbers: "array[int]" = field(default_factory=lambda: array("L"))
@@ -84,7 +87,7 @@ class Answers:
 
 @dataclass(slots=True)
 class RunLedger:
-    """The contents of a ledger: all outcomes of a run, by partition."""
+    """The contents of a ledger: the outcomes of all records of a run, by partition."""
 
     run_id: int
     started_s: float
@@ -92,22 +95,22 @@ class RunLedger:
 
     @property
     def acknowledged(self) -> int:
-        """Number of acknowledged records."""
+        """Number of records of the run that were acknowledged."""
         return sum(len(one.offsets) for one in self.answers)
 
     @property
     def failed(self) -> int:
-        """Number of records whose send failed."""
+        """Number of records of the run whose send failed."""
         return sum(len(one.failed) for one in self.answers)
 
     @property
     def ended_s(self) -> float:
-        """Time of the last acknowledgement, in seconds since 1970."""
+        """Time of the run's last acknowledgement, in seconds since 1970."""
         return max((one.at_s[-1] for one in self.answers if one.at_s), default=self.started_s)
 
 
 def read_ledger(path: Path) -> RunLedger:
-    """Return the contents of a ledger, up to its last complete row."""
+    """Return the contents of a ledger file, up to its last complete row."""
     head, _, rows = path.read_bytes().partition(b"\n")
     found = json.loads(head)
     ledger = RunLedger(

@@ -16,7 +16,7 @@ from ottla.model.errors import RefusedError
 
 WRITERS = 4
 CALM_S = 2.0
-"""Duration of the load before the kill and after it, in seconds."""
+"""Duration in seconds of the load before the kill of the active controller and after it."""
 AFTER_S = 6.0
 SETTING = "retention.ms"
 FIRST_VALUE = 1_000_000
@@ -37,7 +37,7 @@ class MetadataPause:
 
 
 async def change(admin: Admin, topic: str, found: MetadataPause, writer: int) -> None:
-    """Change a setting of a topic repeatedly, until cancelled. Records the time of each response in
+    """Change a setting of a topic repeatedly, until cancelled. Adds the time of each response to
     `found`."""
     value = FIRST_VALUE * (writer + 1)
     while True:
@@ -51,7 +51,8 @@ async def change(admin: Admin, topic: str, found: MetadataPause, writer: int) ->
 
 
 def metadata_pause(cluster: StartedCluster, topic: str) -> MetadataPause:
-    """Kill the active controller under a load of metadata changes, and return their times."""
+    """Kill the active controller under a load of metadata changes, and return the times of the
+    acknowledged changes."""
     active = cluster.active_controller()
     found = MetadataPause()
 

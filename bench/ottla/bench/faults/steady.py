@@ -30,8 +30,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.signal_handlers_driver import signal_handlers
 
 TICK_S = 0.005
-"""Interval between sends in seconds.  With a longer one, records are sent in bursts; a shorter one
-costs more CPU time."""
+"""Interval in seconds between the sends of a steady load. With a longer one, records are sent in
+bursts; a shorter one costs more CPU time."""
 
 FLUSH_EVERY_S = 0.25
 LAST_ANSWERS_S = 120.0
@@ -58,7 +58,7 @@ class SteadyLoad:
 
 @dataclass(slots=True)
 class SteadyRun:
-    """Result of a steady load."""
+    """Result of one run of a steady load."""
 
     run_id: int
     places: list[LedgerPartition]
@@ -105,8 +105,8 @@ class Writer:
         )
 
     def run(self, progress: Callable[[int], None]) -> SteadyRun:
-        """Send until the duration is over or a signal arrives, then wait for the last responses.
-        Returns the result of the run."""
+        """Send records until the duration is over or a signal arrives, then wait for the last
+        responses. Returns the result of the run."""
         stopped_by = signal_handlers(self._stop, signal.SIGINT, signal.SIGTERM)
         with stopped_by, closing(self._ledger):
             self._send(progress)
@@ -161,8 +161,8 @@ class Writer:
             self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
 
     def _places(self) -> list[LedgerPartition]:
-        """Return each partition of the topics. Its current end offset is the offset of the run's
-        first record."""
+        """Return each partition of the load's topics. Its current end offset is the offset of the
+        run's first record."""
         confluent = library("confluent_kafka")
         consumer = confluent.Consumer(
             {

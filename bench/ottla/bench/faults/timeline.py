@@ -46,7 +46,8 @@ def per_second(ledger: RunLedger) -> list[list[int]]:
 
 
 def longest_gap(answers: Answers, began_s: float = 0.0, ended_s: float = float("inf")) -> Gap:
-    """Return the longest gap in one partition's `answers` that overlaps the given period."""
+    """Return the longest time between two successive acknowledgements in one partition's `answers`
+    that overlaps the given period."""
     longest = Gap(0.0, began_s)
     for before, after in zip(answers.at_s, answers.at_s[1:], strict=False):
         if after - before > longest.seconds and after >= began_s and before <= ended_s:
@@ -55,7 +56,8 @@ def longest_gap(answers: Answers, began_s: float = 0.0, ended_s: float = float("
 
 
 def as_text(ledger: RunLedger, marks: Sequence[Mark] = ()) -> str:
-    """Return the run as text, with one row per partition and one column per second."""
+    """Return the timeline of a steady load as text, with one row per partition and one column per
+    second."""
     counts = per_second(ledger)
     full = _full_bar(counts)
     width = max(len(str(answers.place)) for answers in ledger.answers)
@@ -73,8 +75,8 @@ def as_text(ledger: RunLedger, marks: Sequence[Mark] = ()) -> str:
 
 
 def as_svg(ledger: RunLedger, marks: Sequence[Mark] = (), title: str = "") -> str:
-    """Return the run as SVG, with one row per partition and one bar per second. Seconds without
-    records are red."""
+    """Return the timeline of a steady load as SVG, with one row per partition and one bar per
+    second. Seconds without records are red."""
     counts = per_second(ledger)
     full = _full_bar(counts)
     seconds = max((len(row) for row in counts), default=0)
@@ -106,8 +108,8 @@ def as_svg(ledger: RunLedger, marks: Sequence[Mark] = (), title: str = "") -> st
 
 
 def _full_bar(counts: Sequence[Sequence[int]]) -> int:
-    """Return the record count that fills a cell: 1.5 times the median.  A burst after an
-    interruption therefore does not shrink the other bars."""
+    """Return the record count that fills a cell of the timeline: 1.5 times the median. A burst
+    after an interruption therefore does not shrink the other bars."""
     busy = sorted(count for row in counts for count in row if count)
     return max(1, busy[len(busy) // 2] * 3 // 2) if busy else 1
 

@@ -57,7 +57,8 @@ RSS_S = 0.1
 
 
 class ListenerFlood(NamedTuple):
-    """A flood, and the listener to which the flood and the bystander's requests are sent."""
+    """A kind of flood, and the listener to which the flood and the bystander's requests are
+    sent."""
 
     send: Callable[[Address, Path, bytes], None] | None
     listener: str
@@ -85,7 +86,7 @@ class FloodRow(NamedTuple):
 
 
 def produce_request() -> bytes:
-    """Return a request that produces one large record."""
+    """Return a frame with a request that produces one large record."""
     batch = build_batch([RecordToBuild(time.time_ns() // 1_000_000, None, bytes(PRODUCED_BYTES))])
     topic = TopicProduceData(
         name=TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)]
@@ -97,8 +98,9 @@ def produce_request() -> bytes:
 def measure(
     name: str, server_name: str, server: SecurityServer, ca: Path, seconds: float
 ) -> FloodRow:
-    """Flood a server for some seconds, with a bystander at the same listener. Returns the
-    bystander's latencies, and the server's resident memory before, during and after the flood."""
+    """Flood a server for some seconds, while a bystander sends requests to the same listener.
+    Returns the bystander's latencies, and the server's resident memory before, during and after the
+    flood."""
     flood = FLOODS[name]
     address = server.address(flood.listener)
     metadata = small_request("metadata", TOPIC, ZERO_UUID).frame
@@ -145,7 +147,7 @@ def _watch(pids: Sequence[int], sizes: list[float], is_over: threading.Event) ->
 
 
 def rss_mib(pids: Sequence[int]) -> float:
-    """Return the resident memory of processes in MiB."""
+    """Return the total resident memory of the given processes in MiB."""
     pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
     return pages * 4 * KIB / MIB
 

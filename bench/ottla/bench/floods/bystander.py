@@ -12,12 +12,14 @@ ANSWER_S_MAX = 120.0
 
 @dataclass(slots=True)
 class BystanderLatencies:
-    """The latencies of one bystander's requests, in seconds."""
+    """Latencies, in seconds, of the requests of one bystander (a client that sends requests
+    steadily during a flood)."""
 
     seconds: list[float] = field(default_factory=list)
 
     def quantile_ms(self, part: float) -> float:
-        """Return a quantile of the latencies in ms. If `part` is 1, return the longest latency."""
+        """Return a quantile of the bystander's latencies in ms. If `part` is 1, return the longest
+        latency."""
         ordered = sorted(self.seconds)
         return ordered[min(int(part * len(ordered)), len(ordered) - 1)] * 1_000
 
@@ -35,8 +37,8 @@ def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
 def ask_for(
     sock: socket.socket, frame: bytes, before: tuple[bytes, ...], seconds: float, pause_s: float
 ) -> BystanderLatencies:
-    """Send the `before` frames once, then `frame` repeatedly for some seconds. Returns the
-    latencies of `frame`."""
+    """Send the frames in `before` once, then the frame `frame` repeatedly for some seconds. Returns
+    the latencies of the repeated requests."""
     for one in before:
         exchange(sock, one)
     waits = BystanderLatencies()
@@ -50,7 +52,7 @@ def ask_for(
 
 
 def exchange(sock: socket.socket, frame: bytes) -> bytes:
-    """Send a frame and return the response.  Raises OSError if there is none."""
+    """Send a request's frame and return the response. Raises OSError if there is none."""
     sock.sendall(frame)
     length = int.from_bytes(_received(sock, 4), "big")
     return _received(sock, length)

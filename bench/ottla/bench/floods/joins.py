@@ -35,8 +35,8 @@ CONTROLLER_ID, BROKER_ID = 101, 1
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
 DIRECTORY_ID = "3Db5QLSqSZieL3rJBUUegA"
 HEAD_START_S = 6.0
-"""Time in seconds for which idle connections are open before a measurement.  It is longer than a
-controller's time limit for a handshake."""
+"""Time in seconds for which idle connections are open before a join is measured. It is longer than
+a controller's time limit for a handshake."""
 READY_S_MAX = 150.0
 END_S = 30.0
 
@@ -88,8 +88,8 @@ class JoiningPair:
 
     @contextmanager
     def started(self, role: str) -> Iterator[float | None]:
-        """Start a node.  Yields the seconds until it accepts requests, or None if it does not
-        accept them in time."""
+        """Start one of the two nodes. Yields the seconds until it accepts requests, or None if it
+        does not accept them in time."""
         with (self._folder / f"{role}.log").open("ab") as log:
             began_s = time.monotonic()
             node: LocalNode = start_node(role, self._properties(role), output=log)
@@ -125,7 +125,7 @@ def idle_connections(port: int, folder: Path) -> Iterator[None]:
 
 
 def held_count(port: int) -> int:
-    """Return the number of open connections to a port of this machine, counted on the clients'
+    """Return the number of open idle connections to a port of this machine, counted on the clients'
     side."""
     held = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
@@ -136,7 +136,8 @@ def held_count(port: int) -> int:
 
 
 def measure_joins(pair: JoiningPair, count: int) -> Iterator[str]:
-    """Restart the broker `count` times, and yield the result of each join as text."""
+    """Restart the broker `count` times, and yield the time of each join to the controller as
+    text."""
     for _ in range(count):
         with pair.started("broker") as ready_s:
             yield _row("nothing", ready_s, 0)

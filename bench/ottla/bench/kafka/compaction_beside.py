@@ -22,8 +22,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 STEADY = "ottla-bench-steady"
 PROBE_RATE = 1_000_000
-"""Rate in records per second that no machine can handle. The measured load is half of the rate at
-which records are read nevertheless."""
+"""Rate in records per second that no machine can handle, with which the load is chosen. The
+measured load is half of the rate at which records are read nevertheless."""
 
 PROBE_S = 6.0
 
@@ -40,7 +40,7 @@ WITHOUT, WITH = "without", "with"
 
 
 class CompactionPhase(NamedTuple):
-    """Start and end of one phase, with or without a compaction."""
+    """Start and end of one phase of the measurement, with or without a running compaction."""
 
     began_at: float
     ended_at: float
@@ -48,7 +48,7 @@ class CompactionPhase(NamedTuple):
 
 def compaction(rounds: int, progress: Progress) -> dict[str, Any]:
     """Measure the p99 latency of a producer and of a tailing consumer, with and without a
-    compaction. Returns the measured values by name."""
+    compaction. Returns the measured latencies by name."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         path = Path(directory)
         with open_cluster_in(
@@ -85,7 +85,7 @@ def _one_round(
     phases: dict[str, list[CompactionPhase]],
     waited: dict[str, dict[str, list[list[RequestLatency]]]],
 ) -> None:
-    """Measure one phase with and one without a compaction. Their order alternates between
+    """Measure one phase with and one without a running compaction. Their order alternates between
     rounds."""
     dirty = f"ottla-bench-dirty-{number}"
     fill_dirty(cluster, dirty, DIRTY_RECORDS, SEGMENT_BYTES)
@@ -105,7 +105,8 @@ def figures_of(
     phases: dict[str, list[CompactionPhase]],
     waited: dict[str, dict[str, list[list[RequestLatency]]]],
 ) -> dict[str, Any]:
-    """Return medians over the rounds, each round's value, and the ratios between phases."""
+    """Return the medians of the measured values over the rounds, each round's value, and the ratios
+    between phases with and without a compaction."""
     figures: dict[str, Any] = {}
     for kind, found in phases.items():
         seconds = [phase.ended_at - phase.began_at for phase in found]
@@ -121,7 +122,7 @@ def figures_of(
 
 
 def p99_ms(waited: Iterable[RequestLatency]) -> float:
-    """Return the 99th percentile of latencies in ms."""
+    """Return the 99th percentile, in ms, of latencies."""
     return 1e3 * quantiles([one.seconds for one in waited], n=100)[-1]
 
 
@@ -144,7 +145,7 @@ def fill_dirty(cluster: RunningCluster, topic: str, count: int, segment_bytes: i
     """Write a log of `count` records that can be compacted, except for its last segment, which
     remains active.
 
-    Raises RefusedError if the broker does not accept them.
+    Raises RefusedError if the broker does not accept the records.
     """
     confluent, admin = library("confluent_kafka"), _admin(cluster.bootstrap)
     config = {"cleanup.policy": "delete", "segment.bytes": str(segment_bytes), "retention.ms": "-1"}

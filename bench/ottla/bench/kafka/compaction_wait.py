@@ -12,7 +12,8 @@ LOOK_AGAIN_S = 0.02
 
 
 def wait_until_compacted(root: Path, topic: str) -> None:
-    """Wait until all logs of a topic below a directory are compacted up to their active segments.
+    """Wait until all logs of a topic below a broker's directory are compacted up to their active
+    segments.
 
     Raises RefusedError if that takes too long.
     """
@@ -24,7 +25,7 @@ def wait_until_compacted(root: Path, topic: str) -> None:
 
 
 def dirty_logs(root: Path, topic: str) -> list[str]:
-    """Return the names of a topic's logs that can be compacted further."""
+    """Return the names of a topic's partition logs that can be compacted further."""
     found = []
     for log in sorted(root.rglob(f"{topic}-*[0-9]/")):
         name, _, partition = log.name.rpartition("-")
@@ -37,7 +38,8 @@ def dirty_logs(root: Path, topic: str) -> list[str]:
 
 
 def clean_to(checkpoint: Path, topic: str, partition: str) -> int:
-    """Return the offset up to which a log is compacted, or 0 if there is no checkpoint."""
+    """Return the offset up to which a partition log is compacted, or 0 if there is no
+    checkpoint."""
     lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
     for line in lines:
         if line.split()[:2] == [topic, partition]:

@@ -15,10 +15,11 @@ from ottla.bench.tables import table_of
 OURS, THEIRS = "ottla", "kafka"
 SERVERS = (OURS, THEIRS)
 ROUNDS_MIN = 2
-"""Minimum number of rounds.  A single round has no spread, so it allows no verdict."""
+"""Minimum number of rounds of a comparison. A single round has no spread, so it allows no
+verdict."""
 
 Measured = Mapping[tuple[str, str], Mapping[str, float]]
-"""The figures of one round, by (row, server) and by name."""
+"""Values that were measured in one round, by (row, server) and by name."""
 
 
 class FigureVerdict(StrEnum):
@@ -30,7 +31,7 @@ class FigureVerdict(StrEnum):
 
 
 class Spread(NamedTuple):
-    """Median, lowest and highest of the values that were measured in the rounds."""
+    """Median, lowest and highest of the values that were measured in the rounds of a comparison."""
 
     median: float
     lowest: float
@@ -38,7 +39,7 @@ class Spread(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Difference between the highest and the lowest value."""
+        """Difference between the highest and the lowest of the measured values."""
         return self.highest - self.lowest
 
 
@@ -51,11 +52,11 @@ class FigureComparison(NamedTuple):
     ours: Spread
     theirs: Spread
     ratio: float | None
-    """Ottla's median divided by Kafka's, or None if Kafka's is 0."""
+    """Median of Ottla's values divided by the median of Kafka's, or None if Kafka's is 0."""
     verdict: FigureVerdict
 
     def figures(self) -> dict[str, Any]:
-        """Return the comparison in its JSON form."""
+        """Return the comparison of one measured value in its JSON form."""
         return {
             "row": self.row,
             "figure": self.figure,
@@ -111,10 +112,10 @@ def take_rounds(
     is_late: Callable[[], bool],
     servers: Sequence[str] = SERVERS,
 ) -> list[Measured]:
-    """Measure each row on all servers in turns.  The server that is measured first alternates
-    between rounds.
+    """Measure each row of the comparison on all servers in turns. The server that is measured first
+    alternates between rounds.
 
-    Stops when `is_late` returns True.  Returns the complete rounds.
+    Stops when `is_late` returns True. Returns the complete rounds.
     """
     rounds: list[Measured] = []
     for index in range(count):
@@ -140,7 +141,8 @@ def as_table(comparisons: Sequence[FigureComparison]) -> str:
 
 
 def shown(spread: Spread) -> str:
-    """Return a spread as text: the median, followed by the lowest and highest value in brackets."""
+    """Return the spread of measured values as text: the median, followed by the lowest and highest
+    value in brackets."""
     middle, lowest, highest = (
         f"{value:,.4g}" if value < 1_000 else f"{value:,.0f}" for value in spread
     )

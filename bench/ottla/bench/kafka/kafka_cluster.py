@@ -41,7 +41,7 @@ def node_properties(
     voters: str,
     settings: Mapping[str, str],
 ) -> str:
-    """Return the server.properties of one node of a cluster with the given voters."""
+    """Return the server.properties of one Kafka node of a cluster with the given voters."""
     name = "CONTROLLER" if role == "controller" else "PLAINTEXT"
     own = {
         **settings,
@@ -60,11 +60,11 @@ def node_properties(
 def open_kafka_cluster(
     jars: Path, settings: Mapping[str, str], *, controllers: int = 3, brokers: int = 3
 ) -> Iterator[RunningCluster]:
-    """Format empty directories, start a cluster in them and yield it. The cluster stops at the end
-    of the block.
+    """Format empty directories, start a cluster of Apache Kafka in them and yield it. The cluster
+    stops at the end of the block.
 
-    `ready_s` is the time from the start of the first process until a broker knows all brokers.  It
-    does not include formatting.  Raises ConfigError if there is no Java or no Kafka, and
+    `ready_s` is the time from the start of the first process until a broker knows all brokers. It
+    does not include formatting. Raises ConfigError if there is no Java or no Kafka, and
     RefusedError if Kafka does not start.
     """
     ports = free_ports(controllers + brokers, HOST)

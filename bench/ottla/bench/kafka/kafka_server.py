@@ -32,21 +32,21 @@ LOOK_AGAIN_S = 0.1
 
 
 class KafkaServer(NamedTuple):
-    """A running Kafka server."""
+    """A running server of Apache Kafka, which is broker and controller."""
 
     bootstrap: str
     pid: int
     version: str
     users_address: tuple[str, int] | None = None
-    """Address of the listener that requires logins, or None if there is none."""
+    """Address of the server's listener that requires logins, or None if there is none."""
     listeners: Mapping[str, str] = MappingProxyType({})
-    """Further listeners by name, as `host:port`."""
+    """Addresses of further listeners by name, as `host:port`."""
     ready_s: float = 0.0
-    """Seconds from the start of the server until its metadata listed it as a broker."""
+    """Seconds from the start of the server until the server's metadata listed it as a broker."""
 
 
 def server_jvm(heap: str = SERVER_HEAP) -> tuple[str, ...]:
-    """Return the Java options of a server, as in Kafka's own scripts."""
+    """Return the Java options of a Kafka server, as in Kafka's own scripts."""
     return (
         *(f"-Xmx{heap}", f"-Xms{heap}", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
         *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
@@ -62,7 +62,7 @@ def java_program(environ: Mapping[str, str]) -> str:
 
 
 def version_of(jars: Path) -> str:
-    """Return the version in the name of the server's jar.  Raises ConfigError unless there is
+    """Return Kafka's version, from the name of the server's jar. Raises ConfigError unless there is
     exactly one such jar."""
     found = sorted(jars.glob(SERVER_JARS))
     if len(found) != 1:
@@ -79,9 +79,9 @@ def properties(
     users_port: int = 0,
     listeners: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> str:
-    """Return the server.properties of a node that is broker and controller.
+    """Return the server.properties of a Kafka node that is broker and controller.
 
-    `users` maps users to their passwords.  They log in by SASL/PLAIN, on the port `users_port`.
+    `users` maps users to their passwords. They log in by SASL/PLAIN, on the port `users_port`.
     `listeners` maps the names of further listeners to their protocol and port.
     """
     own = {
@@ -160,8 +160,8 @@ def open_kafka(
 
 
 def format_directory(java: list[str], cluster_id: str, config: Path) -> None:
-    """Format the directories that a server.properties names.  The output of the command is stored
-    beside that file.
+    """Format the directories that a Kafka server.properties file names. The output of the command
+    is stored beside that file.
 
     Raises ConfigError if there is no Java, and RefusedError if Kafka refuses.
     """
@@ -200,8 +200,8 @@ def _wait_until_ready(child: subprocess.Popen[bytes], address: tuple[str, int], 
 
 
 def known_brokers(address: tuple[str, int]) -> int:
-    """Return the number of brokers that the broker at `address` knows. Raises OSError if the broker
-    is unreachable."""
+    """Return the number of brokers in the metadata of the broker at `address`. Raises OSError if
+    the broker is unreachable."""
     answer = answer_to(address, frame_of(MetadataRequest(topics=[]), METADATA_VERSION))
     if not answer:
         return 0
@@ -211,7 +211,7 @@ def known_brokers(address: tuple[str, int]) -> int:
 
 
 def stop_server(child: subprocess.Popen[bytes]) -> None:
-    """Stop a server, and kill it if it does not end in time."""
+    """Stop a Kafka server, and kill it if it does not end in time."""
     child.terminate()
     try:
         child.wait(STOP_TIMEOUT_S)

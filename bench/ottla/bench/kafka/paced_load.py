@@ -21,7 +21,8 @@ from ottla.bench.requests import RequestLatency
 
 RECORD_BYTES = 1_000
 STAMP = struct.Struct(">d")
-"""Prefix of a record's value: the time at which the record was sent."""
+"""Binary format of the prefix of a record's value: the time in seconds at which the record was
+sent."""
 
 SAMPLE_EVERY = 20
 TICK_S = 0.002
@@ -34,8 +35,8 @@ ACKNOWLEDGED, READ = "acknowledged", "read"
 
 
 class PacedLoad(HelperProcess):
-    """Context manager that runs the load in a process of its own. After the block, `waited`
-    contains the latencies, by kind (acknowledged or read)."""
+    """Context manager that runs a steady producer and a tailing consumer in a process of its own.
+    After the block, `waited` contains the latencies of records, by kind (acknowledged or read)."""
 
     name = "the load"
 
@@ -51,7 +52,8 @@ class PacedLoad(HelperProcess):
 
 
 def main(bootstrap: str, topic: str, rate: str) -> None:
-    """Send records and read them until standard input ends, then print the latencies."""
+    """Send records at a steady rate and read them until standard input ends, then print the
+    latencies."""
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "ottla-bench", "enable.auto.commit": False}

@@ -46,7 +46,8 @@ ROWS = (*TLS_ROWS, *ENTRIES_ROWS)
 PLAIN_ROWS = {
     f"{what}-tls1{minor}": f"{what}-plain" for what in ("produce", "fetch") for minor in (3, 2)
 }
-"""For each row with TLS, the row without TLS with which it is compared."""
+"""Name of the row without TLS with which a row with TLS is compared, by the name of the row with
+TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +58,11 @@ class SecurityReport:
     version: str
     comparisons: list[FigureComparison]
     costs: dict[str, dict[str, Spread]]
-    """Cost ratios, by comparison and server."""
+    """Ratios that express the cost of TLS and of ACLs, by comparison and server."""
     rounds: int
     holds: int
-    """Number of times that Ottla's event loop was blocked for more than 20 ms during the rounds."""
+    """Number of times that Ottla's event loops were blocked for more than 20 ms during the
+    rounds."""
     load_averages: tuple[float, float]
 
     def figures(self) -> dict[str, Any]:
@@ -96,7 +98,8 @@ class SecurityReport:
 
 
 class SecurityPairs(NamedTuple):
-    """The four servers that are compared, as two pairs of Ottla and Kafka."""
+    """The four servers that are compared, as two pairs of Ottla and Kafka: without and with an
+    authorizer."""
 
     version: str
     plain: Mapping[str, SecurityServer]
@@ -120,7 +123,8 @@ class SecurityPairs(NamedTuple):
 def run_security(
     jars: Path, work: SecurityWork, *, rounds: int, timeout_s: float, progress: Progress
 ) -> SecurityReport:
-    """Start the servers, warm them up, and compare them. Returns the report.
+    """Start the four servers, warm them up, and compare the cost of security to them. Returns the
+    report.
 
     Raises RefusedError if a server does not start, or no round is complete in time.
     """
@@ -152,7 +156,7 @@ def run_security(
 
 
 def costs_of(rounds: Sequence[Measured]) -> dict[str, dict[str, Spread]]:
-    """Return two cost ratios: TLS relative to plain connections, and ACLs relative to a server
+    """Return two ratios of costs: TLS relative to plain connections, and ACLs relative to a server
     without an authorizer."""
     found: dict[str, dict[str, Spread]] = {}
 
@@ -184,8 +188,8 @@ def prepare(pairs: SecurityPairs, work: SecurityWork) -> None:
 
 @contextmanager
 def open_pairs(jars: Path) -> Iterator[SecurityPairs]:
-    """Start all four servers and yield them. They are stopped at the end of the block, also after
-    SIGTERM."""
+    """Start Ottla and Kafka, each without and with an authorizer, and yield the four servers. They
+    are stopped at the end of the block, also after SIGTERM."""
     with (
         ends_by_sigterm(),
         tempfile.TemporaryDirectory(prefix="ottla-bench-tls-") as name,

@@ -49,8 +49,8 @@ PRODUCED, FETCHED, SMALL = "security-produce", "security-fetch", "security-small
 RECORD_BYTES = 1_000
 FETCH_BATCH_BYTES = 1 << 20
 CLIENTS_OF_HANDSHAKES = 2
-"""Number of threads that open connections one after another. Two are enough to keep a server
-busy."""
+"""Number of client threads that open TLS connections one after another. Two are enough to keep a
+server busy."""
 ENTRIES_AT_ONCE = 1_000
 ALLOWED_WITHIN_S = 20.0
 LOOK_AGAIN_S = 0.1
@@ -59,7 +59,8 @@ TLS_OF = {TLS13: ssl.TLSVersion.TLSv1_3, TLS12: ssl.TLSVersion.TLSv1_2}
 
 OFF, ON = "off", "on"
 TURNS = 20
-"""Number of times that a row with ACLs switches between the two servers."""
+"""Number of times that a row with ACLs switches between the servers without and with an
+authorizer."""
 
 IS_HIGHER_BETTER = {
     "mb_per_second": True,
@@ -73,7 +74,7 @@ IS_HIGHER_BETTER = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityWork:
-    """The load of one round, the same for all servers."""
+    """The load of one round of the security benchmark, the same for all servers."""
 
     records: int
     """Number of records of 1 KB that each row produces and fetches."""
@@ -82,11 +83,12 @@ class SecurityWork:
     connections: int
     in_flight: int
     entries: int
-    """Number of ACLs in addition to the ACL that allows access to the topic."""
+    """Number of ACLs in addition to the ACL that allows the user access to the topic."""
 
 
 SecurityRow = Callable[[SecurityServer, SecurityWork, Path], Mapping[str, float]]
-"""Function that measures one row on a server. Its last argument is the path of the CA file."""
+"""Function that measures one row of the security benchmark on a server. Its last argument is the
+path of the CA file."""
 
 
 def prepare_tls(server: SecurityServer, work: SecurityWork) -> None:
@@ -100,8 +102,8 @@ def prepare_tls(server: SecurityServer, work: SecurityWork) -> None:
 
 
 def prepare_entries(server: SecurityServer, work: SecurityWork, *, has_authorizer: bool) -> None:
-    """Create the topic for the small requests, and the ACLs.  Then wait until the server allows the
-    user to use the topic.
+    """Create the ACLs, and the topic to which the small requests are sent. Then wait until the
+    server allows the user to use the topic.
 
     Raises RefusedError if the user is still refused after a time limit.
     """
@@ -141,8 +143,8 @@ def _make_entries(server: SecurityServer, count: int) -> None:
 
 
 def _refusal(server: SecurityServer, kind: str, topic_id: UUID) -> int:
-    """Send a small request as the logged-in user, and return the error code in its response, which
-    is 0 if the user is allowed."""
+    """Send a small request as the logged-in user, and return the error code in the response. It is
+    0 if the request is allowed."""
     small = _small(kind, topic_id)
     with dial(server.address(USERS)) as client:
         for frame in small.before:
@@ -159,7 +161,8 @@ def _refusal(server: SecurityServer, kind: str, topic_id: UUID) -> int:
 
 
 def _small(kind: str, topic_id: UUID) -> SmallRequest:
-    """Return a small request of one kind, to be sent after the user's login."""
+    """Return a small request of one kind (produce, fetch or metadata), to be sent after the user's
+    login."""
     token = f"\0{USER}\0{PASSWORD}".encode()
     login = (
         frame_of(SaslHandshakeRequest(mechanism=PLAIN), 1),
@@ -208,7 +211,7 @@ def _handshakes_row(
     listener: str, server: SecurityServer, work: SecurityWork, ca: Path
 ) -> dict[str, float]:
     """Open connections to a listener, each with its own TLS handshake, and close them. Returns the
-    measured values by name."""
+    measured rates and times by name."""
     context = ssl.create_default_context(cafile=str(ca))
     context.minimum_version = context.maximum_version = TLS_OF[listener]
     address = server.address(listener)
@@ -281,5 +284,5 @@ TLS_ROWS: dict[str, SecurityRow] = {
 """Rows that are measured on servers without an authorizer: their functions by name."""
 
 ENTRIES_ROWS = {f"{kind}-acls": kind for kind in VERSIONS}
-"""Rows of small requests by a logged-in user, to servers with and without an authorizer: the kind
-of request by row."""
+"""Kind of request by row, for the rows with small requests of a logged-in user to servers with and
+without an authorizer."""

@@ -47,13 +47,13 @@ WITH_AUTHORIZER = {AUTHORIZER_CLASS: STANDARD_AUTHORIZER, SUPER_USERS: "User:ANO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityServer:
-    """One server: addresses of its listeners, and its processes."""
+    """One server of the security benchmark: addresses of its listeners, and its processes."""
 
     addresses: Mapping[str, str]
-    """`host:port` by the listener's name."""
+    """Address of each listener as `host:port`, by the listener's name."""
     pids: tuple[int, ...]
     metrics_port: int = 0
-    """Port of the broker's metrics. Only Ottla has one."""
+    """Port at which the broker exports its metrics. Only Ottla has one; 0 for Kafka."""
 
     def long_holds(self) -> int:
         """Return the number of times that the event loop of Ottla's broker was blocked for more
@@ -64,7 +64,7 @@ class SecurityServer:
         return int(float(counts["+Inf"]) - float(counts["0.02"]))
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Return host and port of a listener."""
+        """Return host and port of the listener with the given name."""
         host, _, port = self.addresses[listener].rpartition(":")
         return host, int(port)
 
@@ -91,8 +91,8 @@ def make_certificate(directory: Path) -> None:
 
 
 def tls_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of both TLS listeners, which have the same meaning for Ottla and
-    Kafka."""
+    """Return the settings of the listeners with TLS 1.3 and TLS 1.2, which have the same meaning
+    for Ottla and Kafka."""
     found = {}
     for listener, version in TLS_VERSIONS.items():
         prefix = f"listener.name.{listener.lower()}.ssl."
@@ -171,7 +171,7 @@ def _open_kafka(
 def open_pair(
     jars: Path, certificates: Path, settings: Mapping[str, str], *, has_authorizer: bool
 ) -> Iterator[tuple[str, dict[str, SecurityServer]]]:
-    """Start both servers with the same settings.  Yields Kafka's version, and the servers.
+    """Start Ottla and Kafka with the same settings. Yields Kafka's version, and the two servers.
 
     Raises RefusedError if one does not start.
     """

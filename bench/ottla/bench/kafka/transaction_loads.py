@@ -19,20 +19,21 @@ from ottla.bench.result import Result
 from ottla.model.errors import ErrorCode, RefusedError
 
 RECORDS_BETWEEN_LOOKS = 64
-"""Number of records that are produced between two checks of the clock, which takes some hundred
+"""Number of records that a load produces between two checks of the clock, which takes some hundred
 microseconds."""
 QUEUED_RECORDS_MAX = 10_000
 """Maximum number of records in the producer's queue.  With more, a transaction would be longer than
 intended."""
 ANSWER_TIMEOUT_S = 60.0
 ENDS_SKIPPED = 1
-"""Number of a producer's first commits that are not counted, because the producer still opens
-connections."""
+"""Number of a producer's first commits of transactions that are not counted, because the producer
+still opens connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLoad:
-    """Topic of the load, size of its records, and its duration in seconds."""
+    """Settings of a transactional load: its topic, the size of its records, and its duration in
+    seconds."""
 
     bootstrap: str
     topic: str
@@ -42,7 +43,7 @@ class TransactionLoad:
 
 
 def produce_idempotently(load: TransactionLoad) -> Result:
-    """Produce as fast as possible, without transactions, and return the result."""
+    """Produce records as fast as possible, without transactions, and return the result."""
     producer, send = _producer(load, transactional_id=None)
     started = time.perf_counter()
     produced = _produce_until(send, started + load.seconds, producer)
@@ -51,8 +52,8 @@ def produce_idempotently(load: TransactionLoad) -> Result:
 
 
 def produce_in_transactions(load: TransactionLoad, duration_s: float) -> Result:
-    """Produce as fast as possible, in transactions of the given duration. Returns a result with the
-    latency of a commit."""
+    """Produce records as fast as possible, in transactions of the given duration. Returns a result
+    with the latency of a commit."""
     producer, send = _producer(load, transactional_id=_new_id())
     latencies: list[float] = []
     produced = 0
@@ -145,7 +146,8 @@ def _flush(producer: Any) -> None:
 
 
 def _commit(producer: Any) -> float:
-    """Commit a transaction whose records are all acknowledged.  Returns the duration in ms."""
+    """Commit a transaction whose records are all acknowledged. Returns the duration of the commit
+    in ms."""
     _flush(producer)
     asked = time.perf_counter()
     producer.commit_transaction(ANSWER_TIMEOUT_S)

@@ -36,15 +36,15 @@ from ottla.bench.result import Result
 from ottla.bench.tables import table_of
 
 FEW, MANY = 1, 50
-"""Numbers of partitions of the two topics."""
+"""Numbers of partitions of the two topics of the transaction benchmark."""
 SIDE_BY_SIDE = 16
 """Number of concurrent producers in the row that measures one transaction coordinator."""
 REPLICAS_MAX = 3
 
 
 class TransactionRow(NamedTuple):
-    """One row of the benchmark: its load, the number of partitions, and the names of the measured
-    values that are reported."""
+    """One row of the transaction benchmark: its load, the number of partitions, and the names of
+    the measured values that are reported."""
 
     run: Callable[[TransactionLoad], Result]
     partitions: int
@@ -64,7 +64,7 @@ ROWS: dict[str, TransactionRow] = {
     "commits-50": TransactionRow(commit_small_ones, MANY, _ENDS),
     "commits-of-16": TransactionRow(partial(commit_small_ones, producers=SIDE_BY_SIDE), FEW, _ENDS),
 }
-"""Rows of the benchmark by name. The first six rows count records, the other rows count
+"""Rows of the transaction benchmark by name. The first six rows count records, the other rows count
 transactions."""
 
 SHARES = {
@@ -72,7 +72,8 @@ SHARES = {
     for partitions in (FEW, MANY)
     for duration in ("100ms", "10ms")
 }
-"""Rows whose rate is reported as a share of the rate of another row."""
+"""Rows of the transaction benchmark whose rate is reported as a fraction of another row's rate: the
+name of the other row, by row."""
 
 
 class TransactionsReport(NamedTuple):
@@ -80,7 +81,7 @@ class TransactionsReport(NamedTuple):
     rounds."""
 
     version: str | None
-    """Version of Apache Kafka.  None if only Ottla is measured."""
+    """Version of Apache Kafka. None if only Ottla was measured."""
     fresh: list[Measured]
     warm: list[Measured]
     load_averages: tuple[float, float]
@@ -115,7 +116,7 @@ class TransactionsReport(NamedTuple):
 
 
 def shares_of(rounds: Sequence[Measured]) -> dict[str, dict[str, float]]:
-    """Return the median rate of each row as a share of the rate without transactions, by row and
+    """Return the median rate of each row as a fraction of the rate without transactions, by row and
     server."""
     found: dict[str, dict[str, float]] = {}
     for row, whole in SHARES.items():
@@ -164,8 +165,8 @@ def run_transactions(
     timeout_s: float,
     progress: Progress,
 ) -> TransactionsReport:
-    """Start the servers and measure every row, first on fresh and then on warm servers. Returns the
-    report.
+    """Start Ottla, and Kafka if it is compared, and measure every row, first on fresh and then on
+    warm servers. Returns the report.
 
     Raises RefusedError if a server does not start, or no warm round is complete in time.
     """
@@ -188,8 +189,8 @@ def run_transactions(
 
 
 def measured(row: str, server: BesideServer, seconds: float) -> Mapping[str, float]:
-    """Run the load of one benchmark row on one server.  Returns its figures with the CPU time of
-    the server's processes."""
+    """Run the load of one row of the transaction benchmark on one server. Returns the measured
+    values of the load, with the CPU time of the server's processes."""
     found = ROWS[row]
     load = TransactionLoad(
         bootstrap=server.bootstrap,
@@ -205,7 +206,7 @@ def measured(row: str, server: BesideServer, seconds: float) -> Mapping[str, flo
 
 
 def prepare(server: BesideServer, *, replicas: int) -> None:
-    """Create the topics that the rows of the benchmark use."""
+    """Create the topics that the rows of the transaction benchmark use."""
     for partitions in (FEW, MANY):
         load = Load(
             bootstrap=server.bootstrap,

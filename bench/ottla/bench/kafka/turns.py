@@ -11,7 +11,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class MeasurementRounds:
-    """Rounds of measurements of rows on servers, with progress reports and a deadline."""
+    """Rounds in which benchmark rows are measured on servers in turns, with progress reports and a
+    deadline."""
 
     def __init__(self, timeout_s: float, progress: Progress) -> None:
         self._timeout_s = timeout_s
@@ -27,8 +28,8 @@ class MeasurementRounds:
         *,
         servers: Sequence[str] = SERVERS,
     ) -> list[Measured]:
-        """Measure each row on all servers, `count` times in turns. Returns the rounds that are
-        complete before the deadline."""
+        """Measure each benchmark row on all servers, `count` times in turns. Returns the rounds
+        that are complete before the deadline."""
 
         def counted(row: str, server: str) -> Mapping[str, float]:
             found = measure(row, server)
@@ -39,7 +40,8 @@ class MeasurementRounds:
         return take_rounds(rows, count, measure=counted, is_late=self._is_late, servers=servers)
 
     def require(self, rounds: Sequence[Measured], cure: str, *, kind: str = "round") -> None:
-        """Raise RefusedError with the advice `cure` if no round was complete in time."""
+        """Raise RefusedError with the advice `cure` if no round of measurements was complete in
+        time."""
         if not rounds:
             reason = f"no {kind} was complete in {self._timeout_s:g} s; {cure}"
             raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason)

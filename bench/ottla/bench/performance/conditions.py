@@ -13,14 +13,14 @@ from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.quotas.quota_limits import CLIENT_ID, QuotaEntity
 
 QUOTAS_SETTLE_S = 0.5
-"""Longest time in seconds until a quota change by the controller is in effect on the brokers."""
+"""Maximum time in seconds until a quota change by the controller is in effect on the brokers."""
 
 
 def set_quotas(bootstrap: str, limits: Mapping[str, float | None]) -> None:
     """Set the quotas of the client id that sends the small requests, by quota key. The value None
     removes a quota.
 
-    Raises RefusedError if the cluster refuses them.
+    Raises RefusedError if the cluster refuses the quotas.
     """
 
     async def alter() -> None:

@@ -38,7 +38,8 @@ HEARTBEAT_S = 2.0
 SESSION_S = 9.0
 RUN_S = 60.0
 DIRECT_COUNT = 20_000
-"""Number of heartbeats that are passed to the handler directly."""
+"""Number of heartbeats that are passed to the controller's handler directly, without the simulated
+network."""
 CALL_COUNT = 5_000
 CALLERS = 32
 US_PER_S = 1_000_000
@@ -46,7 +47,8 @@ SETTINGS = {"broker.session.timeout.ms": str(int(1_000 * SESSION_S))}
 
 
 async def register(host: ControllerHost, broker: int) -> pb.HeartbeatRequest:
-    """Register and unfence a broker. Returns its heartbeat."""
+    """Register and unfence a simulated broker. Returns the heartbeat request that the broker will
+    send."""
     request = registration(broker)
     request.cluster_id = host.cluster_id
     epoch = (await host.call(REGISTER, request)).broker_epoch
@@ -58,8 +60,8 @@ async def register(host: ControllerHost, broker: int) -> pb.HeartbeatRequest:
 
 
 async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: float) -> None:
-    """Send a broker's heartbeat every two seconds for a minute, first after `first_s`. Raises
-    AssertionError if the broker is fenced."""
+    """Send a simulated broker's heartbeat every two seconds for a minute, first after `first_s`
+    seconds. Raises AssertionError if the broker is fenced."""
     await trio.sleep(first_s)
     ends_at_s = trio.current_time() + RUN_S
     while trio.current_time() < ends_at_s:
@@ -69,7 +71,7 @@ async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: fl
 
 
 async def simulated(loop: Loop, count: int) -> dict[str, Any]:
-    """Run the simulation with `count` brokers, and return the measured values by name."""
+    """Run the simulation with `count` brokers, and return the measured CPU times by name."""
     async with open_controller_host(loop, Chance(1), SETTINGS) as host:
         loop.on_step = None  # The checks of the simulation are not part of the cost.
         began_s = time.thread_time()
@@ -101,7 +103,8 @@ async def simulated(loop: Loop, count: int) -> dict[str, Any]:
 
 
 def serve(pipe: Connection) -> None:
-    """Answer heartbeats over gRPC until the pipe is closed. Sends the port first."""
+    """Answer heartbeats over gRPC until the pipe is closed. Sends the server's port through the
+    pipe first."""
 
     async def heartbeat(_request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
         return pb.HeartbeatResponse(is_caught_up=True)
@@ -148,7 +151,7 @@ def grpc_us() -> float:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure each given number of brokers, and print one row for each."""
+    """Measure the heartbeats of each given number of brokers, and print one row for each."""
     rows = []
     over_grpc_us = grpc_us()
     for count in [int(one) for one in arguments] or BROKERS:

@@ -47,7 +47,7 @@ from ottla.node.quorum.snapshot_file import SnapshotFile
 
 PARTITIONS = (10_000, 100_000, 1_000_000)
 LED = 10_000
-"""Number of partitions that each broker leads."""
+"""Number of partitions that each broker leads in the measured metadata."""
 PARTITIONS_OF_A_TOPIC = 100
 REPLICAS = 3
 EPOCH = Epoch(1)
@@ -55,7 +55,7 @@ SNAPSHOT_ID = OffsetAndEpoch(Offset(1), EPOCH)
 
 
 def records(partition_count: int) -> Iterator[Record]:
-    """Yield the metadata records of brokers, topics and `partition_count` partitions."""
+    """Yield the metadata records of the brokers, the topics and `partition_count` partitions."""
     broker_count = max(REPLICAS + 1, partition_count // LED)
     for number in range(broker_count):
         yield register_broker_record(
@@ -88,7 +88,7 @@ class SliceTimes:
         self._began_s = time.thread_time()
 
     def end(self) -> None:
-        """End a slice of the work and start the next one."""
+        """End a slice of the work, add its CPU time, and start the next slice."""
         now_s = time.thread_time()
         self.sum_s += now_s - self._began_s
         self.longest_s = max(self.longest_s, now_s - self._began_s)
@@ -96,7 +96,8 @@ class SliceTimes:
 
 
 def written(image: MetadataImage) -> tuple[bytes, SliceTimes]:
-    """Return the bytes of a snapshot of the image, and the time of each batch of it."""
+    """Return the bytes of a snapshot of the metadata image, and the CPU times of writing it, batch
+    by batch."""
     times = SliceTimes()
     file = SnapshotFile(id=SNAPSHOT_ID, last_contained_timestamp_ms=0, voters=None)
     found = []
@@ -107,7 +108,7 @@ def written(image: MetadataImage) -> tuple[bytes, SliceTimes]:
 
 
 def loaded(data: bytes) -> tuple[MetadataImage, SliceTimes]:
-    """Return the image in a snapshot, and the time of each slice of loading it."""
+    """Return the metadata image in a snapshot, and the CPU times of loading it, slice by slice."""
     times = SliceTimes()
     delta = MetadataDelta(EMPTY)
     for _ in replay_in_slices(delta, data):
@@ -117,7 +118,7 @@ def loaded(data: bytes) -> tuple[MetadataImage, SliceTimes]:
 
 def failed_over(image: MetadataImage) -> tuple[int, SliceTimes, SliceTimes]:
     """Let another broker lead each partition of a lost broker. Returns the number of changed
-    partitions, the time of the decision, and the time of applying its records."""
+    partitions, the CPU time of the decision, and the CPU time of applying its records."""
     decision = SliceTimes()
     changes = tuple(brokers_unavailable(image, ControllerConfig(), (NodeId(0),)))
     decision.end()
@@ -160,7 +161,7 @@ def measure(partition_count: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure each given number of partitions, and print one row for each."""
+    """Measure the metadata of each given number of partitions, and print one row for each."""
     counts = [int(one) for one in arguments] or PARTITIONS
     rows = []
     for count in counts:

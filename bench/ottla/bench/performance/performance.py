@@ -54,10 +54,10 @@ QUEUES = "queues"
 QUEUES_OF = ONE
 LIBRDKAFKA = "librdkafka"
 MEASURED_CLIENTS = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}
-"""Column of the page for each client of the client comparison."""
+"""Label of the page's column for each client of the client comparison."""
 
 Say = Callable[[str], None]
-"""Callback that receives a sentence about the next measurement."""
+"""Callback that receives a sentence about the next measurement, to show the progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,18 +69,18 @@ class MeasuredGroup:
     topology: str
     machine: Mapping[str, Any]
     values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
-    """The values of all rounds, by row, figure and server."""
+    """Measured values of all rounds, by row, figure and server."""
 
     def add(self, row: str, server: str, figures: Figures) -> None:
-        """Add the values that the benchmark `row` measured on one server in one round."""
+        """Add the values that the benchmark row `row` has measured on one server in one round."""
         for figure, value in figures.items():
             self.values.setdefault(row, {}).setdefault(figure, {}).setdefault(server, []).append(
                 value
             )
 
     def keep(self, directory: Path) -> None:
-        """Write the group's values to a file in the directory. It replaces an earlier file of the
-        same group and topology."""
+        """Write the group's measured values to a file in the directory. It replaces an earlier file
+        of the same group and topology."""
         directory.mkdir(parents=True, exist_ok=True)
         shown = {
             "group": self.group,
@@ -102,8 +102,8 @@ class MeasuredGroup:
 
 
 def read_sittings(directory: Path) -> list[MeasuredGroup]:
-    """Return the stored values of all groups, in the order of the page. Raises ConfigError if there
-    are none."""
+    """Return the stored values of all groups of benchmarks, in the order of the page. Raises
+    ConfigError if there are none."""
     read = [json.loads(path.read_text()) for path in directory.glob("*.json")]
     found = [MeasuredGroup(**one) for one in read if "group" in one]
     if not found:
@@ -147,7 +147,7 @@ def form_of(python: str) -> str:
 
 
 def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any]:
-    """Return facts about the machine and the versions, which the page shows.
+    """Return facts about the machine and the software versions, which the page shows.
 
     `forms` maps column labels to Python interpreters.
     """
@@ -183,12 +183,14 @@ class PerformanceRun:
     rounds: int
     timeout_s: float
     forms: Mapping[str, str]
-    """Further Python interpreters in which Ottla is installed, by their columns' labels."""
+    """Further Python interpreters in which Ottla is installed, by the label of their column on the
+    page."""
     queue_records: int = QUEUE_RECORDS
-    """Number of records that a run of the group `queues` consumes."""
+    """Number of records that one measurement of the group `queues` consumes."""
 
     def run(self, say: Say) -> None:
-        """Measure each group, and store its values after every round. Stops at the deadline."""
+        """Measure each group of rows, and store its values after every round. Stops at the
+        deadline."""
         deadline = time.monotonic() + self.timeout_s
         forms = {OURS: sys.executable, **self.forms}
         machine = machine_facts(version_of(self.jars), forms)
@@ -204,7 +206,7 @@ class PerformanceRun:
                     self._measure(servers, sittings, say, deadline)
 
     def _rows(self) -> list[tuple[str, PerformanceRow]]:
-        """Return the rows to measure in rounds, as pairs (group, row)."""
+        """Return the benchmark rows to measure in rounds, as pairs (group, row)."""
         rows = rows_of(self.groups, self.topology)
         if QUEUES in self.groups and self.topology == QUEUES_OF:
             rows += [(QUEUES, row) for row in queue_rows(self.jars, self.queue_records)]
@@ -312,7 +314,8 @@ class PerformanceRun:
 
     @contextmanager
     def _servers(self) -> Iterator[dict[str, RunningCluster]]:
-        """Start all servers and yield them by name. They are stopped at the end of the block."""
+        """Start all servers of the comparison and yield them by name. They are stopped at the end
+        of the block."""
         with ExitStack() as stack:
             yield {name: stack.enter_context(opened()) for name, opened in self._openers().items()}
 
@@ -355,7 +358,8 @@ def _open_one_kafka(jars: Path, settings: Mapping[str, str]) -> Iterator[Running
 
 
 def groups_of(text: str) -> list[str]:
-    """Return the groups in a comma-separated list.  Raises ConfigError if one is unknown."""
+    """Return the names of groups of benchmark rows in a comma-separated list. Raises ConfigError if
+    one is unknown."""
     names = list(dict.fromkeys(text.split(",")))
     unknown = [name for name in names if name not in GOALS]
     if unknown:
@@ -364,9 +368,10 @@ def groups_of(text: str) -> list[str]:
 
 
 def forms_of(given: Sequence[str]) -> dict[str, str]:
-    """Return the interpreter of each form in which Ottla is installed, by the form's label.
+    """Return the Python interpreters in which Ottla is installed in other forms, by the form's
+    label.
 
-    Each given text is LABEL=PYTHON, such as `compiled=/venv/bin/python`.  Raises ConfigError if a
+    Each given text is LABEL=PYTHON, such as `compiled=/venv/bin/python`. Raises ConfigError if a
     text is malformed, a label is reserved, or an interpreter is not executable.
     """
     found: dict[str, str] = {}

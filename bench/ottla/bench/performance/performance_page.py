@@ -60,12 +60,12 @@ PICTURES = {
     "lifecycle": ("performance-lifecycle.svg", "Start, and what clients wait after a death"),
 }
 TOPOLOGY_OF = {"lifecycle": THREE}
-"""Topology whose figures are plotted, by group.  For all other groups, the figures of a single
-broker are plotted."""
+"""Cluster topology whose figures are plotted, by group of rows. For all other groups, the figures
+of a single broker are plotted."""
 
 
 UNDECIDED = " ?"
-"""Suffix of a ratio whose difference from 1 is not significant."""
+"""Suffix of a ratio on the page whose difference from 1 is not significant."""
 
 
 def base_of(group: str) -> str:
@@ -91,8 +91,8 @@ def measured_part(
     pictures: Mapping[str, str],
     reports: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the tables of all stored groups, followed by the tables of the reports, which have no
-    goals.
+    """Return the page's tables of all stored groups of rows, followed by the tables of the reports,
+    which have no goals.
 
     `pictures` maps groups to the file names of their plots.
     """
@@ -170,15 +170,15 @@ def _servers(sitting: MeasuredGroup) -> list[str]:
 
 
 def label_of(server: str) -> str:
-    """Return the title of a server's column on the page."""
+    """Return the title of a server's column on the performance page."""
     return {OURS: "Ottla", THEIRS: "Kafka"}.get(server, server)
 
 
 def ratio_cell(
     mine: Sequence[float] | None, theirs: Sequence[float] | None, goal: RatioGoal
 ) -> str:
-    """Return the ratio of the medians as text. It is bold if it meets the goal, and has a question
-    mark if the difference is not significant."""
+    """Return the ratio of two medians as text for a table cell. It is bold if it meets the goal,
+    and has a question mark if the difference is not significant."""
     if mine is None or theirs is None or not spread_of(theirs).median:
         return "–"
     ratio = spread_of(mine).median / spread_of(theirs).median
@@ -188,7 +188,8 @@ def ratio_cell(
 
 
 def shown(spread: Spread | None) -> str:
-    """Return a median with its lowest and highest value as text, or a dash if there is none."""
+    """Return the median of measured values with the lowest and highest value as text, or a dash if
+    there is none."""
     if spread is None:
         return "–"
     if spread.lowest == spread.highest:
@@ -207,7 +208,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def missed(sittings: Sequence[MeasuredGroup], server: str = OURS) -> list[str]:
-    """Return the rows in which a server misses the goal, each with the ratio."""
+    """Return the benchmark rows in which a server misses the goal, each with its ratio."""
     found = []
     for sitting in sittings:
         base = base_of(sitting.group)

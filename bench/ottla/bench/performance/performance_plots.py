@@ -34,7 +34,7 @@ FIGURES = {
     ),
 }
 Rows = Mapping[str, Mapping[str, Sequence[float]]]
-"""The values of one figure, by row and server."""
+"""Measured values of one figure, by row and server."""
 
 
 def draw_all(sittings: Sequence[MeasuredGroup], directory: Path) -> dict[str, str]:
@@ -76,7 +76,8 @@ def _rows(sitting: MeasuredGroup, figure: str) -> Rows:
 
 
 def _bars(panel: "Axes", unit: str, rows: Rows) -> None:
-    """Draw one bar for each row and server, with the lowest and highest value as a line."""
+    """Draw one bar for each benchmark row and server, with the lowest and highest value as a
+    line."""
     servers = list(dict.fromkeys(name for row in rows.values() for name in row))
     thick = 0.8 / len(servers)
     for index, server in enumerate(servers):

@@ -23,25 +23,25 @@ from ottla.model.settings.quotas import (
 )
 
 ONE, THREE = "one", "three"
-"""Topologies: one controller and one broker with one replica per partition, or three controllers
-and three brokers with three replicas."""
+"""Cluster topologies: one controller and one broker with one replica per partition, or three
+controllers and three brokers with three replicas."""
 
 KIB, MIB = 1 << 10, 1 << 20
 BYTES_OF_A_RUN = 100_000_000
 RECORDS_MAX = 400_000
 SINGLES = 400
 REQUESTS = {(10, 1): 15_000, (50, 5): 40_000}
-"""Number of requests in a run, by number of connections and number of requests in flight on
+"""Number of requests in a measurement, by number of connections and number of requests in flight on
 each."""
 FEW, MANY = 7, 100
-"""Numbers of topics that one request creates or deletes."""
+"""Numbers of topics that one request creates or deletes, in the rows about topics."""
 ADMIN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
 QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
-"""Quotas that no load reaches, so that only the cost of quota accounting is measured."""
+"""Client quotas that no load reaches, so that only the cost of quota accounting is measured."""
 COMPACTION_TIMEOUT_S = 180.0
 DIRTY_RECORDS = 400_000
-"""Number of records of 90 B that are compacted while a producer sends."""
+"""Number of records of 90 B in a log that is compacted while a producer sends."""
 SENT_EVERY_S = 0.005
 SETTLE_S = 3.0
 SETTLED_S = 11.0
@@ -58,12 +58,12 @@ class RatioGoal(NamedTuple):
     """Goal for the ratio of Ottla's median to Kafka's."""
 
     ratio: float | None
-    """Limit of the ratio: the maximum or the minimum that meets the goal.  None if there is no
-    goal."""
+    """Limit of the ratio of the medians: the maximum or the minimum that meets the goal. None if
+    there is no goal."""
     is_higher_better: bool
 
     def is_met_by(self, ratio: float) -> bool:
-        """Return whether a ratio meets the goal. Returns False if there is no goal."""
+        """Return whether a ratio of medians meets the goal. Returns False if there is no goal."""
         if self.ratio is None:
             return False
         return ratio >= self.ratio if self.is_higher_better else ratio <= self.ratio
@@ -106,12 +106,13 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
         "records_per_second": RatioGoal(1.0, True),
     },
 }
-"""Goals by group and figure.  Goals of the group `client` are relative to librdkafka.  The group
-`conditions` has no goals."""
+"""Goals for ratios of measured values, by group of rows and figure. Goals of the group `client` are
+relative to librdkafka. The group `conditions` has no goals."""
 
 Figures = dict[str, float]
 Run = Callable[[RunningCluster, int], Figures]
-"""One measurement on a running cluster. The second argument is the number of replicas."""
+"""Function that makes one measurement on a running cluster. The second argument is the number of
+replicas."""
 
 
 class PerformanceRow(NamedTuple):
@@ -120,7 +121,8 @@ class PerformanceRow(NamedTuple):
     name: str
     run: Run
     prepare: Callable[[RunningCluster, int], None] | None = None
-    """Preparation that runs once, before the round that warms up the servers."""
+    """Preparation of the row that runs once, before the round that warms up the servers. None if
+    there is none."""
 
 
 def _no_progress(done: int) -> None:
@@ -128,8 +130,8 @@ def _no_progress(done: int) -> None:
 
 
 def _costing(cluster: RunningCluster, run: Callable[[], Result]) -> tuple[Result, float]:
-    """Run a load. Returns its result, and the CPU seconds that all nodes of the cluster used during
-    the load."""
+    """Run the function of a load. Returns its result, and the CPU seconds that all nodes of the
+    cluster used during the load."""
     pids = list(cluster.pids.values())
     before = cpu_seconds(pids)
     result = run()
@@ -293,8 +295,8 @@ def _under_quotas(row: PerformanceRow) -> PerformanceRow:
 
 
 def _while_compacting(cluster: RunningCluster, replicas: int) -> Figures:
-    """Produce records until the running compaction has ended, and return the measured values by
-    name."""
+    """Produce records until the running compaction has ended, and return the measured rates and
+    latencies by name."""
     load = _load(cluster, replicas, 1_000, 128 * KIB, "none")
     dirty = f"dirty-{time.time_ns()}"
     fill_dirty(cluster, dirty, DIRTY_RECORDS, MIB)
@@ -317,7 +319,8 @@ def _prepare_compacting(cluster: RunningCluster, replicas: int) -> None:
 
 
 def memory_with_partitions(cluster: RunningCluster, replicas: int, count: int) -> None:
-    """Create a topic of `count` partitions and wait until all have leaders."""
+    """Create a topic of `count` partitions and wait until all partitions have leaders, so that the
+    nodes' memory can be measured."""
     load = Load(
         bootstrap=cluster.bootstrap,
         topic=f"performance-partitions-{count}",
@@ -329,8 +332,8 @@ def memory_with_partitions(cluster: RunningCluster, replicas: int, count: int) -
 
 
 def deaths(cluster: RunningCluster) -> Figures:
-    """Kill the active controller, then a partition leader. Returns how long clients had to wait
-    after each kill."""
+    """Kill the active controller, then a partition leader. Returns the seconds that clients had to
+    wait after each kill."""
     load = Load(bootstrap=cluster.bootstrap, topic="performance-deaths", replication_factor=3)
     _make(load)
     cluster.wait_in_sync(load.topic)
@@ -429,8 +432,8 @@ ROWS: dict[tuple[str, str], list[PerformanceRow]] = {
     ("throughput", THREE): _throughput_rows(1_000, 128 * KIB, "none"),
     ("admin", THREE): [*ADMIN, _admin_row(1, 1_000)],
 }
-"""Rows that are measured in rounds on running clusters, by (group, topology), in the order of
-measurement."""
+"""Benchmark rows that are measured in rounds on running clusters, by (group, topology), in the
+order of measurement."""
 
 
 def rows_of(groups: Collection[str], topology: str) -> list[tuple[str, PerformanceRow]]:

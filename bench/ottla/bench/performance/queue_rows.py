@@ -13,16 +13,17 @@ from ottla.bench.queues.java_consumers import consume_by_tool
 from ottla.bench.queues.raw_consumers import RawShareConsumers, read_from_earliest
 
 QUEUE_RECORDS = 400_000
-"""Default number of records that a run consumes."""
+"""Default number of records that share consumers consume in one measurement."""
 PARTITIONS = 6
 RECORD_BYTES = (100, 1_000)
 CONSUMERS = (1, 8, 64)
 SPARE_RECORDS = 40_000
-"""Number of records beyond those to consume: more than all consumers hold at once."""
+"""Number of records that are written beyond those to consume: more than all share consumers hold at
+once."""
 
 
 def queue_rows(jars: Path, count: int) -> list[PerformanceRow]:
-    """Return the rows of share groups in which `count` records are consumed. `jars` is the
+    """Return the benchmark rows in which share groups consume `count` records. `jars` is the
     directory of Kafka's jars, which contain the tool of the first rows."""
     rows = []
     for size in RECORD_BYTES:

@@ -20,22 +20,24 @@ from ottla.model.errors import ErrorCode, RefusedError
 TOOL = "org.apache.kafka.tools.ShareConsumerPerformance"
 HEAP = "-Xmx512m"
 TOOL_TIMEOUT_MS = 120_000
-"""Time in milliseconds after which the tool interrupts its consumers, even if they still read
-records. Shorter ends runs on a busy machine before their end."""
+"""Time in milliseconds after which Kafka's tool interrupts its consumers, even if they still read
+records. A shorter time interrupts runs on a busy machine."""
 REPORT_MS = 1
-"""Interval in milliseconds of the reports of each consumer: one for each poll with records. Longer
-leaves the last records of each of many consumers without a report."""
+"""Interval in milliseconds between the reports of each consumer of Kafka's tool: one for each poll
+with records. With a longer interval, the last records of each of many consumers have no report."""
 RUN_TIMEOUT_S = 300.0
 MEASURED_SHARE = 0.5
-"""Share of the records with which the measurement ends. A consumer reports at the first record of a
-poll, so that the last 500 of each of 64 consumers have no report, and not all consumers are busy
-until the end."""
+"""Fraction of the records after which the measurement ends. A consumer reports at the first record
+of a poll, so that the last 500 of each of 64 consumers have no report, and not all consumers are
+busy until the end."""
 REPORT = re.compile(r" (\d+), \d+ for share consumer (\d+?)(?=\d{4}-|\D|$)")
-"""Number of records so far, and number of the consumer. Consumers report at the same time, so that
-one report may directly follow another on a line."""
+"""Pattern of a consumer's report in the output of Kafka's tool, with the number of records so far
+and the number of the consumer. Consumers report at the same time, so that one report may directly
+follow another on a line."""
 
 TOTAL = re.compile(r" (\d+), \d+$")
-"""Number of records in the last line, which is the report of all consumers."""
+"""Pattern of the number of records in the last line of the tool's output, which is the report of
+all consumers."""
 
 
 class ConsumedShare(NamedTuple):
@@ -45,7 +47,7 @@ class ConsumedShare(NamedTuple):
     records: int
     seconds: float
     cpu_s: float
-    """CPU seconds of the servers."""
+    """CPU seconds of the servers while these records were consumed."""
 
 
 class ToolReports:
@@ -53,15 +55,15 @@ class ToolReports:
     prints."""
 
     def __init__(self, count: int, cpu_s: Callable[[], float]) -> None:
-        """`count` is the number of records to read. `cpu_s` returns the CPU seconds of the servers
-        so far."""
+        """`count` is the number of records to read. `cpu_s` returns the CPU seconds that the
+        servers have used so far."""
         self.result: ConsumedShare | None = None
-        """Result of the run, once half of the records are read."""
+        """Result of the tool's run, set once half of the records are read; None before that."""
         self._count = count
         self._cpu_s = cpu_s
         self._counts: dict[str, int] = {}
         self._first: tuple[int, float, float] | None = None
-        """Records, time and CPU seconds at the first report."""
+        """Number of records, time and CPU seconds at the tool's first report; None before that."""
 
     def take(self, line: str, now_s: float) -> None:
         """Process the reports in one line of the tool's output. `now_s` is the time in seconds at
@@ -93,10 +95,10 @@ def consume_by_tool(
     consumers: int,
     cpu_s: Callable[[], float],
 ) -> ConsumedShare:
-    """Let the tool read `count` records as a share group, with a thread for each consumer. `cpu_s`
-    returns the CPU seconds of the servers so far.
+    """Let Kafka's tool read `count` records as a share group, with a thread for each consumer.
+    `cpu_s` returns the CPU seconds that the servers have used so far.
 
-    Raises RefusedError with the end of its output if it fails or reads fewer records.
+    Raises RefusedError with the end of the tool's output if the tool fails or reads fewer records.
     """
     words = {
         "--bootstrap-server": bootstrap,

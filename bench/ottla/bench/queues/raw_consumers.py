@@ -39,23 +39,24 @@ SHARE_FETCH_VERSION = 1
 HEARTBEAT_VERSION = 1
 ACCEPT = 1
 RECORDS_AT_ONCE = 500
-"""Maximum number of records in a response, equal to the default of `max.poll.records`."""
+"""Maximum number of records in a ShareFetch response, equal to the default of
+`max.poll.records`."""
 BYTES_AT_ONCE = 50 * MIB
 WAIT_MS = 500
 HEARTBEAT_S = 0.2
 PATIENCE_S = 60.0
 
 Acks = dict[int, list[AcknowledgementBatch]]
-"""Acknowledgements by partition."""
+"""Acknowledgements of a share consumer, by partition."""
 
 
 class FetchedShare(NamedTuple):
-    """Content of a ShareFetch response."""
+    """Content of a ShareFetch response: acquired records, and the number of accepted ones."""
 
     acquired: Acks
-    """Acquired records, as acknowledgements that accept them."""
+    """Records that the response acquires, as acknowledgements that accept them."""
     accepted_count: int
-    """Number of records that the request acknowledged."""
+    """Number of records that the request of this response acknowledged."""
 
 
 def read_from_earliest(bootstrap: str, group: str) -> None:
@@ -84,8 +85,8 @@ class RawShareConsumers:
     def join(self) -> None:
         """Create the group with one member, and wait until the topic is assigned to it.
 
-        A broker does not check that those who fetch are members, and only a first member creates
-        the states of the share partitions.
+        A broker does not check that the clients that fetch are members. Only the first member
+        causes the states of the share partitions to be created.
         """
         read_from_earliest(self._bootstrap, self._group)
         member_id, epoch = _member_id(), 0
@@ -113,7 +114,7 @@ class RawShareConsumers:
 
     def consume(self, count: int) -> Result:
         """Fetch and accept records until `count` records are acknowledged, and return the result.
-        Its latencies are request latencies in milliseconds."""
+        Its latencies are those of requests, in milliseconds."""
         topic = self._topic_id, self._partitions
         clients = [
             _ShareClient(self._address, self._group, topic) for _ in range(self._connections)
@@ -139,7 +140,7 @@ class RawShareConsumers:
 
 
 class _ShareClient:
-    """One connection of the load, and its share session."""
+    """One connection of a load of share consumers, and its share session."""
 
     def __init__(self, address: Address, group: str, topic: tuple[UUID, int]) -> None:
         self.socket = dial(address)
@@ -153,8 +154,8 @@ class _ShareClient:
         self._sent_at = 0.0
 
     def send(self) -> None:
-        """Send the next request of the session, with the acknowledgements that are due. The first
-        request names all partitions."""
+        """Send the next ShareFetch request of the share session, with the acknowledgements that are
+        due. The first request names all partitions."""
         indexes: Sequence[int] = list(self._acks) if self._epoch else range(self._partition_count)
         partitions = [
             FetchPartition(partition_index=index, acknowledgement_batches=self._acks.get(index, []))
@@ -176,8 +177,8 @@ class _ShareClient:
         self.socket.sendall(frame_of(request, SHARE_FETCH_VERSION))
 
     def receive(self, latencies: list[float]) -> int:
-        """Read bytes, and send the next request once the response is complete. Returns the number
-        of records whose acknowledgement it confirms."""
+        """Read bytes from the broker, and send the next request once the response is complete.
+        Returns the number of records whose acknowledgement the response confirms."""
         data = self.socket.recv(1 << 20)
         if not data:
             raise OttlaError("the broker hung up")
@@ -194,7 +195,7 @@ class _ShareClient:
 
 
 def fetched_share(answer: bytes, acks: Acks) -> FetchedShare:
-    """Return the content of the response to a request with the given acknowledgements.
+    """Return the content of the ShareFetch response to a request with the given acknowledgements.
 
     Raises RefusedError if the broker refused the request or a partition of it.
     """
@@ -223,5 +224,5 @@ def fetched_share(answer: bytes, acks: Acks) -> FetchedShare:
 
 
 def _member_id() -> str:
-    """Return a new member id in the format that Kafka's clients use."""
+    """Return a new group member id in the format that Kafka's clients use."""
     return urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")

@@ -44,12 +44,13 @@ PRODUCE_VERSION = 12
 GROUP, MEMBER = "gate", "gate-member-000000000"
 ACCEPT = 1
 RECORDS = 100
-"""Number of records, each a batch, that a path can consume. It must exceed the gate's number of
-runs."""
+"""Number of records, each a batch, that a measured code path can consume. It must exceed the number
+of runs that the gate makes."""
 
 
 def share_fetches() -> Callable[[], object]:
-    """Return a path whose requests each accept one record and fetch the next one."""
+    """Return a code path whose ShareFetch requests each accept one record and fetch the next
+    one."""
     broker = share_broker()
     broker.exchange_in_turn(frame_of(_fetch(1), SHARE_VERSION))
     epochs = range(2, RECORDS)
@@ -58,7 +59,8 @@ def share_fetches() -> Callable[[], object]:
 
 
 def share_acknowledgements() -> Callable[[], object]:
-    """Return a path whose requests each accept one record, of many that were fetched before."""
+    """Return a code path whose ShareAcknowledge requests each accept one record, of many that were
+    fetched before."""
     broker = share_broker()
     broker.exchange_in_turn(frame_of(_fetch(1, records_max=RECORDS), SHARE_VERSION))
     epochs = range(2, RECORDS)
@@ -71,7 +73,7 @@ def _one_by_one(broker: MiniBroker, frames: Iterator[bytes]) -> Callable[[], obj
 
 
 def share_broker() -> MiniBroker:
-    """Return a broker with records, and with a member's share session in epoch 1."""
+    """Return a broker without drivers that has records, and a member's share session in epoch 1."""
     broker = MiniBroker(frame_bytes_max=MIB, image=image_with(((SHARE_STATE_TOPIC, 1),)))
     batch = build_batch([(NOW_MS, b"key", b"v" * 100)])
     data = [PartitionProduceData(index=0, records=batch)]

@@ -45,12 +45,13 @@ GROUPS, PARTITIONS = 1_000, 100
 FETCHED_PARTITIONS = 1_000
 """Number of partitions that the measured ShareFetch names."""
 FETCHES_MAX = 20
-"""Number of requests after which all of these partitions must have been read."""
+"""Number of ShareFetch requests after which all of the named partitions must have been read."""
 IN_FLIGHT = 2_000
 BATCH = 500
-"""Number of records that a member acquires at once, equal to the default of `max.poll.records`."""
+"""Number of records that a share group's member acquires at once, equal to the default of
+`max.poll.records`."""
 SAMPLES = 100
-"""Number of share partitions whose records get different states one by one."""
+"""Number of share partitions whose records are given different states one by one."""
 LOCK_MS = 30_000
 TOPIC = "queued"
 MEMBERS = [f"member-of-the-queue-{number:02}" for number in range(IN_FLIGHT // BATCH)]
@@ -64,11 +65,12 @@ class SteppedClock:
         self.now_ms = NOW_MS
 
     def monotonic_ms(self) -> int:
-        """Return the time that was set, in milliseconds."""
+        """Return the time to which this clock was set, in milliseconds."""
         return self.now_ms
 
     def wall_ms(self) -> int:
-        """Return the wall time that corresponds to the time that was set, in milliseconds."""
+        """Return the wall time that corresponds to the time to which this clock was set, in
+        milliseconds."""
         return WALL_MS + self.now_ms - NOW_MS
 
 
@@ -80,7 +82,7 @@ class Slices:
         self.longest_s = 0.0
 
     def run(self, work: Callable[[], object]) -> None:
-        """Run one slice of the work."""
+        """Run one slice of the work, and add its CPU time."""
         began_s = time.thread_time()
         work()
         took_s = time.thread_time() - began_s
@@ -88,7 +90,7 @@ class Slices:
         self.longest_s = max(self.longest_s, took_s)
 
     def run_all(self, steps: Iterable[object]) -> None:
-        """Run an iterator to its end. Each step is a slice."""
+        """Run an iterator to its end. Each of its steps is a slice of the work."""
         iterator, end = iter(steps), object()
         found: list[object] = []
         while not found or found[-1] is not end:
@@ -117,14 +119,15 @@ class ManyShares:
         self.led: list[LedShare] = []
 
     def in_turn(self, work: Callable[[], object]) -> None:
-        """Run work within one event-loop iteration, at whose end the coordinators write."""
+        """Run the function of some work within one event-loop iteration, at whose end the
+        coordinators write."""
         turn_end = self.broker.dispatcher.turn_end
         turn_end.begin()
         work()
         turn_end.end(self.broker.dispatcher.errors)
 
     def keys(self, group: str) -> Iterator[SharePartitionKey]:
-        """Yield the keys of a group's share partitions."""
+        """Yield the keys of one group's share partitions."""
         for index in range(self.partitions):
             yield SharePartitionKey(group, self.topic_id, index)
 
@@ -142,7 +145,7 @@ class ManyShares:
         assert codes == {ErrorCode.NONE}
 
     def load(self) -> None:
-        """Load every share partition as the leader of its partition."""
+        """Load every share partition, as the leader of its topic partition does."""
         shares, table = self.core.shares.delivery.shares, self.core.table
 
         def load_group(group: str) -> None:
@@ -155,7 +158,8 @@ class ManyShares:
         assert all(led.stage is Stage.READY for led in self.led)
 
     def acquire(self) -> None:
-        """Let members acquire as many records of each share partition as may be in flight."""
+        """Let members of the groups acquire as many records of each share partition as may be in
+        flight."""
         batches = [LogBatch(at, at + BATCH - 1) for at in range(0, IN_FLIGHT, BATCH)]
         for led in self.led:
             for member_id, batch in zip(MEMBERS, batches, strict=True):
@@ -172,8 +176,8 @@ class ManyShares:
             led.set_timer()
 
     def scatter(self, led: LedShare) -> None:
-        """Let a member release every second of its records, so that no two neighbours are in one
-        span. Nothing is written."""
+        """Let a member release every second record that it has acquired, so that no two
+        neighbouring records have the same state. Nothing is written."""
         for member_id, begin in zip(MEMBERS, range(0, IN_FLIGHT, BATCH), strict=True):
             types = [AckType.RELEASE, AckType.RENEW] * (BATCH // 2)
             acks = [AckBatch(begin, begin + BATCH - 1, types)]
@@ -191,8 +195,8 @@ class ManyShares:
         return times
 
     def load_states(self) -> tuple[ShareStateShard, Slices]:
-        """Load all share states as another coordinator would after a failover. Returns the states,
-        and the CPU time of loading them."""
+        """Load all states of share partitions as another coordinator would after a failover.
+        Returns the states, and the CPU time of loading them."""
         coordinator = self.core.share_states
         partition = self.core.table.by_name[SHARE_STATE_TOPIC][0]
         log = partition.log
@@ -207,8 +211,8 @@ class ManyShares:
 
 
 def fetched() -> Slices:
-    """Return the CPU time of a ShareFetch that names many partitions with a record each, together
-    with the ShareFetches after it that acquire the records."""
+    """Return the CPU time of a ShareFetch request that names many partitions with one record each,
+    together with the later ShareFetch requests that acquire the records."""
     shares = ManyShares(1, FETCHED_PARTITIONS)
     shares.initialize()
     batch = build_batch([(NOW_MS, b"key", b"v" * 100)])
@@ -244,7 +248,7 @@ def resident_bytes() -> int:
 
 
 def measure(groups: int, partitions: int) -> list[tuple[Any, ...]]:
-    """Measure many share partitions, and return the rows of the table to print."""
+    """Measure many share partitions on one broker, and return the rows of the table to print."""
     count = groups * partitions
     shares = ManyShares(groups, partitions)
     shares.initialize()

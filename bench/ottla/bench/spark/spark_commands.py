@@ -10,12 +10,12 @@ MEASUREMENTS = {
     "spark-round-trip": "ottla.bench.spark.spark_round_trip:run",
     "spark-faults": "ottla.bench.spark.spark_faults:run",
 }
-"""Measurement functions by their name on the command line. Each receives the arguments and returns
-the exit code."""
+"""Functions that measure Spark, by their name on the command line. Each receives the arguments and
+returns the exit code."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the measurement that the arguments name. Returns its exit code."""
+    """Run the Spark measurement that the arguments name. Returns its exit code."""
     module, _, function = MEASUREMENTS[arguments.verb].partition(":")
     code: int = getattr(import_module(module), function)(arguments)
     return code

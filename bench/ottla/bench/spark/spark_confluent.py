@@ -23,7 +23,7 @@ TIMEOUT_S = 30.0
 
 @dataclass
 class PartitionToRead(InputPartition):
-    """One partition, and its end offset when the query was planned."""
+    """One partition that a Spark task reads, and its end offset when the query was planned."""
 
     number: int
     end: int
@@ -34,20 +34,20 @@ class ConfluentSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name of the source for `format(…)`."""
+        """Return the name by which queries select this source in `format(…)`."""
         return NAME
 
     def schema(self) -> str:
-        """Return the schema of Spark's own Kafka connector."""
+        """Return the schema of the records, which is that of Spark's own Kafka connector."""
         return spark_ddl(NAMES)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader of a batch query."""
+        """Return the reader of a batch query over the topic."""
         return ConfluentReader(dict(self.options))
 
 
 class ConfluentReader(DataSourceReader):
-    """Reader with one task for each partition."""
+    """Reader of a topic by confluent-kafka, with one Spark task for each partition."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._bootstrap = options["kafka.bootstrap.servers"]

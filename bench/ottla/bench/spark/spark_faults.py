@@ -41,15 +41,16 @@ SOURCE_PARTITIONS = 8
 COPY_PARTITIONS = 6
 KEYS = 1_000
 RATE = 500
-"""Records per second that the producer writes. The amount of data does not matter, only the moment
-of a kill."""
+"""Number of records per second that the producer writes. The amount of data does not matter, only
+the moment of a kill."""
 PAD = b"x" * 80
 BATCHES_BEFORE_DEATH = 2
-"""Number of batches that both queries must finish before the driver is killed."""
+"""Number of batches that both queries of the Spark driver must finish before the driver is
+killed."""
 KILL_WITHIN_S = 5.0
 BATCH_S = 5
-"""Maximum number of seconds of records in one batch.  With more, there would be too few batches
-during which the driver can be killed."""
+"""Maximum size of one batch, as the number of seconds in which its records were produced. With
+more, there would be too few batches during which the driver can be killed."""
 LAST_BATCH_S = 120
 PROGRESS_TIMEOUT_S = 240.0
 LOOK_S = 0.2
@@ -60,8 +61,8 @@ Progress = Callable[[int], None]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the benchmark.  Returns exit code 2 if a record is missing, duplicated or out of
-    order."""
+    """Run the benchmark `spark-faults`. Returns exit code 2 if a record is missing, duplicated or
+    out of order."""
     figures = run_faults(rounds=arguments.rounds, rate=RATE, say=_say)
     if arguments.format == "json":
         print(json.dumps(figures))
@@ -80,9 +81,9 @@ def is_clean(figures: Figures) -> bool:
 
 
 def run_faults(*, rounds: int, rate: int, say: Callable[[str], None], seed: int = 0) -> Figures:
-    """Kill brokers and the driver in each of `rounds` rounds, then let a last driver copy the rest.
-    Returns the numbers of records that were written, and of those found missing, duplicated or out
-    of order."""
+    """Kill a broker and the Spark driver in each of `rounds` rounds, then let a last driver copy
+    the rest of the records. Returns the numbers of records that were written, and of those found
+    missing, duplicated or out of order."""
     chance = random.Random(seed)
     with (
         open_local_cluster(controllers=1, restarts=True) as cluster,
@@ -111,7 +112,7 @@ def run_faults(*, rounds: int, rate: int, say: Callable[[str], None], seed: int 
 
 
 def make_topics(work: SparkWork) -> None:
-    """Create the source topic and the topic for the copy."""
+    """Create the topic that the Spark driver reads, and the topic for the copy."""
 
     async def make() -> None:
         async with open_admin(work.bootstrap) as admin:
@@ -135,7 +136,7 @@ class Feeder:
         self.acknowledged_count = 0
 
     def run(self) -> None:
-        """Write records until `is_ending` is set, then wait for every response."""
+        """Write records at a steady rate until `is_ending` is set, then wait for every response."""
         trio.run(self._feed)
 
     async def _feed(self) -> None:
@@ -185,7 +186,7 @@ def spark_driver(work: SparkWork) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def kill_driver(driver: subprocess.Popen[bytes]) -> None:
-    """Kill the driver's Python process and its JVM at once. Its workers end by themselves."""
+    """Kill the Spark driver's Python process and its JVM at once. Its workers end by themselves."""
     pids = [driver.pid, *_children(driver.pid)]
     for pid in pids:
         with suppress(ProcessLookupError):
@@ -196,8 +197,8 @@ def kill_driver(driver: subprocess.Popen[bytes]) -> None:
 def kill_after_progress(
     work: SparkWork, cluster: StartedCluster, driver: subprocess.Popen[bytes], chance: random.Random
 ) -> str:
-    """Wait until both queries have made progress. Then kill a broker and the driver, in random
-    order. Returns a text that contains the time of each kill."""
+    """Wait until both queries of the Spark driver have made progress. Then kill a broker and the
+    driver, in random order. Returns a text that contains the time of each kill."""
     goals = {one: last_batch(work, one, "commits") + BATCHES_BEFORE_DEATH for one in QUERIES}
     deadline = time.monotonic() + PROGRESS_TIMEOUT_S
     while any(last_batch(work, one, "commits") < goal for one, goal in goals.items()):
@@ -226,14 +227,14 @@ def kill_after_progress(
 
 def last_batch(work: SparkWork, query: str, log: str) -> int:
     """Return the number of the newest batch in a query's checkpoint, or -1 if there is none. `log`
-    is `offsets` or `commits`."""
+    is the directory in the checkpoint: `offsets` or `commits`."""
     path = work.checkpoint(query) / log
     return max((int(one.name) for one in path.glob("[0-9]*") if one.name.isdigit()), default=-1)
 
 
 def forget_last_batch(work: SparkWork, query: str) -> bool:
-    """Remove the commit entry of the last batch, unless a later batch is already planned.  Returns
-    whether the entry was removed."""
+    """Remove the commit entry of the last batch from a query's checkpoint, unless a later batch is
+    already planned. Returns whether the entry was removed."""
     last = last_batch(work, query, "commits")
     if last < 0 or last_batch(work, query, "offsets") > last:
         return False  # The kill has already had the same effect on the batch after it.
@@ -243,8 +244,8 @@ def forget_last_batch(work: SparkWork, query: str) -> bool:
 
 
 def finish(work: SparkWork) -> dict[str, int]:
-    """Start a driver that copies all remaining records. Returns the numbers of records that the
-    driver compared, and of those missing, duplicated or out of order."""
+    """Start a Spark driver that copies all remaining records. Returns the numbers of records that
+    the driver compared, and of those missing, duplicated or out of order."""
     ended = subprocess.run(
         [*_command(work), "last"], stdout=subprocess.PIPE, timeout=END_TIMEOUT_S, check=False
     )

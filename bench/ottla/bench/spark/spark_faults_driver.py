@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 LOOK_S = 1
 PIECE = 10_000
-"""Number of records that are read from the copied topic at a time."""
+"""Number of records that the check of the output reads from the copied topic at a time."""
 ARCHIVE = "archive"
 COPY = "copy"
 QUERIES = (ARCHIVE, COPY)
 
 
 class SparkWork(NamedTuple):
-    """Source and sinks of the Spark driver."""
+    """Source and sinks of the Spark driver that `spark-faults` kills."""
 
     bootstrap: str
     source: str
@@ -35,16 +35,16 @@ class SparkWork(NamedTuple):
     directory: str
     """Directory of the Parquet files and the checkpoints."""
     batch_records: int
-    """Maximum number of records in a batch.  It is small, so that there are many batches during
-    which the driver can be killed."""
+    """Maximum number of records in a batch of the driver's queries. It is small, so that there are
+    many batches during which the driver can be killed."""
 
     def checkpoint(self, query: str) -> Path:
-        """Return the checkpoint directory of a query."""
+        """Return the checkpoint directory of the query with the given name."""
         return Path(self.directory) / f"{query}-checkpoint"
 
     @property
     def archive(self) -> str:
-        """The directory of the Parquet files that the driver writes."""
+        """Directory of the Parquet files that the driver writes."""
         return str(Path(self.directory) / ARCHIVE)
 
 
@@ -59,8 +59,8 @@ class SourceRow(NamedTuple):
 
 
 def start(spark: "SparkSession", work: SparkWork, *, is_last: bool) -> "list[StreamingQuery]":
-    """Start both queries of the driver from their checkpoints, and return them. If `is_last`, they
-    end when they have read all current records."""
+    """Start both queries of the Spark driver from their checkpoints, and return them. If `is_last`,
+    they end when they have read all current records."""
     trigger: dict[str, Any] = {"availableNow": True} if is_last else {"processingTime": "0 seconds"}
     rows = (
         spark.readStream.format("ottla")
@@ -90,17 +90,18 @@ def start(spark: "SparkSession", work: SparkWork, *, is_last: bool) -> "list[Str
 
 
 def drain(spark: "SparkSession", work: SparkWork) -> None:
-    """Run both queries of the driver until they have copied all current records."""
+    """Run both queries of the Spark driver until they have copied all current records."""
     for query in start(spark, work, is_last=True):
         query.awaitTermination()
 
 
 def verify(spark: "SparkSession", work: SparkWork) -> dict[str, int]:
-    """Compare the source with the records in the files, and with the committed records of the
-    copied topic. Returns the numbers of records, and the numbers of errors of each kind, by name.
+    """Compare the source topic with the records in the Parquet files, and with the committed
+    records of the copied topic. Returns the numbers of records, and the numbers of errors of each
+    kind, by name.
 
-    A second reader reads all records of the topic with dropReplays.  It must find the same number
-    of records.
+    A second reader reads all records of the topic with dropReplays. It must find the same number of
+    records.
     """
     source = _rows(_topic(spark, work, work.source))
     archive = _rows(spark.read.parquet(work.archive))
@@ -160,8 +161,9 @@ def _topic(spark: "SparkSession", work: SparkWork, topic: str, **options: str) -
 
 
 def main(arguments: list[str]) -> int:
-    """Run the queries until the process is killed. With the argument `last`, run them to the end,
-    and print the numbers of missing, duplicated and reordered records as JSON."""
+    """Run the queries of the Spark driver until the process is killed. With the argument `last`,
+    run them to the end, and print the numbers of missing, duplicated and reordered records as JSON.
+    """
     work = SparkWork(**json.loads(arguments[0]))
     is_last = arguments[1:] == ["last"]
     conf = (("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2"))

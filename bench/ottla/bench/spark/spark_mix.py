@@ -14,7 +14,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEY_COUNT = 20_000
-"""Number of distinct keys of a compacted topic. With fewer keys, compaction removes more
+"""Number of distinct keys in a compacted topic. With fewer keys, compaction removes more
 records."""
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -22,11 +22,12 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
 }
 KEPT = {"retention.ms": "-1"}
-"""Topic settings without which retention would delete the records, which are older than a week."""
+"""Settings of the topics, by key. Without them, retention would delete the records, which are older
+than a week."""
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 POOL_BYTES = 1 << 22
-"""Number of random bytes from which the contents of records are taken.  It is larger than the
-windows of the codecs, so that the contents do not compress well and segments fill."""
+"""Number of random bytes from which the contents of records are taken. It is larger than the
+windows of the compression codecs, so that the contents do not compress well and segments fill."""
 FLUSH_S = 120
 READ_TIMEOUT_S = 30.0
 
@@ -45,8 +46,8 @@ def make_mixed_topic(bootstrap: str, topic: str, partitions: int, *, is_compacte
 
 
 def write_mix(bootstrap: str, topic: str, count: int, *, has_keys: bool, seed: int = 0) -> None:
-    """Write `count` records, an equal share with each codec.  If `has_keys`, every record has a
-    key."""
+    """Write `count` records of all kinds, an equal share with each compression codec. If
+    `has_keys`, every record has a key."""
     chance = random.Random(seed)
     pool = chance.randbytes(POOL_BYTES)
     for index, codec in enumerate(CODECS):

@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 OURS = "ottla"
 SIZES = (100, 1_000)
-"""Sizes in bytes of a record's value. The records have no key."""
+"""Sizes in bytes of a record's value, one for each topic that is read. The records have no key."""
 MB = 1_000_000
 BATCH_BYTES = 131_072
 BYTES_READ = 200 * MB
-"""Bytes that one query reads unless the user sets the number of records."""
+"""Number of bytes that one query reads unless the user sets the number of records."""
 PARTITION_COUNTS = (1, 4, 16, 64)
 
 
 class MeasuredQuery(NamedTuple):
-    """One query whose speed is measured."""
+    """One Spark query whose speed is measured."""
 
     reader: str
     sink: str
@@ -52,15 +52,15 @@ class MeasuredQuery(NamedTuple):
 
 
 class QueryCost(NamedTuple):
-    """Elapsed seconds and CPU seconds of one query."""
+    """Elapsed seconds and CPU seconds of one Spark query."""
 
     seconds: float
     cpu_s: float
 
 
 def run_reads(arguments: argparse.Namespace) -> int:
-    """Compare the readers with count, noop and Parquet queries, on small and large records. Returns
-    the exit code."""
+    """Compare the readers of topics with count, noop and Parquet queries, on small and large
+    records. Returns the exit code."""
     readers = [OURS, "confluent", *(["kafka"] if arguments.jars else [])]
     filled: dict[int, tuple[str, int]] = {}
     with _topics(arguments) as topics:
@@ -105,8 +105,8 @@ def _filled(
     size: int,
     partitions: int,
 ) -> int:
-    """Fill a topic if it is new, and return the number of its records.  A topic that already has
-    records is left unchanged."""
+    """Fill a topic with records if it is new, and return the number of its records. A topic that
+    already has records is left unchanged."""
     load = Load(
         bootstrap=arguments.bootstrap_server,
         topic=topic,

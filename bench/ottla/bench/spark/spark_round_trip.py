@@ -39,12 +39,12 @@ AT_ONCE = 10_000
 
 
 class RoundTrip(NamedTuple):
-    """Result of the comparison of one topic."""
+    """Result of the comparison of one topic's records, as read by Spark and by another client."""
 
     topic: str
     records: int
     gone: int
-    """Number of offsets without a record, because compaction removed the record."""
+    """Number of the topic's offsets without a record, because compaction removed the record."""
     with_headers: int
     null_keys: int
     null_values: int
@@ -117,8 +117,8 @@ def compare_topic(spark: "SparkSession", bootstrap: str, topic: str) -> RoundTri
 
 
 def _by_partition(directory: Path) -> dict[int, list[pa.Table]]:
-    """Return the rows of each partition, in the tables that the tasks have written, ordered by
-    first offset."""
+    """Return the rows of each topic partition, in the tables that the Spark tasks have written,
+    ordered by first offset."""
     found: dict[int, list[pa.Table]] = {}
     for path in sorted(directory.glob("*.parquet")):
         table = pq.read_table(path)
