@@ -49,7 +49,7 @@ _ANSWERS: dict[type[Request], type[Response]] = {
 
 
 def is_answer_to(response: Response, request: Request) -> bool:
-    """Return whether a response has the type that answers the request."""
+    """Return whether a response has the type that belongs to the type of a request."""
     return type(response) is _ANSWERS[type(request)]
 
 
@@ -57,7 +57,8 @@ def is_answer_to(response: Response, request: Request) -> bool:
 
 
 def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode:
-    """Return the error that rejects a vote request before the vote is decided, or NONE."""
+    """Return the error code with which this replica rejects a vote request before it decides the
+    vote, or NONE."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.replica_epoch < replica.epoch:
@@ -79,7 +80,7 @@ def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode
 
 
 def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
-    """Return the error that rejects a BeginQuorumEpoch request, or NONE."""
+    """Return the error code with which this replica rejects a BeginQuorumEpoch request, or NONE."""
     error = _leader_claim_error(replica, request, now_ms)
     if error is ErrorCode.NONE and not _is_meant_for(
         replica, request.voter_id, request.voter_directory_id
@@ -89,7 +90,7 @@ def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int)
 
 
 def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
-    """Return the error that rejects an EndQuorumEpoch request, or NONE."""
+    """Return the error code with which this replica rejects an EndQuorumEpoch request, or NONE."""
     if len(request.preferred_candidates) > VOTERS_MAX:
         return ErrorCode.INVALID_REQUEST
     return _leader_claim_error(replica, request, now_ms)
@@ -98,7 +99,8 @@ def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> 
 def fetch_error(
     replica: Replica, is_leader: bool, request: FetchRequest | FetchSnapshotRequest
 ) -> ErrorCode:
-    """Return the error that refuses a fetch of records or of a snapshot, or NONE."""
+    """Return the error code with which this replica refuses a fetch of records or of a snapshot, or
+    NONE."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.current_leader_epoch < replica.epoch:
@@ -158,23 +160,26 @@ def vote(
     *,
     is_granted: bool = False,
 ) -> VoteResponse:
-    """Return the response to a VoteRequest. It names the known leader."""
+    """Return this replica's response to a VoteRequest. It names the leader that the replica
+    knows."""
     return VoteResponse(vote_granted=is_granted, **_hints(replica, leader_id, error))
 
 
 def begin(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> BeginQuorumEpochResponse:
-    """Return the response to a BeginQuorumEpochRequest. It names the known leader."""
+    """Return this replica's response to a BeginQuorumEpochRequest. It names the leader that the
+    replica knows."""
     return BeginQuorumEpochResponse(**_hints(replica, leader_id, error))
 
 
 def end(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> EndQuorumEpochResponse:
-    """Return the response to an EndQuorumEpochRequest. It names the known leader."""
+    """Return this replica's response to an EndQuorumEpochRequest. It names the leader that the
+    replica knows."""
     return EndQuorumEpochResponse(**_hints(replica, leader_id, error))
 
 
 def fetch(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> FetchResponse:
-    """Return a FetchResponse with the error and the known leader. The leader fields are empty if
-    the sender belongs to another cluster."""
+    """Return a FetchResponse with the error and the leader that this replica knows. The leader
+    fields are empty if the sender of the request belongs to another cluster."""
     assert error is not ErrorCode.NONE
     return FetchResponse(**_hints(replica, leader_id, error))
 
@@ -209,7 +214,7 @@ def fetch_snapshot(
 
 def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict[str, Any]:
     """Return the fields of a response that contain the known leader and epoch. They are empty if
-    the sender belongs to another cluster."""
+    the sender of the request belongs to another cluster."""
     epoch: Epoch = replica.epoch
     if error is ErrorCode.INCONSISTENT_CLUSTER_ID:
         leader_id, epoch = None, NO_EPOCH
@@ -222,8 +227,8 @@ def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict
 
 
 def change_error(replica: Replica, is_leader: bool, request: VoterChangeRequest) -> ErrorCode:
-    """Return the error that refuses a request to change the voters before it is decided, or
-    NONE."""
+    """Return the error code with which this replica refuses a request to change the voter set
+    before it decides the change, or NONE."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if not is_leader:
@@ -235,7 +240,7 @@ def change_error(replica: Replica, is_leader: bool, request: VoterChangeRequest)
 
 
 def change(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> VoterChangeResponse:
-    """Return a response that refuses a request to change the voters."""
+    """Return a response with which this replica refuses a request to change the voter set."""
     return VoterChangeResponse(**_hints(replica, leader_id, error))
 
 

@@ -15,8 +15,8 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class Ballot:
-    """Votes of one election. Each voter counts once. A candidate that is not a voter itself does
-    not count its own vote."""
+    """Votes of one election of a leader. Each voter counts once. A candidate that is not a voter
+    itself does not count its own vote."""
 
     __slots__ = ("_granted", "_rejected", "_voters")
 
@@ -32,21 +32,21 @@ class Ballot:
 
     @property
     def is_lost(self) -> bool:
-        """True if a majority is no longer possible, even if all undecided voters grant their
-        votes."""
+        """True if a majority of votes is no longer possible, even if all undecided voters grant
+        their votes."""
         return len(self._voters) - len(self._rejected) < self._voters.majority_count
 
     @property
     def granting_voters(self) -> tuple[ReplicaKey, ...]:
-        """The voters that granted their vote, sorted by id."""
+        """The voters that granted their vote in this election, sorted by id."""
         return tuple(voter.key for voter in self._voters if voter.id in self._granted)
 
     def has_answered(self, voter_id: NodeId) -> bool:
-        """Return whether a voter has granted or rejected its vote."""
+        """Return whether a voter has granted or rejected its vote in this election."""
         return voter_id in self._granted or voter_id in self._rejected
 
     def record(self, voter_id: NodeId, is_granted: bool) -> None:
-        """Record whether a voter has granted its vote."""
+        """Record whether a voter has granted its vote in this election."""
         assert voter_id in self._voters
         assert voter_id not in self._granted or is_granted, "a vote cannot be taken back"
         (self._granted if is_granted else self._rejected).add(voter_id)
@@ -76,8 +76,8 @@ class _Election:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Count the vote in a response. An error response is not counted, and the vote is requested
-        again."""
+        """Count the vote in a voter's response. An error response is not counted, and the vote is
+        requested again."""
         assert isinstance(response, VoteResponse)
         if response.error is ErrorCode.NONE:
             self.ballot.record(outgoing.to, response.vote_granted)
@@ -121,7 +121,7 @@ class Prospective(_Election):
         super().__init__(replica, now_ms)
         self.leader_id = leader_id
         self._rivals: set[NodeId] = set()
-        """Voters with a shorter log that also stand for election."""
+        """Ids of voters with a shorter log that also stand for election."""
 
     def on_rival_candidate(self, voter_id: NodeId) -> None:
         """Record a rival, and request its pre-vote again. A rival is a voter with a shorter log
@@ -136,8 +136,8 @@ class Prospective(_Election):
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Count a pre-vote. A response that a rival sent before it became a rival itself is out of
-        date and not counted."""
+        """Count the pre-vote in a voter's response. A response is out of date and not counted if
+        the voter sent it before it stood for election itself."""
         super().on_response(replica, outgoing, response, now_ms)
         if outgoing.to in self._rivals and self.ballot.forget_rejection(outgoing.to):
             replica.requests.back_off(outgoing.to, now_ms)
@@ -172,8 +172,9 @@ class Candidate(_Election):
     def __init__(self, replica: Replica, now_ms: int) -> None:
         super().__init__(replica, now_ms)
         self.backoff_end_ms: int | None = None
-        """Time in ms of the next attempt after a lost election, or None. The time includes a random
-        delay, so that rivals do not split the vote again."""
+        """Monotonic time in ms of the next attempt after a lost election. None while the election
+        is not lost. The time includes a random delay, so that candidates do not split the votes
+        again."""
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
         """Return the next role, or None to continue requesting votes.
@@ -196,8 +197,8 @@ class Candidate(_Election):
         return None
 
     def _has_all_responses(self, replica: Replica) -> bool:
-        """Return whether every voter has responded or is unreachable, so that no further vote is
-        expected."""
+        """Return whether every voter has responded to the vote request or is unreachable, so that
+        no further vote is expected."""
         return all(
             self.ballot.has_answered(voter.id) or replica.requests.is_failing(voter.id)
             for voter in replica.peers

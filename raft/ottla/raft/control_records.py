@@ -42,7 +42,8 @@ _MessageT = TypeVar("_MessageT", bound=Message)
 def leader_change_batch(
     append: LeaderChangeAppend, *, timestamp_ms: int, base_offset: Offset = _BEGINNING
 ) -> bytes:
-    """Return the control batch that starts a leader's epoch (a LeaderChange record)."""
+    """Return the control batch with the LeaderChange record that a leader appends at the start of
+    its epoch."""
     message = leader_change.LeaderChangeMessage(
         version=LEADER_CHANGE_VERSION,
         leader_id=append.leader_id,
@@ -60,7 +61,7 @@ def leader_change_batch(
 def voters_batch(
     append: VotersAppend, *, timestamp_ms: int, base_offset: Offset = _BEGINNING
 ) -> bytes:
-    """Return the control batch with a leader's new voter set."""
+    """Return the control batch with which a leader appends a new voter set."""
     return build_control_batch(
         [(ControlType.KRAFT_VOTERS, encode(voters_record(append.voters), 0))],
         timestamp_ms=timestamp_ms,
@@ -70,7 +71,8 @@ def voters_batch(
 
 
 def voter_sets_in(records: bytes | memoryview) -> list[tuple[Offset, VoterSet]]:
-    """Return every voter set in a range of whole batches, with the offset of its record.
+    """Return every voter set in a range of complete batches of the log, with the offset of its
+    record.
 
     The caller has checked the CRCs. Only control batches are read beyond their headers.
     """
@@ -91,7 +93,7 @@ def _voter_sets_of(data: memoryview, at: int, header: BatchHeader) -> list[tuple
 
 
 def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
-    """Return a voter set as Kafka's VotersRecord."""
+    """Return a voter set in the form of Kafka's VotersRecord."""
     return voters_message.VotersRecord(
         voters=[
             voters_message.Voter(
@@ -112,22 +114,22 @@ def voters_record(voters: VoterSet) -> voters_message.VotersRecord:
 
 
 def read_leader_change(value: bytes) -> leader_change.LeaderChangeMessage:
-    """Return the LeaderChangeMessage in the value of a LEADER_CHANGE record."""
+    """Decode the value of a LEADER_CHANGE control record."""
     return _read(leader_change.LeaderChangeMessage, value)
 
 
 def read_snapshot_header(value: bytes) -> SnapshotHeaderRecord:
-    """Return the header in the value of a SNAPSHOT_HEADER record."""
+    """Decode the value of a SNAPSHOT_HEADER control record."""
     return _read(SnapshotHeaderRecord, value)
 
 
 def read_kraft_version(value: bytes) -> int:
-    """Decode the value of a KRAFT_VERSION record, and return its feature level."""
+    """Decode the value of a KRAFT_VERSION control record, and return its feature level."""
     return _read(KRaftVersionRecord, value).kraft_version
 
 
 def read_voters(value: bytes) -> VoterSet:
-    """Decode the value of a KRAFT_VOTERS record, and return its voter set."""
+    """Decode the value of a KRAFT_VOTERS control record, and return its voter set."""
     record = _read(voters_message.VotersRecord, value)
     ids = [voter.voter_id for voter in record.voters]
     if not 0 < len(ids) <= VOTERS_MAX or len(set(ids)) != len(ids):

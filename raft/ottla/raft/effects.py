@@ -1,4 +1,5 @@
-"""Effects of a step, and the only order in which `performer.perform` performs them.
+"""Effects of one step of the quorum core (the actions that its driver must take), and the only
+order in which `performer.perform` performs them.
 
 That order is the order of the fields of `Effects`:
 
@@ -30,8 +31,8 @@ from ottla.raft.voters import ReplicaKey, VoterEndpoint, VoterSet
 
 @frozen(kw_only=True)
 class LeaderAppend:
-    """Append of the application's batches. The driver writes base offsets and the leader epoch into
-    them."""
+    """Effect: append of the application's batches by the leader. The driver writes base offsets and
+    the leader epoch into them."""
 
     leader_epoch: Epoch
     records: Records
@@ -39,7 +40,7 @@ class LeaderAppend:
 
 @frozen(kw_only=True)
 class LeaderChangeAppend:
-    """Append of the control batch that starts a leader's epoch
+    """Effect: append of the control batch that starts a leader's epoch
     (`control_records.leader_change_batch`)."""
 
     leader_epoch: Epoch
@@ -50,8 +51,8 @@ class LeaderChangeAppend:
 
 @frozen(kw_only=True)
 class FollowerAppend:
-    """Append of the leader's batches, unchanged; the base offset of the first batch is the log end
-    offset.
+    """Effect: append of the leader's batches by a follower, unchanged. The base offset of the first
+    batch is the log end offset.
 
     The driver first checks every CRC, and that no batch has a later epoch than `epoch_max`. If a
     check fails, it appends nothing; the next fetch then starts at the log end again.
@@ -59,12 +60,13 @@ class FollowerAppend:
 
     records: Records
     epoch_max: Epoch
-    """The leader's epoch. A later epoch in the leader's log is impossible."""
+    """Epoch of the leader from which the batches were fetched. A later epoch in its log is
+    impossible."""
 
 
 @frozen(kw_only=True)
 class VotersAppend:
-    """Append of a control batch with a new voter set (`control_records.voters_batch`)."""
+    """Effect: append of a control batch with a new voter set (`control_records.voters_batch`)."""
 
     leader_epoch: Epoch
     voters: VoterSet
@@ -75,7 +77,8 @@ Append = LeaderAppend | LeaderChangeAppend | VotersAppend | FollowerAppend
 
 @frozen(kw_only=True)
 class SnapshotChunk:
-    """Write of one chunk of the leader's snapshot at `position` of the snapshot's `.part` file.
+    """Effect: write of one chunk of the leader's snapshot at `position` of the snapshot's `.part`
+    file.
 
     A chunk at position 0 starts the file from scratch. After the chunk with `is_last`, the driver
     flushes and renames the file. It then replaces the log with an empty, flushed log that starts at
@@ -90,8 +93,8 @@ class SnapshotChunk:
 
 @frozen(kw_only=True)
 class ReadLog:
-    """A read that fills the `records` of a FetchResponse: complete batches from `offset` to the
-    log's end, at least one batch.
+    """A read of the log, by the driver, that fills the `records` of a FetchResponse: complete
+    batches from `offset` to the log's end, at least one batch.
 
     Nothing is read if `offset` is the end. Followers also get uncommitted entries, because
     replication commits them.
@@ -103,8 +106,8 @@ class ReadLog:
 
 @frozen(kw_only=True)
 class ReadSnapshot:
-    """A read that fills the `data` of a FetchSnapshotResponse with a byte range of the snapshot's
-    file."""
+    """A read, by the driver, that fills the `data` of a FetchSnapshotResponse with a byte range of
+    the snapshot's file."""
 
     snapshot_id: OffsetAndEpoch
     position: int
@@ -113,7 +116,7 @@ class ReadSnapshot:
 
 @frozen(kw_only=True)
 class Reply:
-    """The response to the `RequestReceived` with the same token.
+    """Effect: the response to the `RequestReceived` event with the same token.
 
     If `read` is set, the driver performs that read, and sends the result of `filled` instead.
     """
@@ -123,7 +126,8 @@ class Reply:
     read: ReadLog | ReadSnapshot | None = None
 
     def filled(self, data: Records) -> "Reply":
-        """Return the reply with the bytes that the driver has read for `read`."""
+        """Return a copy of the reply that contains the bytes that the driver has read for
+        `read`."""
         response = self.response
         if isinstance(response, FetchSnapshotResponse):
             response = replace(response, data=data)
@@ -135,19 +139,21 @@ class Reply:
 
 @frozen(kw_only=True)
 class OutgoingRequest:
-    """A request to a voter. `ResponseReceived` or `RequestFailed` reports its outcome."""
+    """Effect: a request to a voter. `ResponseReceived` or `RequestFailed` reports its outcome."""
 
     request_id: int
     to: NodeId
     endpoints: tuple[VoterEndpoint, ...]
     request: Request
     timeout_ms: int
-    """Timeout of the response in ms. It includes the time that a Fetch may wait at the leader."""
+    """Time in ms after which the request counts as failed without a response. It includes the time
+    that a Fetch may wait at the leader."""
 
 
 @frozen(kw_only=True)
 class RoleChange:
-    """A change of this node's role, of its epoch or of the leader that it knows."""
+    """Effect: a change of this node's role, of its epoch or of the leader that it knows, to be
+    reported to the application."""
 
     role: Role
     epoch: Epoch
@@ -156,7 +162,7 @@ class RoleChange:
 
 @frozen(kw_only=True)
 class RejectedResponse:
-    """A response that was rejected because its content is impossible."""
+    """Effect: report of a response that was rejected because its content is impossible."""
 
     node_id: NodeId
     why: str
@@ -164,7 +170,8 @@ class RejectedResponse:
 
 @dataclass(slots=True)
 class Effects:
-    """All effects of one step, with the fields in the order in which they are performed."""
+    """All effects of one step of the quorum core, with the fields in the order in which they are
+    performed."""
 
     truncate_to: Offset | None = None
     append: list[Append] = field(default_factory=list)
@@ -180,7 +187,8 @@ class Effects:
     """
     role_change: RoleChange | None = None
     rejected: RejectedResponse | None = None
-    """A response that was rejected as impossible. It is only reported to operators."""
+    """A response that the quorum core rejected as impossible, or None. It is only reported to
+    operators."""
     next_wake_ms: int | None = None
     """Latest monotonic time, in ms, at which the driver must send the next `Tick`, or None if no
     timer is running."""

@@ -21,34 +21,36 @@ QUORUM_STATE_FILE = "quorum-state"
 """Name of the quorum state file in the metadata log's directory."""
 
 NO_ELECTION_YET = Epoch(0)
-"""The epoch of a replica that has not seen an election yet."""
+"""Epoch of a replica that has not seen an election of a leader yet."""
 
 _NONE = -1
 
 _CHECKPOINTED = "voterCheckpoint"
-"""JSON field which records that a voter checkpoint must exist beside the file. Kafka's reader
-ignores it."""
+"""JSON field of `quorum-state` which records that a voter checkpoint must exist beside the file.
+Kafka's reader ignores it."""
 
 _STANDING = "voterStanding"
-"""JSON field for the standing of a voter that cannot keep all its promises. Kafka's reader ignores
-it."""
+"""JSON field of `quorum-state` for the standing of a voter that cannot keep all its promises.
+Kafka's reader ignores it."""
 
 _WAS_VOTER = "wasVoter"
-"""JSON field for a controller that was a voter. Kafka's reader ignores it."""
+"""JSON field of `quorum-state` which records that a controller was a voter. Kafka's reader ignores
+it."""
 
 _STANDINGS = [standing.value for standing in Standing]
 
 
 @frozen(kw_only=True)
 class ElectionState:
-    """The latest known epoch, its leader if known, and this replica's vote in that epoch, if
-    any."""
+    """Contents of `quorum-state`: the latest known epoch, its leader if known, and this replica's
+    vote in that epoch, if any."""
 
     epoch: Epoch = NO_ELECTION_YET
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
     standing: Standing = Standing.FULL
-    """Standing of this voter. It is written to `quorum-state` only while it is not FULL."""
+    """Standing of this voter: which of its promises it can keep. It is written to `quorum-state`
+    only while it is not FULL."""
     was_voter: bool = False
     """True if this controller was in a committed voter set. Such a controller does not join by
     itself after it was removed."""
@@ -77,7 +79,7 @@ def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:
 
 
 def decode(data: bytes) -> ElectionState:
-    """Return the state in a `quorum-state` file of data version 0 or 1.
+    """Decode a `quorum-state` file of data version 0 or 1.
 
     Raises CorruptDataError if the file is malformed.
     """
@@ -103,7 +105,8 @@ def decode(data: bytes) -> ElectionState:
 
 
 def is_checkpointed(data: bytes) -> bool:
-    """Return whether a `quorum-state` file was written beside a voter checkpoint."""
+    """Return whether a `quorum-state` file with these bytes records that a voter checkpoint must
+    exist beside it."""
     fields: Any = json.loads(data)
     return bool(fields.get(_CHECKPOINTED))
 

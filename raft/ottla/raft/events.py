@@ -1,4 +1,4 @@
-"""Events of a quorum core: every input of `QuorumCore.step`."""
+"""Events of a quorum core, that is, every input of `QuorumCore.step`."""
 
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.model.values import frozen
@@ -7,23 +7,24 @@ from ottla.raft.messages import Records, Request, Response
 
 @frozen
 class Tick:
-    """Event that time has passed. The driver sends it no later than `next_wake_ms` of the last
-    effects."""
+    """Event that time has passed. The driver sends it no later than `Effects.next_wake_ms` of the
+    last step."""
 
 
 @frozen(kw_only=True)
 class RequestReceived:
-    """A request of another node. Exactly one `Reply` with this token follows, in this or a later
-    step."""
+    """Event that another node has sent a request. Exactly one `Reply` with the same token follows,
+    in this or a later step."""
 
     token: int
-    """Number that the driver gave the request. It is never reused."""
+    """Number that the driver gave the received request. It is never reused."""
     request: Request
 
 
 @frozen(kw_only=True)
 class ResponseReceived:
-    """The response to an `OutgoingRequest`. It is dropped if its id is unknown or outdated."""
+    """Event that the response to an `OutgoingRequest` has arrived. It is dropped if its id is
+    unknown or outdated."""
 
     request_id: int
     response: Response
@@ -31,8 +32,8 @@ class ResponseReceived:
 
 @frozen(kw_only=True)
 class RequestFailed:
-    """Failure of an `OutgoingRequest` by a lost connection or a timeout; the outcome of the request
-    is unknown."""
+    """Event that an `OutgoingRequest` has failed by a lost connection or a timeout. Its outcome is
+    unknown."""
 
     request_id: int
 
@@ -53,7 +54,7 @@ class LeaderRefused:
 
 @frozen(kw_only=True)
 class AppendRequested:
-    """A request of the application to append complete batches in `epoch`, in which the application
+    """Event that the application requests an append of complete batches in `epoch`, in which it
     believes that this node leads.
 
     `step` raises RefusedError(NOT_LEADER_OR_FOLLOWER) and changes nothing if this node does not
@@ -66,15 +67,16 @@ class AppendRequested:
 
 @frozen(kw_only=True)
 class LogFlushed:
-    """The end of an fsync: the log is durable up to `end_offset`, which LogView also reports."""
+    """Event that an fsync has ended: the log is durable up to `end_offset`, which LogView also
+    reports."""
 
     end_offset: Offset
 
 
 @frozen(kw_only=True)
 class ResignRequested:
-    """A request to resign as leader of `epoch`, after a fault of the controller. Ignored if this
-    node no longer leads."""
+    """Event that this node should resign as leader of `epoch`, after a fault of the controller.
+    Ignored if the node no longer leads."""
 
     epoch: Epoch
 

@@ -21,9 +21,9 @@ from ottla.raft.transitions import Role, Standing
 from ottla.raft.voter_changes import VoterEntryUpkeep
 
 PATIENCE_JITTER_DIVISOR = 8
-"""Divisor of the fetch timeout; the quotient limits the timeout's random extension. With less
-jitter, the followers of a dead leader stand for election simultaneously and split the vote. With
-more jitter, the leader's failure is noticed later."""
+"""Divisor of the fetch timeout. The quotient is the maximum of the random time by which a follower
+extends the timeout. With less jitter, the followers of a dead leader stand for election
+simultaneously and split the vote. With more jitter, the leader's failure is noticed later."""
 
 REFUSED_PAUSE_MS = 20
 """Delay in ms before a voter stands for election after its leader's process ended. With a shorter
@@ -68,12 +68,14 @@ class Follower:
         self._leader_high_watermark = Offset(0)
         self._voter_entry = VoterEntryUpkeep(now_ms)
         self._has_seen_end = False
-        """True if this replica's log has once been identical to the leader's whole log."""
+        """True if this replica's log has been identical to the leader's whole log at some time in
+        the leader's epoch."""
         self._snapshot: SnapshotFetch | None = None
 
     @property
     def grants_pre_votes(self) -> bool:
-        """False once the leader has responded, because the leader is then alive (KIP-996).
+        """True if this follower grants pre-votes. False once the leader has responded, because the
+        leader is then alive (KIP-996).
 
         True again if the leader's process is known to have ended, or if the leader has not
         responded to an observer for a fetch timeout.
@@ -132,8 +134,8 @@ class Follower:
         return None
 
     def _has_all_committed(self, replica: Replica) -> bool:
-        """Return whether this log contains all entries that were committed before this leader's
-        latest response.
+        """Return whether this replica's log contains all entries that were committed before this
+        leader's latest response.
 
         A leader's high watermark proves this only once an entry of its own epoch is below it (raft
         paper, 5.4.2). The leader has all entries that were committed before this log was damaged:
@@ -304,6 +306,7 @@ class Follower:
 
 
 def _fetch_timeout_ms(replica: Replica) -> int:
-    """Return the time in ms, from now, after which a silent leader is considered lost."""
+    """Return the time in ms after which a leader that has not responded is considered lost. Its
+    random part keeps followers from standing for election simultaneously."""
     timeout_ms = replica.config.fetch_timeout_ms
     return timeout_ms + replica.rng.below(max(1, timeout_ms // PATIENCE_JITTER_DIVISOR))

@@ -35,11 +35,12 @@ from ottla.raft.voter_changes import VoterChanges, is_first_set_missing
 from ottla.raft.voters import ReplicaKey
 
 OBSERVER_SESSION_MS = 300_000
-"""Time in ms after which a silent observer is left out of the reply to DescribeQuorum."""
+"""Time in ms after which an observer that does not fetch is left out of the reply to
+DescribeQuorum."""
 
 PARKED_FETCHES_MAX = 1_000
-"""Maximum number of waiting fetches. Above this number, a fetch is answered immediately, and its
-sender retries."""
+"""Maximum number of fetches that wait at the leader for new entries. Above this number, a fetch is
+answered immediately, and its sender retries."""
 
 
 @frozen
@@ -50,7 +51,7 @@ class _ParkedFetch:
 
 
 class Leader:
-    """The role of the only leader in an epoch."""
+    """The role of the replica that leads an epoch. An epoch has only one leader."""
 
     __slots__ = ("_changes", "_observers", "_parked", "_voters", "epoch_start_offset", "leader_id")
 
@@ -66,7 +67,7 @@ class Leader:
         assert not replica.is_log_changing
         self.leader_id: NodeId | None = identity.node_id
         self.epoch_start_offset = replica.log.end_offset
-        """Offset of this epoch's LeaderChange record."""
+        """Offset of the LeaderChange record, which the leader appends first in its epoch."""
         self._voters = {voter.id: Progress(voter.key, now_ms) for voter in replica.peers}
         self._observers: dict[ReplicaKey, Progress] = {}
         self._parked: dict[ReplicaKey, _ParkedFetch] = {}
@@ -121,7 +122,7 @@ class Leader:
         return now_ms >= deadline_ms
 
     def _announce_leadership(self, replica: Replica, progress: Progress, now_ms: int) -> None:
-        """Send BeginQuorumEpoch to a voter that has been silent for half a timeout."""
+        """Send BeginQuorumEpoch to a voter that has not fetched for half a timeout."""
         voter = replica.identity.voters.get(progress.key.id)
         assert voter is not None
         if now_ms < progress.begin_due_ms:
@@ -186,13 +187,13 @@ class Leader:
         return self._observers.get(key) if key.id == node_id else None
 
     def on_appended(self, replica: Replica) -> None:
-        """Answer waiting fetches, because new entries are being appended."""
+        """Answer fetches that wait at this leader, because new entries are being appended."""
         for parked in list(self._parked.values()):
             self._answer(replica, parked)
 
     def count_acknowledgements(self, replica: Replica) -> None:
-        """Raise the high watermark to the offset that a majority has flushed, and answer waiting
-        fetches."""
+        """Raise the high watermark to the offset that a majority of the voters has flushed, and
+        answer fetches that wait for it."""
         voters = replica.identity.voters
         ends = [progress.end_offset for progress in self._voters.values()]
         if replica.is_voter:
@@ -246,11 +247,12 @@ class Leader:
     def on_fetch_snapshot(
         self, replica: Replica, request: FetchSnapshotRequest, now_ms: int
     ) -> None:
-        """Record a snapshot fetch as contact with the replica. The core answers the fetch."""
+        """Record a fetch of a snapshot as contact with its sender. The quorum core answers the
+        fetch itself."""
         self._note_contact(replica, request.replica_key, now_ms)
 
     def release(self, replica: Replica, response: FetchResponse) -> None:
-        """Send `response` to every waiting fetch, because this replica no longer leads."""
+        """Send `response` to every fetch that waits at this replica, because it no longer leads."""
         for parked in self._parked.values():
             replica.reply(parked.token, response)
         self._parked.clear()
@@ -262,7 +264,7 @@ class Leader:
         return tuple(progress.key for progress in ordered)
 
     def describe(self, replica: Replica, now_ms: int) -> QuorumProgress:
-        """Return the reply to DescribeQuorum: the progress of each replica."""
+        """Return the reply to DescribeQuorum: the fetch progress of each voter and observer."""
         own = ReplicaProgress(
             key=replica.key,
             end_offset=replica.log.end_offset,
@@ -288,8 +290,8 @@ class Leader:
         )
 
     def _divergence_response(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
-        """Return a response with a snapshot id or a truncation point if the leader's log does not
-        continue the sender's log. Returns None if it does."""
+        """Return a response with a snapshot id or a truncation point if the log of the fetch's
+        sender is not a prefix of the leader's log. Returns None if it is."""
         log = replica.log
         earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
         if request.fetch_offset == 0 and latest is not None and latest.offset > 0:
@@ -333,8 +335,8 @@ class Leader:
         )
 
     def _answer(self, replica: Replica, parked: _ParkedFetch) -> None:
-        """Answer a waiting fetch. The answer contains the entries that the log has when the driver
-        reads it."""
+        """Answer a fetch that has waited at this leader. The answer contains the entries that the
+        log has when the driver reads it."""
         del self._parked[parked.request.replica_key]
         bytes_max = min(parked.request.bytes_max, replica.config.fetch_bytes_max)
         read = ReadLog(offset=parked.request.fetch_offset, bytes_max=bytes_max)
@@ -343,8 +345,8 @@ class Leader:
         )
 
     def _progress_of(self, replica: Replica, key: ReplicaKey, now_ms: int) -> Progress:
-        """Return the progress of a voter or an observer. A voter whose directory was wiped is an
-        observer."""
+        """Return the fetch progress of a voter or an observer. A voter whose directory was wiped is
+        an observer."""
         if replica.identity.voters.is_voter(key) and key.id in self._voters:
             return self._voters[key.id]
         if len(self._observers) >= PARKED_FETCHES_MAX:

@@ -7,7 +7,8 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class LogView(Protocol):
-    """The replicated log, which the driver maintains. It is up to date before every step.
+    """Read access to the replicated log, which the driver maintains. It is up to date before every
+    step of the quorum core.
 
     `start_offset <= flushed_offset <= end_offset`, and no snapshot ends above `end_offset`. If a
     crash left the log shorter than its newest snapshot, the log is opened empty at that snapshot's
@@ -16,23 +17,23 @@ class LogView(Protocol):
 
     @property
     def start_offset(self) -> Offset:
-        """The first offset in the log: 0, or the end of a snapshot."""
+        """First offset in the log: 0, or the end offset of a snapshot."""
         ...
 
     @property
     def end_offset(self) -> Offset:
-        """One past the last offset appended."""
+        """End offset of the log: the offset that the next entry gets."""
         ...
 
     @property
     def flushed_offset(self) -> Offset:
-        """One past the last offset whose record survives a power failure."""
+        """Offset below which all entries of the log survive a power failure."""
         ...
 
     @property
     def last_epoch(self) -> Epoch:
-        """Epoch of the last entry. For an empty log it is the epoch of the newest snapshot, or 0 if
-        there is no snapshot."""
+        """Epoch of the last entry in the log. For an empty log it is the epoch of the newest
+        snapshot, or 0 if there is no snapshot."""
         ...
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
@@ -46,13 +47,14 @@ class LogView(Protocol):
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The newest complete snapshot, including the bootstrap snapshot 0-0."""
+        """Id of the newest complete snapshot, including the bootstrap snapshot 0-0. None if there
+        is no snapshot."""
         ...
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """The oldest complete snapshot. If the log starts above 0, this snapshot ends at its
-        start."""
+        """Id of the oldest complete snapshot, or None if there is none. If the log starts above 0,
+        this snapshot ends at its start."""
         ...
 
     @property
@@ -63,8 +65,8 @@ class LogView(Protocol):
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the record that contains `voters`. NO_OFFSET if the set is from a snapshot, or
-        if there is none."""
+        """Offset of the record that contains the last voter set (`voters`). NO_OFFSET if the set is
+        from a snapshot, or if there is none."""
         ...
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:

@@ -22,16 +22,15 @@ from ottla.raft.voters import KRAFT_VERSION, ReplicaKey, Voter, VoterEndpoint
 
 @runtime_checkable
 class StoredRecords(Sized, Protocol):
-    """Record bytes that are read on demand, such as a slice of a log file. The length is in
-    bytes."""
+    """Records that are read on demand, such as a slice of a log file. The length is in bytes."""
 
     def read(self) -> bytes:
-        """Read the record bytes from where they are stored, and return them."""
+        """Read the bytes of the records from where they are stored, and return them."""
         ...
 
 
 Records = bytes | memoryview | StoredRecords
-"""Whole record batches, as the log stores them."""
+"""Complete record batches, as the log stores them."""
 
 
 @frozen(kw_only=True)
@@ -40,23 +39,24 @@ class VoteRequest:
 
     cluster_id: str
     voter_id: NodeId
-    """The voter to which the request is addressed. A replica with the same id but another directory
-    must not respond."""
+    """Id of the voter to which the request is addressed. A replica with the same id but another
+    directory must not respond."""
     voter_directory_id: UUID = ZERO_UUID
     replica_epoch: Epoch
-    """Epoch of the sender: its current epoch in a pre-vote, otherwise the new epoch in which it
-    stands for election."""
+    """Epoch of the vote request's sender: its current epoch in a pre-vote, otherwise the new epoch
+    in which it stands for election."""
     replica_id: NodeId
     replica_directory_id: UUID
     last_epoch: Epoch
-    """Epoch of the last entry of the sender's log."""
+    """Epoch of the last entry in the log of the vote request's sender."""
     end_offset: Offset
-    """End of the sender's log (Kafka's LastOffset, which is exclusive too)."""
+    """End offset of the log of the vote request's sender (Kafka's LastOffset, which is exclusive
+    too)."""
     pre_vote: bool
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """The sender's id and directory id."""
+        """Node id and directory id of the vote request's sender."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
@@ -130,26 +130,27 @@ class FetchRequest:
     current_leader_epoch: Epoch
     fetch_offset: Offset
     last_fetched_epoch: Epoch
-    """Epoch of the sender's last entry, which is just below `fetch_offset`. If the leader's entry
+    """Epoch of the last entry in the sender's log, just below `fetch_offset`. If the leader's entry
     at that offset has another epoch, the logs diverge."""
     high_watermark: Offset
-    """High watermark of the sender; the leader answers immediately if its own high watermark is
-    higher."""
+    """High watermark that the sender of the fetch knows. The leader answers immediately if its own
+    high watermark is higher."""
     wait_ms_max: int
     bytes_max: int
     standing: Standing = Standing.FULL
-    """Standing of the sender: which of a voter's promises it can keep. It is reported to operators
-    only; the leader makes no decision by it."""
+    """Standing of the fetch's sender: which of a voter's promises it can keep. It is reported to
+    operators only; the leader makes no decision by it."""
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """The sender's id and directory id."""
+        """Node id and directory id of the fetch's sender."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
 @frozen(kw_only=True)
 class FetchResponse:
-    """The leader's response: records, a truncation point, or a snapshot to fetch instead.
+    """The leader's response to a fetch: records, a truncation point, or a snapshot to fetch
+    instead.
 
     At most one of `diverging`, `snapshot_id` and non-empty `records` is set.
     """
@@ -161,8 +162,8 @@ class FetchResponse:
     high_watermark: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     diverging: OffsetAndEpoch | None = None
-    """End of the last epoch that both logs can have in common. The follower truncates its log to
-    this end or below."""
+    """Last epoch that the logs of leader and follower can have in common, and its end offset. The
+    follower truncates its log to this offset or below. None if the logs do not diverge."""
     snapshot_id: OffsetAndEpoch | None = None
     records: Records = b""
 
@@ -182,13 +183,14 @@ class FetchSnapshotRequest:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """The sender's id and directory id."""
+        """Node id and directory id of the sender that fetches the snapshot."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 
 @frozen(kw_only=True)
 class FetchSnapshotResponse:
-    """A byte range of a snapshot, and the size of the whole snapshot."""
+    """The leader's response to a FetchSnapshotRequest: a byte range of a snapshot, and the size of
+    the whole snapshot."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None
@@ -202,18 +204,18 @@ class FetchSnapshotResponse:
 
 @frozen(kw_only=True)
 class AddVoterRequest:
-    """A request to add a replica to the voters."""
+    """A request to the leader to add a replica to the voter set."""
 
     cluster_id: str
     voter: Voter
     ack_when_committed: bool = True
-    """True if the response is sent once the change is committed. Otherwise it is sent once the
-    change is appended."""
+    """True if the leader responds once the new voter set is committed. Otherwise it responds once
+    the set is appended."""
 
 
 @frozen(kw_only=True)
 class RemoveVoterRequest:
-    """A request to remove a voter from the voter set."""
+    """A request to the leader to remove a voter from the voter set."""
 
     cluster_id: str
     voter_key: ReplicaKey
@@ -221,7 +223,8 @@ class RemoveVoterRequest:
 
 @frozen(kw_only=True)
 class UpdateVoterRequest:
-    """A voter's report that its endpoints or its range of kraft.version have changed."""
+    """A voter's request to the leader to update its endpoints or its range of kraft.version in the
+    voter set."""
 
     cluster_id: str
     leader_epoch: Epoch
@@ -230,11 +233,11 @@ class UpdateVoterRequest:
 
 @frozen(kw_only=True)
 class VoterChangeResponse:
-    """The response to AddVoter, RemoveVoter and UpdateVoter."""
+    """The leader's response to AddVoter, RemoveVoter and UpdateVoter."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Explanation of the error for operators, or None."""
+    """Explanation of the error for operators, or None if there is none."""
     leader_id: NodeId | None = None
     leader_epoch: Epoch
     leader_endpoints: tuple[VoterEndpoint, ...] = ()
@@ -242,8 +245,7 @@ class VoterChangeResponse:
 
 @frozen(kw_only=True)
 class DescribeReplicaRequest:
-    """A leader's request to the endpoint of a new voter for the identity of the replica at that
-    endpoint."""
+    """A leader's request for the identity of a replica, sent to the endpoint of a new voter."""
 
     cluster_id: str
     leader_id: NodeId
@@ -263,7 +265,7 @@ class DescribeReplicaResponse:
 
     @property
     def replica_key(self) -> ReplicaKey:
-        """The replica's id and directory id."""
+        """Node id and directory id of the replica that responds."""
         return ReplicaKey(self.replica_id, self.replica_directory_id)
 
 

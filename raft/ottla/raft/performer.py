@@ -1,4 +1,5 @@
-"""Performs the effects of one step of a quorum core in their fixed order, through a driver's ports.
+"""Performer of the effects of one step of a quorum core, in their fixed order, through a driver's
+ports (the methods that act on disk, network and application).
 
 Every driver uses this module: the quorum member of a process, the tests' random runs of the core,
 and the fuzzers differ only in their ports. Ports that need not wait never suspend, so that
@@ -31,20 +32,20 @@ from ottla.raft.quorum import QuorumCore
 
 
 class EffectPorts(Protocol):
-    """The ports of a driver, one for each effect, to the disk, the network, the application and the
-    timer."""
+    """The methods of a driver that perform the effects of a quorum core's step, one for each kind
+    of effect: on the disk, the network, the application and the timer."""
 
     @property
     def is_out_of_space(self) -> bool:
-        """True if the disk is too full for another record."""
+        """True if the metadata log's disk is too full for another record."""
         ...
 
     async def truncate_to(self, offset: Offset, /) -> None:
-        """Truncate the log to an offset."""
+        """Truncate the metadata log to an offset."""
         ...
 
     def append(self, append: Append, /) -> None:
-        """Append batches to the log without flushing it."""
+        """Append batches to the metadata log without flushing it."""
         ...
 
     async def write_chunk(self, chunk: SnapshotChunk, /) -> None:
@@ -55,20 +56,21 @@ class EffectPorts(Protocol):
         ...
 
     async def write_election(self, state: ElectionState, /) -> None:
-        """Write the epoch, the vote and the leader to disk durably."""
+        """Write the epoch, the vote and the leader to `quorum-state` durably."""
         ...
 
     def flush_soon(self) -> None:
-        """Flush the log, now or in the background; `LogFlushed` reports the end."""
+        """Flush the metadata log, now or in the background. The event `LogFlushed` reports the
+        end."""
         ...
 
     async def read_log(self, read: ReadLog, /) -> Records:
-        """Return the entries for a fetch. Raises RefusedError if they were deleted."""
+        """Return the log entries for a fetch. Raises RefusedError if they were deleted."""
         ...
 
     def answer(self, reply: Reply, /) -> None:
-        """Send a response. If its `read` is a `ReadSnapshot`, the port may perform that read
-        later."""
+        """Send the response to a request of another node. If its `read` is a `ReadSnapshot`, the
+        driver may perform that read later."""
         ...
 
     def send(self, outgoing: OutgoingRequest, /) -> None:
@@ -76,15 +78,15 @@ class EffectPorts(Protocol):
         ...
 
     def commit(self, high_watermark: Offset, /) -> None:
-        """Pass committed entries to the state machine."""
+        """Pass the entries that are committed below the new high watermark to the state machine."""
         ...
 
     def reject_response(self, rejection: RejectedResponse, /) -> None:
-        """Report a response whose content is impossible."""
+        """Report to operators that a response was rejected because its content is impossible."""
         ...
 
     def change_role(self, change: RoleChange, /) -> None:
-        """Report the new role, epoch or leader to the application."""
+        """Report this replica's new role, epoch or leader to the application."""
         ...
 
     def wake_at(self, wake_ms: int | None, /) -> None:
@@ -99,7 +101,7 @@ class EffectPorts(Protocol):
 
 
 async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: EffectPorts) -> Effects:
-    """Pass an event to the core, perform the effects of the resulting step, and return them.
+    """Pass an event to the quorum core, perform the effects of the resulting step, and return them.
 
     Raises RefusedError if the core refuses an AppendRequested; nothing has changed in that case.
     """
@@ -119,7 +121,7 @@ async def take_step(core: QuorumCore, event: Event, now_ms: int, ports: EffectPo
 
 
 async def perform(effects: Effects, ports: EffectPorts) -> None:
-    """Perform effects in the order append, flush, send, apply."""
+    """Perform the effects of a step in the order append, flush, send, apply."""
     if effects.truncate_to is not None:
         await ports.truncate_to(effects.truncate_to)
     for append in effects.append:
@@ -144,8 +146,8 @@ async def perform(effects: Effects, ports: EffectPorts) -> None:
 
 
 async def _with_records(reply: Reply, ports: EffectPorts) -> Reply:
-    """Return the reply with the log records that it requests. The records are read before the step
-    ends, so that they belong to the epoch that the response names."""
+    """Return the reply with the log records that its `read` requests. The records are read before
+    the step ends, so that they belong to the epoch that the response names."""
     if not isinstance(reply.read, ReadLog):
         return reply
     records: Records = b""

@@ -16,25 +16,28 @@ from ottla.raft.voters import ReplicaKey
 
 @dataclass(slots=True)
 class Progress:
-    """Progress of one replica, as shown by its fetches in this epoch."""
+    """Progress of one replica, as its fetches in the leader's epoch show it."""
 
     key: ReplicaKey
     last_contact_ms: int
-    """Monotonic time of the replica's last fetch in ms; initially the start of the epoch."""
+    """Monotonic time in ms of the replica's last fetch from the leader; initially the start of the
+    epoch."""
     end_offset: Offset = NO_OFFSET
-    """End of the entries that the replica has flushed. For an observer, the end of the entries that
-    it has fetched."""
+    """End offset of the entries that the replica has flushed. For an observer, the end offset of
+    the entries that it has fetched."""
     last_caught_up_ms: int = -1
     """Last monotonic time in ms at which the replica had the leader's whole log, or -1 if it never
     had."""
     begin_due_ms: int = 0
     """Monotonic time in ms at which the next BeginQuorumEpoch request to the replica is due."""
     standing: Standing = Standing.FULL
-    """Standing that the replica reported in its last fetch."""
+    """Standing that the replica reported in its last fetch: which of a voter's promises it can
+    keep."""
     _leader_end_at_contact: Offset = NO_OFFSET
 
     def on_fetch(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
-        """Update the progress after a valid fetch request of the replica from `fetch_offset`."""
+        """Update the replica's progress after its valid fetch request, which started at
+        `fetch_offset`."""
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = now_ms
         elif NO_OFFSET < self._leader_end_at_contact <= fetch_offset:
@@ -47,8 +50,8 @@ class Progress:
 
 @frozen(kw_only=True)
 class ReplicaProgress:
-    """One replica in the reply to DescribeQuorum. Times are monotonic milliseconds, or -1 if
-    unknown."""
+    """Progress of one replica in the reply to DescribeQuorum. Times are monotonic milliseconds, or
+    -1 if unknown."""
 
     key: ReplicaKey
     end_offset: Offset
@@ -70,7 +73,8 @@ class QuorumProgress:
 
 
 def majority_value(values: Iterable[int], majority_count: int) -> int:
-    """Return the highest number that at least `majority_count` of `values` reach or exceed."""
+    """Return the highest number that at least `majority_count` of the numbers in `values` reach or
+    exceed."""
     ordered = sorted(values, reverse=True)
     assert 1 <= majority_count <= len(ordered)
     return ordered[majority_count - 1]

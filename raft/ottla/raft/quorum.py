@@ -77,12 +77,13 @@ from ottla.raft.unattached import Unattached
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, VoterEndpoint
 
 ROLES_PER_STEP_MAX = 8
-"""Maximum number of role changes in one step. A quorum of one voter passes through four roles in
-its first step; more than the maximum means a cycle."""
+"""Maximum number of role changes in one step of the quorum core. A quorum of one voter passes
+through four roles in its first step; more than the maximum means a cycle."""
 
 
 class QuorumCore:
-    """One replica of the quorum, voter or observer."""
+    """The core of one replica of the metadata log, voter or observer. It decides the reaction to
+    each event."""
 
     __slots__ = ("_must_be_succeeded", "_now_ms", "_persisted", "_replica", "_state")
 
@@ -95,13 +96,14 @@ class QuorumCore:
         rng: Rng,
         now_ms: int,
     ) -> None:
-        """Create the core from the contents of the replica's files. The core takes no action before
-        the first `Tick`."""
+        """Create the core from the contents of the replica's files. It takes no action before the
+        first `Tick` event."""
         self._persisted = ElectionState() if election is None else election
         self._replica = Replica(config, identity, log, self._persisted, rng, now_ms)
         self._now_ms = now_ms
         self._must_be_succeeded = False
-        """True if this node was the leader when its shutdown was requested."""
+        """True if this node was the leader when its shutdown was requested, so that a successor
+        must win an election."""
         self._state: RoleState = self._first_role(now_ms)
 
     def step(self, event: Event, now_ms: int) -> Effects:
@@ -144,12 +146,13 @@ class QuorumCore:
 
     @property
     def epoch(self) -> Epoch:
-        """The highest epoch that this replica has seen."""
+        """Highest epoch of the quorum that this replica has seen."""
         return self._replica.epoch
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Leader of the current epoch, or None if it is unknown or has resigned."""
+        """Node id of the current epoch's leader, or None if the leader is unknown or has
+        resigned."""
         return self._state.leader_id
 
     @property
@@ -175,7 +178,7 @@ class QuorumCore:
 
     @property
     def high_watermark(self) -> Offset:
-        """Offset below which everything is committed; starts at the latest snapshot's end."""
+        """Offset below which all entries are committed; it starts at the latest snapshot's end."""
         return self._replica.high_watermark
 
     @property
@@ -185,7 +188,7 @@ class QuorumCore:
 
     @property
     def is_handed_over(self) -> bool:
-        """True once no other node needs this one, after ShutdownRequested.
+        """True once no other node needs this one, after the event ShutdownRequested.
 
         A leader's successor may need this node's vote. The node therefore continues until the
         successor has won, or until too few voters are left.
@@ -200,8 +203,8 @@ class QuorumCore:
         return len(voters) - lost_count < voters.majority_count
 
     def describe(self) -> QuorumProgress | None:
-        """Return the reply to DescribeQuorum as of the last step, or None unless this replica
-        leads."""
+        """Return the reply to DescribeQuorum as of the last step. Returns None if this replica is
+        not the leader."""
         if not isinstance(self._state, Leader):
             return None
         return self._state.describe(self._replica, self._now_ms)
@@ -379,14 +382,15 @@ class QuorumCore:
     # --- changes of role ----------------------------------------------------------------------
 
     def _on_voters_changed(self, now_ms: int) -> None:
-        """Adapt the role after the previous step has appended a voter set, or truncated one."""
+        """Adapt the role of this replica after the previous step has appended a voter set, or
+        truncated one."""
         if isinstance(self._state, Leader):
             self._state.on_voters_changed(self._replica, now_ms)
         elif isinstance(self._state, Prospective | Candidate):
             self._become_unattached(now_ms)  # its ballot is of another set
 
     def _learn(self, response: Response, now_ms: int) -> None:
-        """Adopt the epoch and the leader that a response names."""
+        """Adopt the epoch and the leader that another node's response names."""
         epoch, leader_id = response.leader_epoch, response.leader_id
         endpoints = response.leader_endpoints
         if leader_id is not None and self._replica.reachable(leader_id, endpoints) is not None:
@@ -460,7 +464,7 @@ class QuorumCore:
         raise AssertionError(f"the roles form a cycle at {self._state.role}")
 
     def _become(self, role: Role, now_ms: int) -> None:
-        """Enter a role because of a timeout or of votes."""
+        """Enter a new role because of a timeout or of votes."""
         replica, old = self._replica, self._state
         match role:
             case Role.UNATTACHED:
@@ -484,7 +488,7 @@ class QuorumCore:
                 self._change_to(self._resigned(old.preferred_successors(), now_ms))
 
     def _change_to(self, new: RoleState) -> None:
-        """Enter the new role, and drop outstanding requests of the old one."""
+        """Enter the new role, and drop the requests in flight of the old one."""
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
         is_leaving = isinstance(old, Leader)  # a leader that was removed still resigns
@@ -505,11 +509,12 @@ class QuorumCore:
 
     @property
     def _is_alone(self) -> bool:
-        """True for a quorum of one voter, which waits for no other voter."""
+        """True if this replica is the only voter of its quorum, and waits for no other voter."""
         return self._replica.identity.is_alone
 
     def _first_role(self, now_ms: int) -> RoleState:
-        """Return the role in which this replica starts, derived from the contents of its files."""
+        """Return the role in which this replica starts. It is derived from the contents of the
+        replica's files."""
         replica = self._replica
         identity, log = replica.identity, replica.log
         if log.last_epoch > replica.epoch:

@@ -23,7 +23,8 @@ from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterEndpoint
 
 
 class Replica:
-    """The state of a replica that all roles share. It is an argument of every method of a role."""
+    """The state of a replica that all its roles share. It is an argument of every method of a
+    role."""
 
     __slots__ = (
         "_credit",
@@ -68,11 +69,11 @@ class Replica:
         """Identity of this replica, with the latest voter set of its log."""
         self.key = identity.key
         self.peers = identity.peers
-        """The voters that are other nodes."""
+        """The voters of the latest voter set that are other nodes."""
         self.is_voter = identity.is_voter
         """True if this replica is in the latest voter set of its log."""
         self.was_voter = election.was_voter
-        """True if this controller was in a committed voter set."""
+        """True if this controller was at any time in a committed voter set."""
         self.log = log
         self.rng = rng
         self.requests = Requests(config.retry_backoff_ms)
@@ -81,15 +82,16 @@ class Replica:
         self.is_shutting_down = False
         self.epoch = election.epoch
         self.epoch_leader_id = election.leader_id
-        """Leader of `epoch`, if known; kept even after that leader resigned."""
+        """Node id of the leader of `epoch`, or None if unknown. It is kept even after that leader
+        resigned."""
         self.leader_endpoints: tuple[VoterEndpoint, ...] = ()
         """Endpoints of the epoch's leader, as messages name them. Needed if the leader is not in
         the voter set of this log."""
         self.voted = election.voted
-        """The replica that this one voted for in `epoch`."""
+        """The replica that this one voted for in `epoch`, or None if it has not voted."""
         self.standing = election.standing
         """Standing: the promises that this voter can keep. FULL for an observer, which makes no
-        promises."""
+        promises to other replicas."""
         self.damage_epoch = election.epoch
         """Epoch up to which leaders may count entries that this replica acknowledged and then lost.
         Relevant only while this replica's standing is not FULL."""
@@ -128,7 +130,7 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """True if this replica is a voter that can keep all its promises, and therefore votes."""
+        """True if this replica votes: it is a voter that can keep all its promises."""
         return self.is_voter and self.standing is Standing.FULL
 
     @property
@@ -142,7 +144,7 @@ class Replica:
         return self.identity.keeps_votes and self.standing is Standing.FULL
 
     def adopt_voters(self) -> bool:
-        """Use the latest voter set in the log. Returns True if the set has changed."""
+        """Adopt the latest voter set in the log. Returns True if the set has changed."""
         # If the first set of the log is truncated, the voters are those of the startup again.
         voters = self.log.voters or self._initial_voters
         if voters is self.identity.voters or voters == self.identity.voters:
@@ -177,7 +179,8 @@ class Replica:
 
     @property
     def leader(self) -> Voter | None:
-        """The epoch's leader, or None if it is unknown or has no known address."""
+        """The epoch's leader with its endpoints, or None if it is unknown or has no known
+        address."""
         if self.epoch_leader_id is None:
             return None
         return self.reachable(self.epoch_leader_id, self.leader_endpoints)
@@ -191,7 +194,7 @@ class Replica:
         return voter
 
     def raise_standing(self, standing: Standing) -> None:
-        """Raise this voter's standing to a higher one."""
+        """Raise this voter's standing (the promises that it can keep) to a higher one."""
         assert standing in STANDING_LEGAL[self.standing], f"{self.standing} cannot be {standing}"
         self.standing = standing
 
@@ -232,13 +235,15 @@ class Replica:
 
     @property
     def acknowledged_offset(self) -> Offset:
-        """End of the log that this replica acknowledges. For a controller it is the flushed end,
-        because a controller may become a voter at any time. Other observers need not flush."""
+        """End offset of the entries that this replica acknowledges. For a controller it is the
+        flushed end, because a controller may become a voter at any time. Other observers need not
+        flush."""
         return self.log.flushed_offset if self.identity.keeps_votes else self.log.end_offset
 
     @property
     def is_log_changing(self) -> bool:
-        """True if this step changes the log, so that LogView is out of date until the next step."""
+        """True if the current step changes the log, so that LogView is out of date until the next
+        step."""
         out = self.out
         return bool(out.append) or out.truncate_to is not None or out.snapshot_chunk is not None
 
@@ -257,8 +262,8 @@ class Replica:
         return epoch <= EPOCH_MAX and self._credit.is_enough(rise, now_ms)
 
     def charge_request(self, epoch: int) -> None:
-        """Charge a request's increase of the epoch to the `EpochCredit`. Call this before the epoch
-        changes."""
+        """Charge the increase of the epoch that a request causes to the `EpochCredit`. Call this
+        before the epoch changes."""
         self._credit.spend(max(0, epoch - self.epoch))
 
     def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
@@ -316,7 +321,7 @@ class Replica:
         return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)
 
     def raise_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark; it never decreases. Returns True if it changed."""
+        """Raise the high watermark to `offset`; it never decreases. Returns True if it changed."""
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
@@ -324,7 +329,7 @@ class Replica:
         return True
 
     def truncate_to(self, offset: Offset) -> None:
-        """Truncate entries that were never committed."""
+        """Truncate the log to `offset`. The removed entries were never committed."""
         assert offset >= self.high_watermark, (
             f"ConsistentCommittedData: cannot cut {offset} below {self.high_watermark}"
         )
@@ -348,16 +353,17 @@ class Replica:
             self.wake_ms = instant_ms
 
     def reject_response(self, outgoing: OutgoingRequest, why: str, now_ms: int) -> None:
-        """Reject an impossible response, and retry the request later."""
+        """Reject a voter's impossible response, and retry the request later."""
         self.out.rejected = RejectedResponse(node_id=outgoing.to, why=why)
         self.requests.back_off(outgoing.to, now_ms)
 
     def reply(self, token: int, response: Response) -> None:
-        """Send a response for which the driver reads nothing from the log."""
+        """Send a response to another node for which the driver reads nothing from the log."""
         self.out.replies.append(Reply(token=token, response=response))
 
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
-        """Return whether a request may be sent to a voter now.
+        """Return whether a request may be sent to a voter now: none is in flight, and no back-off
+        is running.
 
         If not, schedules a wake-up for the time when a request may be sent.
         """
@@ -404,8 +410,8 @@ class Replica:
         self.send(to, request, now_ms)
 
     def ask_epochs(self, now_ms: int) -> None:
-        """Request the epochs of the voters from which a replica with standing AMNESIAC has no
-        response yet.
+        """Request the current epochs of the voters from which a replica with standing AMNESIAC has
+        no response yet.
 
         The request is a fetch of epoch 0, whose refusal contains the voter's epoch and leader. A
         fetch of a later epoch would acknowledge entries, perhaps to a leader that a forgotten vote

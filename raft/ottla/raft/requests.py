@@ -20,12 +20,13 @@ later."""
 class _Connection:
     in_flight: OutgoingRequest | None = None
     busy_until_ms: int = 0
-    """Deadline in ms of the request in flight. If there is none, the end of the back-off."""
+    """Deadline in monotonic ms of the request in flight to this voter. If there is none, the end of
+    the back-off."""
     failure_count: int = 0
 
 
 class Requests:
-    """Requests in flight, and the times at which voters may be contacted again."""
+    """Requests in flight to voters, and the times at which voters may be contacted again."""
 
     __slots__ = ("_backoff_ms", "_connections", "_last_request_id")
 
@@ -40,7 +41,7 @@ class Requests:
         return self._last_request_id
 
     def start(self, outgoing: OutgoingRequest, now_ms: int) -> None:
-        """Record that a request was sent, with its deadline."""
+        """Record that a request was sent to a voter, with its deadline."""
         connection = self._connections.setdefault(outgoing.to, _Connection())
         assert connection.in_flight is None
         connection.in_flight = outgoing
@@ -58,7 +59,7 @@ class Requests:
         return None
 
     def succeeded(self, node_id: NodeId) -> None:
-        """Reset the back-off of a voter after a response."""
+        """Reset the back-off of a voter after its response."""
         self._connections.setdefault(node_id, _Connection()).failure_count = 0
 
     def back_off(self, node_id: NodeId, now_ms: int) -> None:
@@ -80,8 +81,8 @@ class Requests:
         return sum(connection.in_flight is not None for connection in self._connections.values())
 
     def busy_until_ms(self, node_id: NodeId, now_ms: int) -> int | None:
-        """Return the time at which a voter may be contacted again, or None if it may be contacted
-        now."""
+        """Return the monotonic time in ms at which a voter may be contacted again, or None if it
+        may be contacted now."""
         connection = self._connections.get(node_id)
         if connection is None:
             return None
@@ -93,6 +94,6 @@ class Requests:
         return connection.busy_until_ms
 
     def reset(self) -> None:
-        """Drop all requests in flight. Later responses to them belong to an earlier role and are
-        ignored."""
+        """Drop all requests in flight to voters. Later responses to them belong to an earlier role
+        and are ignored."""
         self._connections.clear()

@@ -16,7 +16,7 @@ from ottla.raft.voters import ReplicaKey
 
 
 class Resigned:
-    """The role of a leader that has given up its epoch."""
+    """The role of a leader that has given up its epoch, until a new leader or epoch is found."""
 
     __slots__ = ("_election_deadline_ms", "_preferred", "_to_tell")
 
@@ -33,7 +33,7 @@ class Resigned:
         self._to_tell = {voter.id for voter in replica.peers}
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Send EndQuorumEpoch to voters that have not confirmed it.
+        """Send EndQuorumEpoch to the voters that have not confirmed it.
 
         Otherwise wait, because the other voters should stand for election first.
         """

@@ -10,17 +10,17 @@ from ottla.raft.transitions import Role
 
 
 class RoleState(Protocol):
-    """One role of a replica, with the state of that role. Each change of role creates a new role
-    object."""
+    """Interface of one role of a replica, with the state of that role. Each change of role creates
+    a new role object."""
 
     @property
     def role(self) -> Role:
-        """The role's name, as a member of `Role`."""
+        """Name of the role, as a member of `Role`."""
         ...
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The leader of this epoch that this role accepts, or None."""
+        """Node id of the epoch's leader that this role accepts, or None if it accepts none."""
         ...
 
     @property
@@ -29,8 +29,8 @@ class RoleState(Protocol):
         ...
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Perform due actions. Then schedule the next action (`replica.wake_at`) and return None,
-        or return the next role."""
+        """Perform the role's due actions. Then schedule the next action (`replica.wake_at`) and
+        return None, or return the next role."""
         ...
 
     def on_response(

@@ -35,20 +35,21 @@ DELETED_SUFFIX = ".deleted"
 is left over from a crash."""
 
 BOOTSTRAP_ID = OffsetAndEpoch(Offset(0), Epoch(0))
-"""Id of the snapshot in a freshly formatted directory."""
+"""Id of the bootstrap snapshot, which a freshly formatted directory contains."""
 
 _NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
 
 
 def file_name(snapshot_id: OffsetAndEpoch) -> str:
-    """Return the name of a snapshot's file. Sorting names sorts the snapshots by id."""
+    """Return the name of a snapshot's file. The order of names is the order of snapshot ids."""
     assert snapshot_id.offset >= 0
     assert snapshot_id.epoch >= 0
     return f"{snapshot_id.offset:020d}-{snapshot_id.epoch:010d}{SUFFIX}"
 
 
 def parse_name(name: str) -> OffsetAndEpoch | None:
-    """Return the id in the name of a complete snapshot's file, or None for any other file."""
+    """Return the snapshot id in the name of a complete snapshot's file, or None for any other
+    file."""
     match = _NAME.fullmatch(name)
     if match is None or not name.isascii():
         return None
@@ -78,7 +79,7 @@ def opening_batch(
 
 
 def footer_batch(*, base_offset: Offset, timestamp_ms: int, leader_epoch: Epoch) -> bytes:
-    """Return a snapshot's last batch; `base_offset` is the end offset of the batches before it."""
+    """Return a snapshot's last batch. `base_offset` is the end offset of the batches before it."""
     return build_control_batch(
         [(ControlType.SNAPSHOT_FOOTER, encode(SnapshotFooterRecord(), 0))],
         timestamp_ms=timestamp_ms,
@@ -88,7 +89,8 @@ def footer_batch(*, base_offset: Offset, timestamp_ms: int, leader_epoch: Epoch)
 
 
 def voters_of(data: bytes | memoryview) -> VoterSet | None:
-    """Return the last voter set in a snapshot, or in a range of the log, or None if there is none.
+    """Return the last voter set in the bytes of a snapshot or of a range of the log. Returns None
+    if there is none.
 
     Raises CorruptDataError if a CRC or a length does not match.
     """
@@ -114,13 +116,14 @@ class KeptSnapshot(NamedTuple):
 
     size_bytes: int
     last_contained_timestamp_ms: int
-    """Timestamp of the last log record below the snapshot's end, in ms."""
+    """Timestamp, in ms since 1970, of the last log record below the snapshot's end."""
 
 
 def expired_count(
     config: QuorumConfig, kept: Sequence[KeptSnapshot], *, log_bytes: int, wall_ms: int
 ) -> int:
-    """Return the number of expired snapshots, counted from the oldest. The newest never expires.
+    """Return the number of snapshots that may be deleted because of the retention limits, counted
+    from the oldest. The newest is always kept.
 
     A negative retention limit is disabled. The log below the oldest remaining snapshot is deleted
     as well.
@@ -136,8 +139,8 @@ def expired_count(
 
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
-    """Return whether the next snapshot is due, by the bytes or the milliseconds since the last
-    snapshot.
+    """Return whether the next snapshot of the metadata log is due, by the bytes or the milliseconds
+    since the last one.
 
     Without new records no snapshot is due.
     """
@@ -149,7 +152,8 @@ def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_rec
 
 
 def _control_records(data: memoryview) -> list[tuple[int, bytes]]:
-    """Return the type and value of every control record, after checking each batch's CRC."""
+    """Return the type and value of every control record in a snapshot, after checking each batch's
+    CRC."""
     found: list[tuple[int, bytes]] = []
     for at, header in batches(data):
         if not check_crc(data, at, header):

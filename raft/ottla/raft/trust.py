@@ -14,24 +14,24 @@ from ottla.model.ids import Epoch
 from ottla.model.limits import INT32_MAX
 
 EPOCH_JUMP_MAX = 1 << 24
-"""Maximum increase of the epoch at once. Ten elections a second take 19 days to reach it. A smaller
-value excludes a replica that was offline for long. With a larger one, a few messages could exhaust
-the epochs."""
+"""Maximum amount by which one message may raise the epoch. Ten elections a second take 19 days to
+reach it. A smaller value excludes a replica that was offline for long. With a larger one, a few
+messages could exhaust the epochs."""
 
 EPOCHS_PER_SECOND = 10
-"""Long-term rate at which requests may raise the epoch, per second. Elections are not more
-frequent. With a smaller rate, replicas are excluded during frequent elections. At this rate a
-forger needs years to exhaust the epochs."""
+"""Long-term rate, per second, at which requests of other nodes may raise the epoch. Elections are
+not more frequent. With a smaller rate, replicas are excluded during frequent elections. At this
+rate a forger needs years to exhaust the epochs."""
 
 EPOCH_MAX = Epoch(INT32_MAX - 1)
-"""The largest epoch accepted; a candidate may be one epoch higher."""
+"""The largest epoch that a replica accepts in a message. A candidate may be one epoch higher."""
 
 MS_PER_EPOCH = 1_000 // EPOCHS_PER_SECOND
 
 
 class EpochCredit:
-    """The amount by which requests may currently raise the epoch. Each increase of the epoch
-    reduces the credit, and the credit is refilled at `EPOCHS_PER_SECOND`."""
+    """The amount by which requests of other nodes may currently raise the epoch. Each increase of
+    the epoch reduces the credit, and the credit is refilled at `EPOCHS_PER_SECOND`."""
 
     __slots__ = ("_left", "_refilled_ms")
 
@@ -40,7 +40,7 @@ class EpochCredit:
         self._refilled_ms = now_ms
 
     def is_enough(self, rise: int, now_ms: int) -> bool:
-        """Return whether the credit allows a request to raise the epoch by `rise`."""
+        """Return whether the credit permits a request to raise the epoch by `rise`."""
         earned = (now_ms - self._refilled_ms) // MS_PER_EPOCH
         if earned > 0:
             self._left = min(EPOCH_JUMP_MAX, self._left + earned)

@@ -1,4 +1,4 @@
-"""Unattached: the role in an epoch whose leader is unknown, or has resigned.
+"""Unattached: the role of a replica in an epoch whose leader is unknown, or has resigned.
 
 A voter waits for a candidate or for its own election timeout, and meanwhile searches for a leader.
 An observer only searches for a leader.
@@ -42,5 +42,6 @@ class Unattached:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Schedule the next request, because the node that responded knows no leader."""
+        """Schedule the next request for the leader, because the node that responded knows no
+        leader."""
         replica.requests.back_off(outgoing.to, now_ms)

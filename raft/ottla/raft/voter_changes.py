@@ -41,8 +41,8 @@ from ottla.raft.replica import Replica
 from ottla.raft.voters import KRAFT_VERSION, VOTERS_MAX, Voter, VoterSet
 
 CAUGHT_UP_AGE_MS_MAX = 3_600_000
-"""Time in ms since the last fetch after which a replica no longer counts as caught up (Kafka's
-value)."""
+"""Time in ms since its last fetch after which a replica no longer counts as caught up, so that it
+cannot become a voter (Kafka's value)."""
 
 FIXED = (
     "The voters cannot be changed at kraft.version 0, nor while the cluster may return to the"
@@ -54,23 +54,26 @@ NO_KEY = "The id and the directory id of the voter are required."
 
 @dataclass(slots=True)
 class _Change:
-    """A change of the voter set that is in progress."""
+    """A change of the voter set that the leader has in progress."""
 
     token: int | None
-    """Token of the client's request that waits for its response, or None after the response."""
+    """Token of the client's request for this change, which waits for its response. None after the
+    response."""
     deadline_ms: int
     probed: Voter | None = None
-    """New voter whose endpoint is being probed. None once the set is appended."""
+    """New voter whose endpoint the leader is probing. None once the new voter set is appended."""
     probe_id: int | None = None
-    """Request id of the probe in flight, or None before it is sent."""
+    """Id of the request in flight that probes the new voter's endpoint. None before the request is
+    sent."""
     acks_append: bool = False
-    """True if the response is sent once the change is appended, without waiting for its commit."""
+    """True if the leader responds once the new voter set is appended, without waiting for its
+    commit."""
     offset: Offset = NO_OFFSET
     """Offset of the record with the new voter set, or NO_OFFSET before it is appended."""
 
 
 class VoterChanges:
-    """The change of the voter set that one leader has in progress, if any."""
+    """The change of the voter set that one leader has in progress. There is at most one."""
 
     __slots__ = ("_change", "_epoch_start_offset")
 
@@ -194,7 +197,8 @@ class VoterChanges:
         return None
 
     def _reason_to_wait_for_log(self, replica: Replica) -> str | None:
-        """Return the reason why the log may not get another voter set yet, or None if it may."""
+        """Return the reason why the leader may not append another voter set to the log yet, or None
+        if it may."""
         if replica.log.voters_offset >= replica.high_watermark:
             return "Request timed out waiting for the previous set of voters to be committed."
         if replica.is_log_changing:
@@ -211,8 +215,8 @@ class VoterChanges:
         progress: Progress | None,
         now_ms: int,
     ) -> None:
-        """Append the voter set with the new voter if the replica at the probed endpoint is that
-        voter. Otherwise end the change with an error."""
+        """Append the voter set with the new voter if the response shows that the replica at the
+        probed endpoint is that voter. Otherwise end the change with an error."""
         change = self._change
         if change is None or change.probed is None or change.probe_id != outgoing.request_id:
             return
@@ -279,7 +283,8 @@ class VoterChanges:
             )
 
     def _probe(self, replica: Replica, change: _Change, now_ms: int) -> None:
-        """Request the identity of the replica at the endpoint of a new voter.
+        """Request the identity of the replica at the endpoint of a new voter, before the voter is
+        added.
 
         The endpoint is stored in the log, and an endpoint that does not work would prevent
         elections.
@@ -293,8 +298,8 @@ class VoterChanges:
         change.probe_id = replica.send(voter, probe, now_ms)
 
     def release(self, replica: Replica) -> None:
-        """Answer the request that waits for a change of the voters, because this replica no longer
-        leads."""
+        """Answer the client's request that waits for a change of the voters, because this replica
+        no longer leads."""
         self._answer(replica, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership has ended.")
         self._change = None
 
@@ -337,8 +342,8 @@ class VoterChanges:
 
 
 def is_first_set_missing(replica: Replica) -> bool:
-    """Return whether the voters are missing from the log and its snapshots, although the metadata
-    level permits voter sets there.
+    """Return whether the log and its snapshots contain no voter set, although the metadata level
+    permits voter sets there.
 
     A leader then appends the set with which its directory was formatted. Otherwise a controller
     that was formatted with another voter set would keep that set after it has read the log.
@@ -442,7 +447,7 @@ def wanted_request(replica: Replica) -> VoterChangeRequest | None:
 
 
 def own_entry(replica: Replica) -> Voter:
-    """Return this controller as a voter, with the endpoints of its settings."""
+    """Return this controller as an entry of the voter set, with the endpoints of its settings."""
     identity = replica.identity
     return Voter(
         id=identity.node_id, directory_id=identity.directory_id, endpoints=identity.endpoints

@@ -33,8 +33,8 @@ VOTER_CHECKPOINT_FILE = "voter-checkpoint"
 """Name of the voter checkpoint file in the metadata log's directory."""
 
 SLOT_BYTES = 512
-"""Size of a checkpoint slot in bytes: one disk sector, which the disk writes completely or not at
-all."""
+"""Size in bytes of a slot in the voter checkpoint file: one disk sector, which the disk writes
+completely or not at all."""
 
 FILE_BYTES = 2 * SLOT_BYTES
 
@@ -51,23 +51,24 @@ class VoterCheckpoint:
     """Promises of a voter to other replicas: the flushed end of its log, and its vote."""
 
     flushed: OffsetAndEpoch = OffsetAndEpoch(Offset(0), Epoch(0))
-    """End of the acknowledged entries, and the epoch of the last entry below it."""
+    """End offset of the entries that the voter has acknowledged, and the epoch of the last of
+    them."""
     election: ElectionState = ElectionState()
     promised_end: Offset = NO_OFFSET
-    """Log end that the voter had promised, or -1 if it is unknown. Used only while the standing is
-    not FULL."""
+    """End offset of the log that the voter had promised, or -1 if it is unknown. Used only while
+    the voter's standing is not FULL."""
 
 
 class Slot(NamedTuple):
-    """One slot of the checkpoint file: a checkpoint, and its sequence number, which counts all
-    writes before it."""
+    """One slot of the voter checkpoint file: a checkpoint, and its sequence number, which counts
+    all writes before it."""
 
     sequence: int
     checkpoint: VoterCheckpoint
 
 
 def encode_slot(sequence: int, checkpoint: VoterCheckpoint) -> bytes:
-    """Return the bytes of a slot, without its padding."""
+    """Return the bytes of a slot of the voter checkpoint file, without its padding."""
     election = checkpoint.election
     voted = election.voted
     fields = _FIELDS.pack(
@@ -86,7 +87,8 @@ def encode_slot(sequence: int, checkpoint: VoterCheckpoint) -> bytes:
 
 
 def decode_file(data: bytes) -> Slot | None:
-    """Return the newest complete slot of a file, or None if no slot is complete."""
+    """Return the newest complete slot of a voter checkpoint file, or None if no slot is
+    complete."""
     slots = [_decode_slot(data[at : at + SLOT_BYTES]) for at in (0, SLOT_BYTES)]
     return max((slot for slot in slots if slot is not None), key=_sequence_of, default=None)
 
@@ -125,28 +127,31 @@ def _decode_slot(data: bytes) -> Slot | None:
 
 @frozen(kw_only=True)
 class VoterFiles:
-    """Contents of a stopped voter's files, and the end of its log: the input of their check."""
+    """Contents of a stopped voter's files, and the end of its log, as the input of their check."""
 
     checkpoint: VoterCheckpoint | None
-    """Newest checkpoint in the checkpoint file, or None if no slot is complete."""
+    """Newest checkpoint in the voter checkpoint file, or None if no slot of the file is
+    complete."""
     election: ElectionState | None
     """State in `quorum-state`, or None if the file is incomplete."""
     is_checkpoint_expected: bool
-    """True if `quorum-state` was written beside a checkpoint."""
+    """True if `quorum-state` records that a voter checkpoint must exist beside it."""
     is_state_expected: bool
     """True if the directory was formatted with both `quorum-state` and the voter checkpoint."""
     end_offset: Offset
-    """End of the log, after its recovery."""
+    """End offset of the voter's log, after its recovery."""
     snapshot_end: Offset
-    """End of the newest snapshot, which replaces all entries below it. 0 if there is none."""
+    """End offset of the newest snapshot, which replaces all entries below it. 0 if there is
+    none."""
     epoch_of: Callable[[Offset], Epoch]
     """Function that returns the epoch of the log's entry at an offset, or of the last entry in its
     newest snapshot."""
     losses: tuple[str, ...] = ()
-    """Losses found before the log was opened. Each entry is one clause of a log message."""
+    """Losses of the voter's data that were found before its log was opened. Each entry is one
+    clause of a log message."""
     made_good: tuple[str, ...] = ()
-    """Damage that was found before the log was opened, and by which nothing was lost. Each entry is
-    one clause of a log message."""
+    """Damage of the voter's files that was found before its log was opened, and by which nothing
+    was lost. Each entry is one clause of a log message."""
 
 
 @frozen(kw_only=True)
@@ -162,12 +167,12 @@ class VoterVerdict:
     """Damage to a file for which the voter's other files compensate. Each entry is one clause of a
     log message."""
     is_state_stale: bool = False
-    """True if `quorum-state` must be written again."""
+    """True if `quorum-state` must be written again before the voter starts."""
 
 
 def check_files(files: VoterFiles) -> VoterVerdict:
-    """Check a voter's files. Returns the state that remains, and the promises to other replicas
-    that the voter can no longer keep."""
+    """Check the files of a stopped voter. Returns the state that remains, and the promises to other
+    replicas that the voter can no longer keep."""
     kept, state = files.checkpoint, files.election
     damages = [*files.losses]
     repairs = [*files.made_good]

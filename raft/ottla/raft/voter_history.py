@@ -1,4 +1,4 @@
-"""Voter sets of a log by offset (KIP-853).
+"""Voter sets of the metadata log, by the offsets at which they take effect (KIP-853).
 
 `VoterHistory` is a mutable class owned by a log. A voter set takes effect when its record is
 appended, committed or not, and loses its effect when the record is truncated. The snapshot of an
@@ -18,7 +18,7 @@ class VoterHistory:
 
     def __init__(self) -> None:
         self._base: VoterSet | None = None
-        """The voter set in the snapshot."""
+        """The voter set in the snapshot below the log, or None if there is none."""
         self._sets: list[tuple[Offset, VoterSet]] = []
         """Voter sets in the log after the snapshot, with the offsets of their records, in ascending
         order."""
@@ -52,13 +52,14 @@ class VoterHistory:
         return is_in_snapshot or any(voters.is_voter(key) for voters in sets)
 
     def add(self, sets: Iterable[tuple[Offset, VoterSet]]) -> None:
-        """Add the voter sets of appended records."""
+        """Add the voter sets in records that were appended to the log."""
         for offset, voters in sets:
             assert offset > self.latest_offset, f"{offset} follows {self.latest_offset}"
             self._sets.append((offset, voters))
 
     def truncate_to(self, end_offset: Offset) -> None:
-        """Remove the voter sets of records from `end_offset` on."""
+        """Remove the voter sets whose records are at or above `end_offset`, to which the log was
+        truncated."""
         while self._sets and self._sets[-1][0] >= end_offset:
             self._sets.pop()
 

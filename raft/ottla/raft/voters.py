@@ -16,16 +16,17 @@ from ottla.model.settings.endpoints import CONTROLLER_LISTENER
 from ottla.model.values import frozen
 
 KRAFT_VERSION = 1
-"""Feature level of kraft.version. Level 1 means that voters are identified by id and directory, and
-that voter sets are records of the log (KIP-853)."""
+"""Highest supported feature level of kraft.version. Level 1 means that voters are identified by id
+and directory, and that voter sets are records of the log (KIP-853)."""
 
 VOTERS_MAX = 100
-"""Maximum number of voters in a set. With a larger set, each commit is slower. With a smaller
+"""Maximum number of voters in a voter set. With a larger set, each commit is slower. With a smaller
 maximum, a set that Kafka accepts could be refused."""
 
 
 class VoterEndpoint(NamedTuple):
-    """Address to which requests of the quorum are sent to a voter."""
+    """Address (listener name, host and port) to which other nodes send quorum requests for a
+    voter."""
 
     name: str
     host: str
@@ -51,11 +52,11 @@ class Voter:
     directory_id: UUID = ZERO_UUID
     endpoints: tuple[VoterEndpoint, ...] = ()
     kraft_versions: tuple[int, int] = (0, KRAFT_VERSION)
-    """Lowest and highest kraft.version that the voter supports."""
+    """Lowest and highest level of kraft.version that the voter supports."""
 
     @property
     def key(self) -> ReplicaKey:
-        """The voter's id and directory id as one value."""
+        """The voter's node id and directory id as one value."""
         return ReplicaKey(self.id, self.directory_id)
 
     def is_key(self, key: ReplicaKey) -> bool:
@@ -97,16 +98,16 @@ class VoterSet:
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
-        """The voters' ids in ascending order."""
+        """Node ids of the voters, in ascending order."""
         return tuple(voter.id for voter in self.voters)
 
     @property
     def majority_count(self) -> int:
-        """Number of voters that form a majority."""
+        """Number of voters that form a majority of the voter set."""
         return len(self.voters) // 2 + 1
 
     def get(self, node_id: NodeId) -> Voter | None:
-        """Return the voter with this id, or None."""
+        """Return the voter with this node id, or None if the set has no such voter."""
         return self._by_id.get(node_id)
 
     def is_voter(self, key: ReplicaKey) -> bool:
@@ -115,15 +116,16 @@ class VoterSet:
         return voter is not None and voter.is_key(key)
 
     def with_voter(self, voter: Voter) -> "VoterSet":
-        """Return the set with a voter added, or with the voter of this id replaced."""
+        """Return a copy of the voter set with a voter added, or with the voter of the same id
+        replaced."""
         return VoterSet((*self.without(voter.id).voters, voter))
 
     def without(self, node_id: NodeId) -> "VoterSet":
-        """Return the set without the voter of this id."""
+        """Return a copy of the voter set without the voter of this id."""
         return VoterSet(tuple(voter for voter in self.voters if voter.id != node_id))
 
     def endpoints_of(self, node_id: NodeId | None) -> tuple[VoterEndpoint, ...]:
-        """Return the addresses of a voter, or an empty tuple if the voter is unknown."""
+        """Return the endpoints of a voter, or an empty tuple if the voter is unknown."""
         voter = None if node_id is None else self.get(node_id)
         return () if voter is None else voter.endpoints
 
@@ -136,13 +138,13 @@ class QuorumIdentity:
     directory_id: UUID
     cluster_id: str
     voters: VoterSet
-    """Voters at the startup of this node. A voter set in the log takes precedence."""
+    """Voter set at the startup of this node. A voter set in the log takes precedence."""
     is_controller: bool = False
     """True if this replica can become a voter. It flushes before it acknowledges, and keeps its
     vote, even while it is an observer."""
     endpoints: tuple[VoterEndpoint, ...] = ()
     """Endpoints of this controller in its settings. If the voter set has other endpoints for it,
-    the controller sends UpdateVoter. Empty if the settings have none."""
+    the controller sends UpdateVoter to correct them. Empty if the settings have none."""
     bootstrap: tuple[Voter, ...] = ()
     """Other controllers in the settings that are not in `voters`. This replica may find the leader
     through these controllers, too."""
@@ -160,17 +162,17 @@ class QuorumIdentity:
 
     @property
     def key(self) -> ReplicaKey:
-        """This replica's id and directory id as one value."""
+        """This replica's node id and directory id as one value."""
         return ReplicaKey(self.node_id, self.directory_id)
 
     @property
     def is_voter(self) -> bool:
-        """True if this replica may vote; a voter whose directory was wiped may not."""
+        """True if this replica may vote. A voter whose directory was wiped may not."""
         return self.voters.is_voter(self.key)
 
     @property
     def peers(self) -> tuple[Voter, ...]:
-        """The voters that are other nodes."""
+        """The voters of the voter set that are other nodes."""
         return tuple(voter for voter in self.voters if voter.id != self.node_id)
 
     def addresses_of(self, voter: Voter) -> tuple[VoterEndpoint, ...]:
@@ -192,7 +194,7 @@ class QuorumIdentity:
 
     @property
     def is_alone(self) -> bool:
-        """True if this replica is the only voter."""
+        """True if this replica is the only voter of the quorum."""
         return self.is_voter and len(self.voters) == 1
 
     @property
