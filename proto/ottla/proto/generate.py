@@ -1,6 +1,6 @@
-"""Generate the committed `*_pb2.py` and `*_pb2.pyi` from the `*.proto` files in this folder.
+"""Generator of the committed `*_pb2.py` and `*_pb2.pyi` from the `*.proto` files in this folder.
 
-Run `python -m ottla.proto.generate` after any change (protoc needs the `test` extra).  A test
+Run `python -m ottla.proto.generate` after any change (protoc needs the `test` extra). A test
 compares the committed descriptors with the descriptors that protoc generates from the present
 sources.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from grpc_tools import protoc  # type: ignore[import-untyped]  # it ships no types
 
 PORTION = Path(__file__).parents[2]
-"""The folder `proto/`. protoc resolves the paths of the `*.proto` files relative to it."""
+"""Path of the folder `proto/`. protoc resolves the paths of the `*.proto` files relative to it."""
 
 SOURCES = tuple(
     sorted(str(path.relative_to(PORTION)) for path in PORTION.glob("ottla/proto/*.proto"))
@@ -19,8 +19,8 @@ SOURCES = tuple(
 
 
 def generate(out: Path) -> None:
-    """Generate the modules of all `*.proto` files below the folder `out`, in the folders of their
-    packages."""
+    """Generate the Python modules of all `*.proto` files below the folder `out`, in the folders of
+    their packages."""
     run(f"--python_out={out}", f"--pyi_out={out}")
     for stub in sorted(out.glob("ottla/proto/*_pb2.pyi")):
         # protoc generates the mapping without type arguments, which mypy --strict rejects.

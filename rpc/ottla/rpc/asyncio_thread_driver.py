@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class AsyncioThread:
-    """An asyncio loop on its own thread, used from the trio loop that opened it."""
+    """An asyncio loop for gRPC on its own thread, used from the trio loop that opened it."""
 
     def __init__(self, token: trio.lowlevel.TrioToken) -> None:
         self._token = token
@@ -28,7 +28,7 @@ class AsyncioThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The asyncio loop of the thread, for code that already runs on it."""
+        """The asyncio loop of the thread, for code that already runs on that loop."""
         return self._loop
 
     async def run(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -45,12 +45,14 @@ class AsyncioThread:
         return result
 
     def post_to_asyncio(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the asyncio loop.  Ignored if the loop is closed."""
+        """Call a function on the asyncio loop soon, without waiting for it. Ignored if the loop is
+        closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def post_to_trio(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the trio loop.  Ignored if trio has ended."""
+        """Call a function on the trio loop soon, without waiting for it. Ignored if trio has
+        ended."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(callback, *arguments)
 
@@ -96,14 +98,14 @@ class AsyncioCall(Generic[T]):
         self.is_abandoned = False
 
     def begin(self) -> None:
-        """Start the coroutine. Must be called on the asyncio loop."""
+        """Start the call's coroutine. Must be called on the asyncio loop."""
         if self.is_abandoned:
             return
         self._task = self._thread.loop.create_task(self._start())
         self._task.add_done_callback(self._on_done)
 
     def cancel(self) -> None:
-        """Cancel the coroutine. Must be called on the asyncio loop."""
+        """Cancel the call's coroutine. Must be called on the asyncio loop."""
         if self._task is not None:
             self._task.cancel()
 

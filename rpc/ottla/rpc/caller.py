@@ -14,51 +14,56 @@ from ottla.model.tls.certificate import Certificate, certificates_in, read_certi
 from ottla.model.values import frozen
 
 NODE_URI = "urn:ottla:node:"
-"""Prefix of the URI that contains a node id, among a certificate's alternative names."""
+"""Prefix of the URI that contains a node id, among the alternative names of a node's TLS
+certificate."""
 
 NODE_DIGITS_MAX = 10
-"""Maximum number of digits of a node id: the largest is 2**31 - 1."""
+"""Maximum number of digits of a node id in a certificate: the largest id is 2**31 - 1."""
 
 CERTIFICATE = "x509_pem_cert"
 """Key of the caller's certificate in gRPC's authentication context."""
 
 CERTIFICATES_MAX = 1_024
-"""Maximum number of parsed certificates in the cache.  A cluster has one or two per node."""
+"""Maximum number of parsed certificates of callers in the cache. A cluster has one or two per
+node."""
 
 PRINCIPAL_CHARS_MAX = 1_024
-"""Maximum length of a principal, in characters.  It is stored with the registration of a broker."""
+"""Maximum length, in characters, of the principal derived from a caller's certificate. The
+registration of a broker stores it."""
 
 
 @frozen(kw_only=True)
 class Caller:
-    """The process that made a call, as identified by its connection and certificate."""
+    """The process that made a gRPC call, as identified by its connection and certificate."""
 
     host: str = ""
-    """Address of the peer, without the port."""
+    """Address of the caller, without the port. Empty if it has no IP address."""
     principal: str = ANONYMOUS
     is_authenticated: bool = False
     """True if the caller has presented a valid certificate."""
     names: frozenset[str] = frozenset()
-    """Hosts in the certificate: DNS names in lower case, and IP addresses."""
+    """Hosts for which the caller's certificate is valid: DNS names in lower case, and IP
+    addresses."""
     node_ids: frozenset[NodeId] = frozenset()
-    """Node ids in the certificate.  If there are none, the hosts in the certificate identify the
-    node."""
+    """Node ids in the caller's certificate. If there are none, the hosts in the certificate
+    identify the node."""
 
     def speaks_for_host(self, host: str) -> bool:
-        """Return True if the certificate is valid for a host (RFC 6125: `*` matches one label)."""
+        """Return True if the caller's certificate is valid for a host (RFC 6125: `*` matches one
+        label)."""
         host = host.lower().rstrip(".")
         _, dot, domain = host.partition(".")
         return host in self.names or bool(dot and f"*.{domain}" in self.names)
 
 
 UNKNOWN_CALLER = Caller()
-"""The caller on a connection that is not authenticated."""
+"""Caller of a gRPC call on a connection that is not authenticated."""
 
 
 def caller_of(
     host: str, context: Mapping[str, Iterable[bytes]], user_of: Callable[[str], str | None]
 ) -> Caller:
-    """Return the identity of the process that made a call.
+    """Return the identity of the process that made a gRPC call.
 
     `host` is the address of the process, and `context` is gRPC's description of its certificate.
     `user_of` maps the subject of a certificate (RFC 2253) to a user name. A caller is
@@ -91,7 +96,8 @@ def caller_of(
 
 @lru_cache(CERTIFICATES_MAX)
 def _certificate(pem: bytes) -> Certificate | None:
-    """Parse a certificate that TLS has verified.  Returns None if its format is unknown."""
+    """Parse a caller's certificate (PEM) that TLS has verified. Returns None if its format is
+    unknown."""
     try:
         return read_certificate(certificates_in(pem.decode("ascii"))[0])
     except (ValueError, IndexError):

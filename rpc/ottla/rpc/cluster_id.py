@@ -16,18 +16,19 @@ CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS_FIRST = 5
-"""First delay in ms before the voters are called again. It is short because a broker of `ottla up`
-starts together with its controller, and may be ready first."""
+"""First delay in ms before a new node asks the voters for the cluster id again. It is short because
+a broker of `ottla up` starts together with its controller, and may be ready first."""
 RETRY_BACKOFF_MS_MAX = 50
-"""Maximum delay in ms before the voters are called again. With a smaller delay, a starting
-controller is found sooner. With a larger one, fewer requests are sent to an absent controller."""
+"""Maximum delay in ms before a new node asks the voters for the cluster id again. With a smaller
+delay, a starting controller is found sooner. With a larger one, fewer requests are sent to an
+absent controller."""
 
 PATIENCE_MS = 5_000
-"""Time in ms without a response after which a warning is logged. It is longer than the startup of a
-cluster takes."""
+"""Time in ms without a response from a voter after which a new node logs a warning. It is longer
+than the startup of a cluster takes."""
 
 REPEAT_MS = 60_000
-"""Interval in ms at which the warning is repeated."""
+"""Interval in ms at which the warning that no voter responds is repeated."""
 
 VOTERS_KEY = "controller.quorum.voters"
 

@@ -27,16 +27,18 @@ from ottla.rpc.status import LostCallError
 
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
-"""Maximum delay in ms before the next attempt. With a smaller delay, a new leader is found sooner.
-With a larger one, fewer requests are sent to a quorum during an election."""
+"""Maximum delay in ms before the next attempt of a call to the active controller. With a smaller
+delay, a new leader is found sooner. With a larger one, fewer requests are sent to a quorum during
+an election."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
-"""Timeout in ms of one attempt, after which the next node is tried."""
+"""Timeout in ms of one attempt to call the active controller, after which the next node is
+tried."""
 
 
 LEADER_CHECK_MS = 100
-"""Interval in ms at which a call in progress checks for a new leader. A shorter interval costs more
-event-loop iterations."""
+"""Interval in ms at which a call in progress checks whether there is a new leader. A shorter
+interval costs more event-loop iterations."""
 
 
 class VoterAddress(Protocol):
@@ -49,18 +51,18 @@ class VoterAddress(Protocol):
 
     @property
     def host(self) -> str:
-        """Host of the voter."""
+        """Host name or address of the voter."""
         ...
 
     @property
     def port(self) -> int:
-        """Port of the voter."""
+        """Port of the voter's gRPC listener."""
         ...
 
 
 def addresses_of(identity: QuorumIdentity) -> dict[NodeId, tuple[str, ...]]:
-    """Return the addresses of each voter that has any, by voter id and in the order in which they
-    are tried."""
+    """Return the addresses of each voter that has any, by the voter's node id and in the order in
+    which they are tried."""
     found = ((voter.id, identity.addresses_of(voter)) for voter in identity.voters)
     return {
         node_id: tuple(join_address(one.host, one.port) for one in endpoints)
@@ -85,8 +87,8 @@ class ControllerClient:
         self._configured = {voter.id: join_address(voter.host, voter.port) for voter in voters}
         self._quorum_addresses = quorum_addresses
         self._failures: dict[NodeId, int] = {}
-        """Number of calls to each controller that failed without being refused. After each of them,
-        the next address of the controller is tried."""
+        """Number of calls to each controller that failed without a refusal, by node id. After each
+        of them, the next address of the controller is tried."""
         self._leader_id = leader_id
         self._last_answered: NodeId | None = None
 
@@ -105,22 +107,23 @@ class ControllerClient:
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """The address to try next for each controller. For a voter in the log it is one of the
-        voter's endpoints there; for all others it is the address in the settings."""
+        """The address to try next for each controller, by node id. For a voter in the metadata log
+        it is one of the voter's endpoints there; for all others it is the address in the settings.
+        """
         voters = self._quorum_addresses()
         found = {id_: each[self._failures.get(id_, 0) % len(each)] for id_, each in voters.items()}
         return {**found, **self._configured, **found}
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Id of the leader that the local quorum member knows. None if the leader is unknown or has
-        no known address."""
+        """Node id of the quorum's leader that the local quorum member knows. None if the leader is
+        unknown or has no known address."""
         node_id = self._leader_id()
         return node_id if node_id in self._addresses else None
 
     async def attend(self, request: pb.AttendRequest, *, at: NodeId) -> None:
-        """Make an Attend call to the controller `at`, which keeps the call open, and wait until the
-        call ends."""
+        """Make an Attend call to the controller `at`, and wait until the call ends. The controller
+        keeps the call open to detect the end of this process."""
         channel = await self._runtime.channel(self._addresses[at])
         await channel.call(methods.ATTEND, request, deadline_ms=2 * methods.ATTEND_MS)
 
@@ -134,7 +137,7 @@ class ControllerClient:
     async def allocate_producer_ids(
         self, request: pb.AllocateProducerIdsRequest, *, deadline_ms: int
     ) -> pb.AllocateProducerIdsResponse:
-        """Allocate and return a block of producer ids."""
+        """Allocate and return a block of producer ids for this broker."""
         return await self._call(methods.ALLOCATE_PRODUCER_IDS, request, deadline_ms)
 
     async def assign_replicas_to_dirs(
@@ -243,8 +246,9 @@ class ControllerClient:
         return response
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
-        """Return the node to call next: the known leader. If no leader is known, return the last
-        node that responded, or else one voter after another. Nodes in `tried` are skipped."""
+        """Return the id of the node to call next: the known leader. If no leader is known, return
+        the last node that responded, or else one voter after another. Nodes in `tried` are skipped.
+        """
         addresses = self._addresses
         for node_id in (self._leader_id(), self._last_answered):
             if node_id in addresses and node_id not in tried:
@@ -261,8 +265,8 @@ one request could stop all controllers in turn."""
 
 
 class Losses:
-    """Failed attempts to forward one request. In each failed attempt, the request itself may have
-    crashed or blocked a controller."""
+    """Attempts to forward one request that failed without a response. In each of them, the request
+    itself may have crashed or blocked a controller."""
 
     __slots__ = ("_unanswered_count",)
 
@@ -270,7 +274,8 @@ class Losses:
         self._unanswered_count = 0
 
     def note(self, refusal: RefusedError) -> None:
-        """Record a failed attempt.  Raises RefusedError if the request must not be sent again."""
+        """Record a failed attempt to forward the request. Raises RefusedError if the request must
+        not be sent again."""
         if isinstance(refusal, LostCallError):
             self._unanswered_count = UNANSWERED_MAX
         elif refusal.code is ErrorCode.REQUEST_TIMED_OUT:

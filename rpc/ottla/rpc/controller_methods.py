@@ -8,8 +8,8 @@ from ottla.rpc.method import RpcMethod
 _SERVICE = "/ottla.controller.Controller"
 
 PARTITIONS_BYTES_MAX = 4 * MIB
-"""Maximum size in bytes of requests that list partitions. A smaller limit would not suffice for
-90,000 partitions."""
+"""Maximum size in bytes of requests to the controller that list partitions. A smaller limit would
+not suffice for 90,000 partitions."""
 
 REGISTER = RpcMethod(
     f"{_SERVICE}/Register", pb.RegisterRequest, pb.RegisterResponse, request_bytes_max=MIB
@@ -43,9 +43,9 @@ REGISTER_CONTROLLER = RpcMethod(
     f"{_SERVICE}/RegisterController", pb.RegisterControllerRequest, pb.RegisterControllerResponse
 )
 FORWARD_BYTES_MAX = 4 * MIB
-"""Maximum size in bytes of a forwarded request. The largest useful request, with 10,000 topics or
-settings with long names, is smaller. The objects of a larger request could exhaust the controller's
-memory."""
+"""Maximum size in bytes of a client's request that a broker forwards to the controller. The largest
+useful request, with 10,000 topics or settings with long names, is smaller. The objects of a larger
+request could exhaust the controller's memory."""
 
 FORWARD_CALLS_MAX = 64
 """Maximum number of forwarded requests in progress at a controller, which decides them one by one.

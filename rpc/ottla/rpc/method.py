@@ -21,12 +21,11 @@ Response = TypeVar("Response", bound=Message)
 
 REQUEST_BYTES_MAX = 64 * KIB
 """Maximum size in bytes of a request between nodes, unless its method has another limit. Requests
-of all other methods are short. With a larger limit, an unauthenticated peer could occupy more
-memory."""
+of most methods are short. With a larger limit, an unauthenticated peer could occupy more memory."""
 
 CALLS_MAX = 1_024
-"""Default maximum number of concurrent calls of one method. A smaller limit would refuse long polls
-of the brokers of a large cluster."""
+"""Default maximum number of concurrent calls of one gRPC method. A smaller limit would refuse long
+polls of the brokers of a large cluster."""
 
 
 @frozen
@@ -43,14 +42,14 @@ class RpcMethod(Generic[Request, Response]):
     refused, and their callers retry."""
 
     def decode_request(self, data: bytes) -> Request:
-        """Decode a request.  Raises ProtocolError if the bytes are malformed."""
+        """Decode a request of this method. Raises ProtocolError if the bytes are malformed."""
         try:
             return self.request_class.FromString(data)
         except DecodeError as error:
             raise ProtocolError(f"request of {self.path}") from error
 
     def decode_response(self, data: bytes) -> Response:
-        """Decode a response.  Raises ProtocolError if the bytes are malformed."""
+        """Decode a response of this method. Raises ProtocolError if the bytes are malformed."""
         try:
             return self.response_class.FromString(data)
         except DecodeError as error:
@@ -58,8 +57,8 @@ class RpcMethod(Generic[Request, Response]):
 
 
 Admit = Callable[[str, Message, Caller], None]
-"""Authorization of a call, `admit(path, request, caller)`.  Raises RefusedError to reject the
-call."""
+"""Function that authorizes a call, `admit(path, request, caller)`. Raises RefusedError to reject
+the call."""
 
 
 @frozen
@@ -69,16 +68,18 @@ class MethodHandler(Generic[Request, Response]):
     method: RpcMethod[Request, Response]
     answer: Callable[[Request], Awaitable[Response]]
     errors: UnexpectedErrors | None = None
-    """Counter of unexpected exceptions. If it is None, such exceptions propagate, as tests need."""
+    """Counter of unexpected exceptions in the handler. If it is None, such exceptions propagate, as
+    tests need."""
     admit: Admit | None = None
-    """Authorization of the caller. If it is None, every caller is admitted."""
+    """Function that authorizes the caller of the method. If it is None, every caller is
+    admitted."""
 
     async def answer_bytes(self, data: bytes, caller: Caller = UNKNOWN_CALLER) -> bytes:
-        """Process an encoded request, and return the encoded response.
+        """Process an encoded request of the method, and return the encoded response.
 
         Raises RefusedError if the caller is not admitted, with MESSAGE_TOO_LARGE if the request
         exceeds the limit of its method, and with UNKNOWN_SERVER_ERROR if the handler fails
-        unexpectedly.  Such a failure affects this request alone.
+        unexpectedly. Such a failure affects this request alone.
         """
         if len(data) > self.method.request_bytes_max:
             raise RefusedError(
@@ -115,5 +116,5 @@ def guarded(
 def admitted(
     handlers: Iterable[MethodHandler[Any, Any]], admit: Admit
 ) -> list[MethodHandler[Any, Any]]:
-    """Return copies of the handlers that check their callers with `admit`."""
+    """Return copies of the handlers that authorize their callers with `admit`."""
     return [replace(handler, admit=admit) for handler in handlers]

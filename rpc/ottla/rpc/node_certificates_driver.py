@@ -28,10 +28,11 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class NodeCertificates:
-    """The TLS certificates of a process. All methods are thread-safe."""
+    """The TLS certificates that a process uses for gRPC. All methods are thread-safe."""
 
     def __init__(self, config: TlsConfig, *, now_s: Callable[[], float] = time.monotonic) -> None:
-        """Read the certificates.  Raises ConfigError if gRPC cannot use them."""
+        """Read the certificate files that the settings name. Raises ConfigError if gRPC cannot use
+        them."""
         check_for_grpc(config)
         self._config = config
         self._lock = Lock()
@@ -40,7 +41,8 @@ class NodeCertificates:
         for warning in self.material.warnings(datetime.now(UTC)):
             _LOGGER.warning("%s", warning)
         self.version = 0
-        """Version of the certificates in use. It increases when changed files are accepted."""
+        """Version of the certificates in use. It increases each time that changed files are
+        accepted."""
 
     @property
     def config(self) -> TlsConfig:
@@ -64,7 +66,7 @@ class NodeCertificates:
         return grpc.ssl_server_certificate_configuration([(key, chain)], trusted)
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """Return the credentials of a server that requires a certificate from every caller."""
+        """Return the gRPC credentials of a server that requires a certificate from every caller."""
         served = self.version
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:

@@ -14,10 +14,10 @@ from ottla.rpc.quorum_codec import QUORUM_METHODS, QuorumMethod
 from ottla.rpc.rpc_seam import Rpc, join_address
 
 MEMBERS_MAX = 1_000
-"""Maximum number of members whose working endpoint is remembered."""
+"""Maximum number of quorum members whose working endpoint is remembered."""
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-"""Error codes with which another member responds that now has the called member's address. A leader
+"""Error codes that show that another quorum member now has the called member's address. A leader
 that has just resigned responds with these codes, too; its other endpoints are then tried without
 need."""
 
@@ -28,13 +28,14 @@ class QuorumClient:
     def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime
         self._working: dict[tuple[VoterEndpoint, ...], int] = {}
-        """Index of the endpoint to try next, for members with several endpoints."""
+        """Index of the endpoint to try next for each quorum member with several endpoints, by its
+        endpoints."""
 
     async def ask(
         self, endpoints: Sequence[VoterEndpoint], request: Request, *, timeout_ms: int
     ) -> Response:
-        """Send a request to one of a member's endpoints, and return the response. Raises
-        RefusedError if there is no endpoint or no response.
+        """Send a request of raft to one of a quorum member's endpoints, and return the response.
+        Raises RefusedError if there is no endpoint or no response.
 
         The endpoint that last answered is used first. After a failure, the next request uses the
         next endpoint. A response from another member at that endpoint also counts as a failure.
@@ -58,7 +59,7 @@ class QuorumClient:
         return response
 
     def _leave(self, endpoints: tuple[VoterEndpoint, ...], at: int) -> None:
-        """Use the next endpoint of a member from now on, if the member has several."""
+        """Use the next endpoint of a quorum member from now on, if the member has several."""
         if len(endpoints) > 1:
             if len(self._working) >= MEMBERS_MAX:
                 self._working.clear()
@@ -68,7 +69,7 @@ class QuorumClient:
 def quorum_handlers(
     answer: Callable[[Request], Awaitable[Response]],
 ) -> list[MethodHandler[Any, Any]]:
-    """Return the handlers of the quorum's methods. All of them pass their requests to
+    """Return the gRPC handlers of the quorum's methods. All of them pass their requests to
     `answer`."""
     return [_handler(method, answer) for method in QUORUM_METHODS.values()]
 

@@ -25,11 +25,12 @@ from ottla.rpc.method import RpcMethod
 NO_LEADER = -1
 
 ENDPOINTS_MAX = 8
-"""Maximum number of endpoints of one voter. Every voter set in the log contains all endpoints of
-its voters."""
+"""Maximum number of endpoints of one quorum voter. Every voter set in the log contains all
+endpoints of its voters."""
 
 TEXT_CHARS_MAX = 255
-"""Maximum length in characters of a listener's name and of a host (DNS's limit for a name)."""
+"""Maximum length, in characters, of the listener name and of the host in a voter's endpoint (DNS's
+limit for a name)."""
 
 _STANDINGS = {standing.value: standing for standing in Standing}
 """Standings of a voter by number. An unknown number was sent by a later release, and does not count
@@ -332,7 +333,7 @@ def _read_describe_replica_response(
 
 
 def _voter(voter: Voter) -> dict[str, Any]:
-    """Return the protobuf fields of an entry in the voter set."""
+    """Return the fields of the protobuf message for an entry in the voter set."""
     return {
         "replica_id": voter.id,
         "replica_directory_id": voter.directory_id.bytes,
@@ -381,7 +382,8 @@ def _read_kraft_versions(message: Any) -> tuple[int, int]:
 
 
 def _head(response: raft.Response) -> dict[str, Any]:
-    """Return the fields that all responses have in common: error, leader and epoch."""
+    """Return the protobuf fields that all responses of the quorum have in common: error, leader and
+    epoch."""
     return {
         "error_code": int(response.error),
         "leader_id": NO_LEADER if response.leader_id is None else response.leader_id,
@@ -448,7 +450,8 @@ RaftResponse = TypeVar("RaftResponse", bound=raft.Response)
 
 @frozen
 class QuorumMethod(Generic[RaftRequest, RaftResponse]):
-    """One gRPC method of the quorum, with the conversions of its request and response."""
+    """One gRPC method of the quorum, with the conversions of its request and response between
+    raft's classes and protobuf."""
 
     method: RpcMethod[Any, Any]
     write_request: Callable[[RaftRequest], Message]

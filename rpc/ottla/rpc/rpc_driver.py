@@ -34,40 +34,41 @@ from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
 RECONNECT_BACKOFF_MS_FIRST = 5
-"""First delay in ms before a channel reconnects. It is short because a broker may start a few ms
-before its controller."""
+"""First delay in ms before a gRPC channel reconnects. It is short because a broker may start a few
+ms before its controller."""
 RECONNECT_BACKOFF_MS_MAX = 300
-"""Maximum delay in ms before a channel reconnects. A restarted peer is reached within this time.
-With a smaller delay, channels would connect to a dead peer too often."""
+"""Maximum delay in ms before a gRPC channel reconnects. A restarted peer is reached within this
+time. With a smaller delay, channels would connect to a dead peer too often."""
 
 CONNECT_TIMEOUT_MS = 2_000
-"""Timeout in ms of one connection attempt. With a shorter timeout, a distant peer would never be
-reached."""
+"""Timeout in ms of one attempt of a gRPC channel to connect. With a shorter timeout, a distant peer
+would never be reached."""
 
 KEEPALIVE_MS = 10_000
-"""Interval in ms of keepalive probes on an idle connection. The probes detect a peer that was lost
-without a FIN."""
+"""Interval in ms of keepalive probes on an idle gRPC connection. The probes detect a peer that was
+lost without a FIN."""
 
 STREAMS_MAX = 1_024
-"""Maximum number of concurrent calls on one connection.  With fewer, the calls of a busy broker
-wait for each other.  Each call may occupy memory up to the request limit of its method."""
+"""Maximum number of concurrent calls on one gRPC connection. With fewer, the calls of a busy broker
+wait for each other. Each call may occupy memory up to the request limit of its method."""
 
 CONNECTIONS_MAX = 5_000
-"""Maximum number of connections for each address of a server; further connections are closed. A
-cluster has a few connections for each of its nodes. Each connection costs 20 KB, and 45 KB once
+"""Maximum number of connections for each address of a gRPC server; further connections are closed.
+A cluster has a few connections for each of its nodes. Each connection costs 20 KB, and 45 KB once
 closed until the allocator releases the memory. With fewer, idle foreign connections can lock nodes
 out more easily."""
 
 HANDSHAKE_MS_MAX = 5_000
-"""Time in ms within which a caller must present its certificate, or its first HTTP/2 frame. With
-gRPC's default of 120 s, unknown peers that reconnect and stay idle could lock out a restarting
-node. A shorter time disconnects callers on busy machines, which then call again."""
+"""Time in ms within which a caller that has connected must present its certificate, or its first
+HTTP/2 frame. With gRPC's default of 120 s, unknown peers that reconnect and stay idle could lock
+out a restarting node. A shorter time disconnects callers on busy machines, which then call again.
+"""
 
 GRPC_LOGGER = "grpc._cython.cygrpc"
 LOST_CALLER = "ExecuteBatchError raised in core by servicer method"
 
 ENVELOPE_BYTES = 1_024
-"""Bytes that gRPC may add to a message before it checks the message's size."""
+"""Number of bytes that gRPC may add to a message before it checks the message's size."""
 
 BASE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", RPC_MESSAGE_BYTES_MAX),
@@ -96,8 +97,8 @@ SERVER_OPTIONS = (
 
 
 OLD_CHANNEL_GRACE_S = 60.0
-"""Time in seconds for which calls in progress may continue on a connection with a replaced
-certificate. It is longer than any long poll."""
+"""Time in seconds for which calls in progress may continue on a connection whose certificate was
+replaced. It is longer than any long poll."""
 
 
 class RpcChannel:
@@ -107,8 +108,8 @@ class RpcChannel:
     def __init__(
         self, thread: AsyncioThread, address: str, certificates: NodeCertificates | None
     ) -> None:
-        """Create a channel to an address; with `certificates`, it is encrypted. Must be called on
-        the asyncio loop."""
+        """Create a gRPC channel to an address; with `certificates`, it is encrypted. Must be called
+        on the asyncio loop."""
         self.address = address
         self._thread = thread
         self._certificates = certificates
@@ -151,8 +152,8 @@ class RpcChannel:
         await self._channel.close(None)
 
     def _renew(self, certificates: NodeCertificates) -> None:
-        """Replace the connection by one with the current certificates. Calls in progress continue
-        on the old connection."""
+        """Replace the channel's connection by one with the current certificates. Calls in progress
+        continue on the old connection."""
         version = certificates.look()
         if version == self._certificates_version:
             return
@@ -186,13 +187,15 @@ class RpcRuntime:
         self._thread = thread
         self._connections_max = connections_max
         self._certificates = certificates
-        """Certificates for outgoing calls."""
+        """TLS certificates for outgoing calls, or None if these are not encrypted."""
         self._nursery: trio.Nursery | None = None
-        """Nursery of the tasks that process calls.  None while the process does not serve."""
+        """Nursery of the tasks that process incoming calls. None while the process serves no
+        methods."""
         self._servers: list[grpc.aio.Server] = []
         self._channels: dict[str, RpcChannel] = {}
         self._call_counts: Counter[str] = Counter()
-        """Number of calls in progress, by path. Accessed only on the asyncio loop."""
+        """Number of incoming calls in progress, by the method's path. Accessed only on the asyncio
+        loop."""
 
     async def serve(
         self,
@@ -223,8 +226,8 @@ class RpcRuntime:
             ) from error
 
     async def channel(self, address: str) -> RpcChannel:
-        """Return the channel to an address (`host:port` or `unix:/path`).  It is created on first
-        use."""
+        """Return the gRPC channel to an address (`host:port` or `unix:/path`). It is created on
+        first use."""
         known = self._channels.get(address)
         if known is None:
             made = await self._thread.run(partial(self._open_channel, address))
@@ -235,13 +238,14 @@ class RpcRuntime:
         return RpcChannel(self._thread, address, self._certificates)
 
     async def stop_serving(self) -> None:
-        """Cancel calls in progress and stop listening.  Channels continue to work."""
+        """Cancel incoming calls in progress and stop listening. Channels for outgoing calls
+        continue to work."""
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
         await self._thread.run(self._stop_servers)
 
     async def close(self) -> None:
-        """Stop serving and close all channels."""
+        """Stop serving and close all channels for outgoing calls."""
         await self.stop_serving()
         await self._thread.run(self._close_channels)
 
@@ -316,7 +320,7 @@ class RpcRuntime:
 
 
 class _Listener:
-    """The handlers of one listener, and the rules that map its callers' certificates to
+    """The handlers of one gRPC listener, and the rules that map its callers' certificates to
     principals."""
 
     __slots__ = ("_caller_host", "certificates", "handlers")
@@ -332,8 +336,8 @@ class _Listener:
         self.certificates = certificates
 
     def caller_of(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> Caller:
-        """Return the identity of a caller. The listener's rules map the certificate to a
-        principal."""
+        """Return the identity of the process that made a call. The listener's rules map its
+        certificate to a principal."""
         if self.certificates is None:
             return UNKNOWN_CALLER
         rules = self.certificates.config.principal_rules
@@ -342,7 +346,7 @@ class _Listener:
 
 
 class _GenericHandler(grpc.GenericRpcHandler):
-    """gRPC's interface for finding the handler of a method by its path."""
+    """Implementation of gRPC's interface for finding the handler of a method by its path."""
 
     def __init__(self, runtime: RpcRuntime, answering: _Listener) -> None:
         self._rows: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
@@ -361,7 +365,7 @@ class _GenericHandler(grpc.GenericRpcHandler):
 
 
 class _IncomingCall:
-    """An incoming call that a trio task processes. The asyncio side waits for its `result`."""
+    """An incoming gRPC call that a trio task processes. The asyncio side waits for its `result`."""
 
     __slots__ = ("_caller", "_data", "_handler", "_scope", "_thread", "result")
 
@@ -380,7 +384,7 @@ class _IncomingCall:
         self.result: asyncio.Future[bytes | RefusedError] = thread.loop.create_future()
 
     async def answer(self) -> None:
-        """Process the call and set its result. Runs on the trio loop."""
+        """Process the incoming call and set its result. Runs on the trio loop."""
         result: bytes | RefusedError = CLOSING
         try:
             with self._scope:
@@ -393,7 +397,8 @@ class _IncomingCall:
             self._thread.post_to_asyncio(self.resolve, result)
 
     def cancel(self) -> None:
-        """Stop processing the call, because the caller has disconnected. Runs on the trio loop."""
+        """Stop processing the incoming call, because the caller has disconnected. Runs on the trio
+        loop."""
         self._scope.cancel()
 
     def resolve(self, result: bytes | RefusedError) -> None:
@@ -421,8 +426,8 @@ def _refusal(error: grpc.aio.AioRpcError) -> RefusedError:
 
 
 def is_no_lost_caller(record: logging.LogRecord) -> bool:
-    """Log filter: return False for gRPC's log record about a response whose caller has
-    disconnected.
+    """Log filter that drops gRPC's log record about a response whose caller has disconnected.
+    Returns False for such a record.
 
     Such a record is not an error: the deadline of the caller has passed, or its process has ended.
     """
@@ -430,8 +435,8 @@ def is_no_lost_caller(record: logging.LogRecord) -> bool:
 
 
 def default_connections_max() -> int:
-    """Return the default maximum number of connections, which leaves half of the file descriptors
-    for other uses."""
+    """Return the default maximum number of connections of a gRPC server, which leaves half of the
+    file descriptors for other uses."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, min(CONNECTIONS_MAX, descriptors // 2))
 

@@ -14,7 +14,8 @@ from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 
 
 class RpcPeer(Protocol):
-    """Interface of a peer that is called at one address. The peer may be unreachable."""
+    """Interface of a peer at one address, whose methods can be called. The peer may be
+    unreachable."""
 
     async def call(
         self,
@@ -52,11 +53,12 @@ class Rpc(Protocol):
         ...
 
     async def channel(self, address: str) -> RpcPeer:
-        """Return the peer at an address, in the form that `join_address` returns."""
+        """Return the peer at an address, for calls. The address has the form that `join_address`
+        returns."""
         ...
 
     async def stop_serving(self) -> None:
-        """Cancel calls in progress and stop listening.  Outgoing calls continue to work."""
+        """Cancel incoming calls in progress and stop listening. Outgoing calls continue to work."""
         ...
 
 
@@ -65,8 +67,8 @@ class OpenRpc(Protocol):
     `async with` block."""
 
     def __call__(self, tls: TlsConfig | None = None, /) -> AbstractAsyncContextManager[Rpc]:
-        """Open the remote procedures.  With `tls`, outgoing calls are encrypted and present the
-        certificate in `tls`."""
+        """Open the remote procedures of a process. With `tls`, outgoing calls are encrypted and
+        present the certificate in `tls`."""
         ...
 
 

@@ -9,7 +9,7 @@ response becomes REQUEST_TIMED_OUT.  The caller receives only RefusedError.
 from ottla.model.errors import ErrorCode, RefusedError
 
 ERROR_CODE_KEY = "ottla-error-code"
-"""Key of Kafka's error code in the trailing metadata."""
+"""Key of Kafka's error code in the trailing metadata of a gRPC response."""
 
 CODE_OF_STATUS = {
     "UNAVAILABLE": ErrorCode.NETWORK_EXCEPTION,
@@ -31,7 +31,7 @@ class LostCallError(RefusedError):
 
 
 def refusal_of(status: str, details: str | None, error_code: str | None) -> RefusedError:
-    """Return the error for a failed call.  The error is a LostCallError if the connection broke
+    """Return the RefusedError for a failed gRPC call. It is a LostCallError if the connection broke
     during the call."""
     known = None if error_code is None else KNOWN_CODES.get(error_code)
     if known is not None:
@@ -90,5 +90,5 @@ NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame", "missing selected ALPN"
 
 
 KNOWN_CODES = {str(int(code)): code for code in ErrorCode}
-"""Error codes by their text in the trailing metadata. The text is untrusted, because the peer
-writes it."""
+"""Error codes by their text in the trailing metadata of a gRPC response. The text is untrusted,
+because the peer writes it."""
