@@ -1,5 +1,5 @@
-"""Data for a picture of a checker's search for a sequential order: every operation, and the longest
-order found."""
+"""Builds the data for a picture of a checker's search for a sequential order: every operation, and
+the longest order found. The module does no I/O."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,8 +1,9 @@
-"""Builds the completions of operations from the results and errors of clients.
+"""Builds the completions (outcome events) of operations from the results and errors of clients. The
+module does no I/O.
 
-A failed read has no effect, so its completion is FAIL.  A failed write may have taken effect, so
-its completion is INFO, unless the server refused it before any effect. Each operation lists the
-error codes that prove such a refusal.
+A failed read has no effect, so its completion is FAIL. A failed write may have taken effect, so its
+completion is INFO, unless the server refused it before any effect. Each operation lists the error
+codes that prove such a refusal.
 """
 
 from collections.abc import Collection, Mapping

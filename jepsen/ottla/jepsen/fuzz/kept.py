@@ -1,5 +1,5 @@
-"""Text files with inputs worth keeping, one file per target. An input is one line in hex, after a
-`#` comment about it."""
+"""Reads and appends to text files with fuzzing inputs worth keeping, one file per target. An input
+is one line in hex, after a `#` comment about it."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
 """Makes new fuzzing inputs from old ones, with errors that are common in practice: truncations,
-flipped bits, splices, and numbers near limits."""
+flipped bits, splices, and numbers near limits. The module does no I/O."""
 
 from collections.abc import Sequence
 from random import Random

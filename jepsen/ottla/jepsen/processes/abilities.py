@@ -1,4 +1,4 @@
-"""The kinds of faults that this machine allows. Each kind is probed by trying it.
+"""Probes the kinds of faults that this machine allows, by trying each kind once.
 
 No fault is skipped silently. A caller that leaves out a fault reports which ability is missing and
 why.

@@ -1,4 +1,5 @@
-"""The files of a cluster: each node's settings, and the formatted directories of its controllers.
+"""Writes the files of a new cluster: each node's settings, and the formatted directories of its
+controllers.
 
 Settings are Kafka's. A setting that neither this module nor the caller sets has its default.
 """

@@ -1,4 +1,5 @@
-"""The state that a cluster reports: leaders, in-sync replicas, and whether the cluster is healthy.
+"""Requests the state that a cluster reports: leaders, in-sync replicas, and whether the cluster is
+healthy.
 
 Every broker is asked for its metadata, because a broker that was cut off reports old metadata. The
 quorum reports up to which metadata offset each broker has fetched, because a broker that has just

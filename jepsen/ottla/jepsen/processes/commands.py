@@ -1,4 +1,4 @@
-"""System commands run by the harness, with a time limit and an exception on failure."""
+"""Runs system commands for the test harness, with a time limit and an exception on failure."""
 
 import subprocess
 from collections.abc import Sequence

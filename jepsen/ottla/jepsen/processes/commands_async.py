@@ -1,4 +1,4 @@
-"""System commands run in a worker thread, so that trio's event loop continues meanwhile."""
+"""Runs system commands in a worker thread, so that trio's event loop continues meanwhile."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,5 @@
-"""Log of a node's output, in two files of bounded size: the latest part, and the part before it."""
+"""Writes the log of a node's output to two files of bounded size: the latest part, and the part
+before it."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""The folders of runs: `store/<test>/<time>/`, one for each workload of a run.
+"""Creates, reads and lists the folders of runs: `store/<test>/<time>/`, one for each workload of a
+run.
 
 A folder is complete in itself: test.json (the plan), history.jsonl (the events, written during the
 run), results.json (the verdict), faults.json, nodes/ (the nodes' logs), and pictures. All folders

@@ -1,5 +1,5 @@
 """One raft replica in memory: its core, the state that survives crashes, and the ports that perform
-its effects."""
+its effects. The module does no I/O: messages and the log stay in memory."""
 
 from typing import NoReturn
 

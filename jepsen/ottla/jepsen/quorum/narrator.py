@@ -1,4 +1,5 @@
-"""Describes events and effects of raft as text, one line each, in the format of the transcripts."""
+"""Describes events and effects of raft as text, one line each, in the format of the tests'
+transcripts. The module does no I/O."""
 
 from ottla.jepsen.quorum.member import entries_of
 from ottla.model.errors import ErrorCode

@@ -1,4 +1,5 @@
-"""One raft replica under test. The test sends the messages of all other replicas."""
+"""One raft replica under test. The test sends the messages of all other replicas. Everything is in
+memory, and virtual time advances only by calls of the test."""
 
 from ottla.jepsen.quorum.invariants import Invariants
 from ottla.jepsen.quorum.member import MemoryMember

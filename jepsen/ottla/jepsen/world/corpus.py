@@ -1,4 +1,5 @@
-"""Corpus of failing runs: JSON files, each with the decisions that reproduce one broken invariant.
+"""Saves, loads and replays the corpus of failing runs: JSON files, each with the decisions that
+reproduce one broken invariant.
 
 The test suite replays the cases in `tests/jepsen/corpus`. Each of these cases names the commit that
 fixed its bug, so its replay must find no violation. A newly saved case names no commit yet.

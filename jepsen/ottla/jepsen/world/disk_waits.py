@@ -1,4 +1,4 @@
-"""Reads that wait for the disk, for invariant checks outside an event loop."""
+"""Reads of logs that wait for the disk, for invariant checks outside an event loop."""
 
 from collections.abc import Callable
 from typing import TypeVar

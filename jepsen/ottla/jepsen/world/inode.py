@@ -1,4 +1,5 @@
-"""A file on the simulated disk: as processes see it, on the device, and in the page cache."""
+"""A file on the simulated disk: as processes see it, on the device, and in the page cache.
+Everything is in memory: the module does no I/O."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Registry of unexpected errors for simulated nodes, where the first error ends the run."""
+"""Registry of unexpected errors for simulated nodes, where the first error ends the run. The module
+does no I/O."""
 
 from collections.abc import Callable
 

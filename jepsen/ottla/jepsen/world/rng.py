@@ -1,4 +1,5 @@
-"""Random numbers from one seed: SplitMix64, the same sequence on every machine and Python."""
+"""Random numbers from one seed: SplitMix64, the same sequence on every machine and Python. The
+module does no I/O."""
 
 from uuid import UUID
 

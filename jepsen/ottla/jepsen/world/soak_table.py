@@ -1,5 +1,5 @@
-"""Table of the results of a soak (a long search for bugs with all engines): as text, as JSON, and
-as a section of the docs.
+"""Builds the table of the results of a soak (a long search for bugs with all engines): as text, as
+JSON, and as a section of the docs.
 
 Every number is a sum over the outcomes of the runs. If a subject cannot count something, its cell
 is empty, which does not mean 0. Rates are per second of one core's CPU time, so other work on the

@@ -1,4 +1,5 @@
-"""The exception for a broken invariant, which names the invariant."""
+"""The exception for a broken invariant, which names the invariant, and functions that convert other
+exceptions to it. The module does no I/O."""
 
 import re
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Nemesis that makes wall clocks jump forward and back, without an effect on code that uses
-monotonic time."""
+"""Nemesis (source of faults) that makes nodes' wall clocks jump forward and back, without an effect
+on code that uses monotonic time."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""Nemeses that damage disks: full disks, lost files and flipped bits."""
+"""Nemeses (sources of faults) that damage nodes' disks: full disks, lost files and flipped bits."""
 
 import os
 import shutil

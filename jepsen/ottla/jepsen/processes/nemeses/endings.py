@@ -1,4 +1,5 @@
-"""Nemeses that end or stop processes: kills, pauses, and restarts one by one."""
+"""Nemeses (sources of faults) that end or pause nodes' processes: kills, pauses, and restarts one
+by one."""
 
 from random import Random
 

@@ -1,4 +1,5 @@
-"""Nemeses of network links, which lose packets, are slow, or drop their connections."""
+"""Nemeses (sources of faults) that make network links lose packets, slow them down, or reset their
+connections."""
 
 from random import Random
 

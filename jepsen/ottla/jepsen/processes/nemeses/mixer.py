@@ -1,4 +1,5 @@
-"""Nemesis that injects several other faults at once, in a new combination in each period."""
+"""Nemesis (source of faults) that injects several other faults at once, in a new combination in
+each period."""
 
 from random import Random
 

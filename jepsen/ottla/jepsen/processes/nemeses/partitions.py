@@ -1,5 +1,5 @@
-"""Nemeses of network partitions: nodes are cut off from each other. Clients always reach all
-nodes."""
+"""Nemeses (sources of faults) that partition the network: nodes are cut off from each other.
+Clients always reach all nodes."""
 
 from abc import abstractmethod
 from random import Random

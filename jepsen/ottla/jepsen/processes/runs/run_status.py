@@ -1,4 +1,5 @@
-"""Progress of a run, for its display."""
+"""Types that describe the progress of a run on real processes, for its display. The module does no
+I/O."""
 
 from collections import Counter
 from collections.abc import Callable

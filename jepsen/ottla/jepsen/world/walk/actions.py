@@ -1,4 +1,4 @@
-"""Random choice of the next action of a random walk, until the walk's budget or its replay ends."""
+"""Draws the next action of a random walk at random, until the walk's budget or its replay ends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar

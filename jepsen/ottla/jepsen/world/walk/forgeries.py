@@ -1,4 +1,4 @@
-"""Forged messages of the quorum, which no honest node sends.
+"""Generates forged messages of the quorum, which no honest node sends. The module does no I/O.
 
 The forger knows the cluster's addresses and the voters' ids. It may claim anything that a voter
 might claim, except what only the voter itself can know: votes that were granted, and the end of a

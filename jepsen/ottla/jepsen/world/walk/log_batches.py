@@ -1,5 +1,5 @@
-"""Generator of batches for random walks on a log: plain, idempotent and transactional batches, and
-control batches.
+"""Generates record batches for random walks on a log, without I/O: plain, idempotent and
+transactional batches, and control batches.
 
 Most timestamps grow. Some repeat or go back, as the timestamps of real producers do.
 """

@@ -1,4 +1,5 @@
-"""A machine's clocks in virtual time. Each has a separate start and drift."""
+"""A simulated machine's clocks in virtual time. Each has a separate start and drift. They never
+read a real clock."""
 
 import trio
 

@@ -1,4 +1,5 @@
-"""Records the life of one producer with a transactional id, and its transactions."""
+"""Records the life of one simulated producer with a transactional id, and its transactions, as
+events of a history."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias

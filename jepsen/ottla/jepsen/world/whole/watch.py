@@ -1,5 +1,5 @@
-"""Observers of a simulated run, which count changes of partitions and occurrences of rare
-states."""
+"""Observers of a simulated run, which only read its state and count changes of partitions and
+occurrences of rare states."""
 
 from collections import Counter
 from typing import NoReturn

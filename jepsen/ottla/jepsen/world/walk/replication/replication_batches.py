@@ -1,5 +1,5 @@
-"""Batches that simulated producers send to replicated partitions. Each has one record, whose
-timestamp identifies it."""
+"""Encodes and decodes the batches that simulated producers send to replicated partitions. Each
+batch has one record, whose timestamp identifies it."""
 
 from functools import lru_cache
 

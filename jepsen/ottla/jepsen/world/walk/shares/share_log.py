@@ -1,4 +1,5 @@
-"""Log of a partition that a share group consumes: batches that compaction and retention remove."""
+"""Log of a partition that a share group consumes: batches that compaction and retention remove.
+Everything is in memory: the module does no I/O."""
 
 from ottla.broker.shares.share_partition import LogBatch
 from ottla.jepsen.world.chance import Chance
