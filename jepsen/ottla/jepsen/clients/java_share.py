@@ -61,7 +61,7 @@ class JavaProcess:
 
     @staticmethod
     async def start(bootstrap: str, group: str) -> "JavaProcess":
-        """Start the Java program as a member of a share group."""
+        """Start the Java program as a member of a share group, and return its process."""
         words = [*java_command(), bootstrap, group, str(RECORDS_MAX)]
         process = await trio.lowlevel.open_process(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -64,7 +64,7 @@ class Relay:
 
 
 class ProxyNetwork:
-    """The proxies of one run. Owns their listeners and connections."""
+    """The proxies of one run. This object owns the proxies' listeners and connections."""
 
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)

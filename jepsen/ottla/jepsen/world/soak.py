@@ -154,7 +154,8 @@ class Soak:
         self.kept: list[KeptFailure] = []
         """The first failing run of each kind of violation, saved as a file."""
         self.lost: list[str] = []
-        """Descriptions of the seeds whose results were lost, because their worker process died."""
+        """Descriptions of the seeds whose results were lost, because the worker process that ran
+        them died."""
         self.is_stopped = False
         self._folder = folder
         self._make_pool = make_pool

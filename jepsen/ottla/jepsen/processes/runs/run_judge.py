@@ -29,8 +29,8 @@ NUMBER = re.compile(r"\d+")
 
 
 def judge_all(directories: Sequence[RunDirectory]) -> list[dict[str, Any]]:
-    """Judge finished runs in parallel, each in a separate process. Returns the content of their
-    results.json."""
+    """Judge finished runs in parallel, each in a separate process. Returns the content of each
+    run's results.json."""
     if len(directories) == 1:
         return [judge(directories[0].path)]
     # Spawned, not forked: gRPC and librdkafka have threads in this process.

@@ -138,8 +138,8 @@ class _CountedCleanings:
     async def run(
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
-        """Run the compaction of a log during the `async with` block. Yields the worker's
-        reports."""
+        """Run the compaction of a log during the `async with` block. Yields the reports of the
+        worker process that does it."""
         async with (
             self._runner.run(task, throttle) as reports,
             aclosing(self._counted(reports)) as counted,

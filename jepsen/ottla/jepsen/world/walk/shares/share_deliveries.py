@@ -156,7 +156,8 @@ class ShareInvariants:
             raise Violation("ArchivedAfterItsLetter", f"offset {offset}")
 
     def on_letters_sent(self, table: LeaderTable, letters: Iterable[DeadLetter]) -> None:
-        """Check the dead letters that a share partition's leader sends, and record them."""
+        """Check the dead letters that a share partition's leader sends, and store them for later
+        checks."""
         dead = self.facts[table.state_epoch].dead
         for letter in letters:
             offset = letter.offset

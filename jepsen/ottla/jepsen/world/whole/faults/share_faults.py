@@ -7,8 +7,8 @@ from ottla.model.ids import NodeId
 from ottla.model.internal_topics import SHARE_STATE_TOPIC
 
 UNFOLLOWED_MS = (200, 1_200)
-"""Range of the time in ms for which a share coordinator's followers are cut off. They stay in sync
-during this time."""
+"""Range of the time in ms for which a share coordinator's followers are cut off. It is so short
+that they stay in the ISR."""
 
 REPLACED_MS = (2_000, 12_000)
 """Range of the time in ms for which a partition leader is cut off from the controllers before a
