@@ -191,8 +191,8 @@ class BrokerCore:
         each new metadata image in this order, the transaction coordinator last."""
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings to log at broker startup about settings that give clients too many
-        permissions."""
+        """Yield the warnings to log at broker startup about clients that get too many permissions
+        from this broker's settings."""
         if (warning := OwnRequests(self.config).warning()) is not None:
             yield warning
         yield from self.authenticators.warnings(

@@ -297,8 +297,8 @@ def _starting() -> Lifecycle:
 
 
 def _guarded_dispatcher(errors: UnexpectedErrors, authenticators: Authenticators) -> Dispatcher:
-    """Return a request dispatcher whose guards (checks before a request is handled) require a
-    login. It is created before any listener is open."""
+    """Return a request dispatcher with the guards (checks before a request is handled) that check
+    clients' logins. It is created before any listener is open."""
     dispatcher = Dispatcher(errors=errors)
     dispatcher.guards = authenticators.guards
     return dispatcher

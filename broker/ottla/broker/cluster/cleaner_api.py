@@ -1,5 +1,5 @@
-"""DescribeCleaner and CleanLogs (Ottla's own, keys 20004 and 20005): the log cleaner of this
-broker.
+"""DescribeCleaner and CleanLogs (Ottla's own, keys 20004 and 20005): describes and triggers the log
+cleaner of this broker.
 
 DescribeCleaner reports the compactable part of each log, the result of the last pass, and the
 reason why a log is not compacted. CleanLogs requests a pass now, or a retry for logs whose cleaning
@@ -160,8 +160,8 @@ class DescribeCleanerApi:
     def _state_of(
         self, at: TopicPartition, log: Log, cleanable: Cleanable
     ) -> tuple[str, str | None]:
-        """Return the state of a log's compaction, and the reason why the log is not compacted. The
-        reason is None if the log is compacted."""
+        """Return the name of a log's compaction state, and the reason why the log is not compacted.
+        The reason is None if the name says enough."""
         manager, now_ms = self._logs.cleaner.manager, self._now_ms()
         failure = manager.failure_of(at)
         if log.failure is not None:

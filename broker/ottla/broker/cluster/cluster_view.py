@@ -1,5 +1,5 @@
-"""View of the cluster for one client: live brokers with their addresses on the client's listener,
-and the brokers to contact.
+"""Computes the view of the cluster that one client gets: live brokers with their addresses on the
+client's listener, and the brokers to contact.
 
 Pure. Shared by Metadata, DescribeCluster and DescribeTopicPartitions.
 """

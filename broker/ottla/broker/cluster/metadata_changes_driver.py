@@ -70,7 +70,8 @@ class AppliedLog(Protocol):
 
 
 class MetadataChangesApi:
-    """Handler of DescribeMetadataChanges, version 0."""
+    """Handler of DescribeMetadataChanges, version 0, which describes entries of the metadata
+    log."""
 
     def __init__(self, log: AppliedLog) -> None:
         self._log = log

@@ -18,7 +18,7 @@ blocks the event loop for more than 20 ms."""
 
 
 class DescribeQuotaUsageApi:
-    """Handler of the DescribeQuotaUsage API, version 0."""
+    """Handler of DescribeQuotaUsage, version 0, which reports the use of quotas by clients."""
 
     def __init__(self, quotas: RequestQuotas, now_ms: Callable[[], int]) -> None:
         self._quotas = quotas

@@ -103,7 +103,7 @@ def share_state_topic(config: ShareStateConfig) -> CreatableTopic:
 
 
 class CoordinatorAddress(NamedTuple):
-    """Broker id, host and port of a coordinator."""
+    """Broker id, host and port of the broker that is a coordinator."""
 
     node_id: int
     host: str

@@ -1,5 +1,5 @@
-"""One partition of a coordinator's topic that this broker leads, and the effects that are not
-performed yet. Pure."""
+"""Shard of a coordinator: its state for one topic partition that this broker leads, with the
+effects that are not performed yet. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -110,7 +110,7 @@ class LedShard(Generic[ShardT, WriteT]):
     # ---- ports of the performer
 
     def answer(self, responder: Responder, answer: Any) -> None:
-        """Send the response to a waiting request now."""
+        """Send the coordinator's response to a waiting request now."""
         self.host.answer(responder, answer)
 
     def append(self, writes: Sequence[WriteT], answers: Sequence[tuple[Responder, Any]]) -> None:

@@ -1,4 +1,5 @@
-"""Replays the log of a coordinator's partition into its shard. Pure except for reading the log.
+"""Replays the log of a coordinator's partition into the coordinator's shard (its state for that
+partition). Pure except for reading the log.
 
 If a record, a batch, or the bytes up to the next batch cannot be read, they are skipped. Causes are
 old clients, bad disks, and coordinators of another implementation. One corrupt record loses only

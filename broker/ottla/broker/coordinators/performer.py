@@ -22,7 +22,7 @@ class ShardPorts(Protocol[WriteOfPortsT]):
     other brokers and a timer."""
 
     def answer(self, responder: Responder, answer: Any, /) -> None:
-        """Send the response to a waiting request now."""
+        """Send the coordinator's response to a waiting request now."""
         ...
 
     def append(

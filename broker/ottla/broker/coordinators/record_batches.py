@@ -1,4 +1,4 @@
-"""Encodes the records of events as record batches. Pure.
+"""Encodes the records that a coordinator's events add as record batches. Pure.
 
 A log contains a batch completely or not at all, and may be truncated between any two batches. The
 records of one event therefore go into one batch. Half of an event, such as the removal of an

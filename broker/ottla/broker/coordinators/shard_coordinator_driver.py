@@ -1,5 +1,5 @@
-"""Driver of one coordinator: loads its shards, calls it at its deadlines, and runs its work in
-steps."""
+"""Driver of one coordinator: loads its shards (states of topic partitions), calls it at its
+deadlines, and runs its work in steps."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -22,7 +22,8 @@ no wake-up arrives."""
 
 
 class CoordinatorDriver:
-    """Background tasks that drive one coordinator of this broker."""
+    """Background tasks that drive one coordinator of this broker: loads, deadlines and unfinished
+    work."""
 
     def __init__(self, core: ShardCoordinator[Any, Any]) -> None:
         self._core = core

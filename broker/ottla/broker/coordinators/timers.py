@@ -1,6 +1,7 @@
-"""Deadlines by name: set, moved and cancelled for the cost of a dictionary entry.  Pure.
+"""Stores deadlines by name, so that one can be set, moved or cancelled for the cost of a dictionary
+entry. Pure.
 
-A heartbeat moves a deadline thousands of times before it expires once.  The heap therefore stores
+A heartbeat moves a deadline thousands of times before it expires once. The heap therefore stores
 the earliest time at which a name may be due, and the real deadline is checked only then.
 """
 

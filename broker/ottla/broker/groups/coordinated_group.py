@@ -1,4 +1,4 @@
-"""Base class of groups of all kinds. Pure."""
+"""Base class of the groups of all kinds: classic, consumer and share. Pure."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection

@@ -178,7 +178,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         return f"{len(shard.groups)} groups and {len(shard.offsets)} offsets"
 
     def resume(self, led: LedGroups) -> Iterator[None]:
-        """Start to serve the groups whose log was replayed, in steps."""
+        """Start to serve, in steps, the groups of a shard whose log was replayed."""
         return led.shard.resume_in_steps(self._now, self._note_unfit)
 
     def _note_unfit(self, group_id: str, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""Counts of the groups that one broker coordinates.  Pure."""
+"""Counts the groups, members and offsets that one broker coordinates. Pure."""
 
 from collections.abc import Iterable
 from typing import TypeAlias

@@ -1,5 +1,5 @@
-"""Effective settings of one group: its own dynamic settings, and the broker's settings where it has
-none. Pure."""
+"""Computes the effective settings of one group from its own dynamic settings, and the broker's
+settings where it has none. Pure."""
 
 import logging
 from collections.abc import Mapping

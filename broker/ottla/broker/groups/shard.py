@@ -1,4 +1,5 @@
-"""Groups of one partition of `__consumer_offsets`, while this broker leads it. Pure.
+"""Handles requests to the groups of one partition of `__consumer_offsets`, while this broker leads
+it. Pure.
 
 A request and the time go in; records and responses come out (`take_effects`). A request changes the
 groups in memory at once, and its records are written afterwards. `replay` makes the same changes
@@ -203,7 +204,7 @@ class GroupShard:
         self._backlog.begin(self._follow_topics(), now)
 
     def _follow_topics(self) -> Iterator[None]:
-        """Apply the changes of topics to each group, in steps."""
+        """Apply the changes of topics to each group of the shard, in steps."""
         yield  # Other changes during this pause go into the same pass.
         changed, self._changed_topics = frozenset(self._changed_topics or ()), None
         pace = StepPace()

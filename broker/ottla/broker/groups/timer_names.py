@@ -17,7 +17,7 @@ class TimerKind(Enum):
     SYNC = "sync"
     """Deadline for the SyncGroup requests of all members of a generation."""
     ASSIGNMENT = "assignment"
-    """End of the minimum interval since the last assignment of a consumer or share group."""
+    """End of the minimum interval between two assignments of a consumer or share group."""
     INITIALIZATION = "initialization"
     """Time of the next attempt to initialise or delete the states of a share group's partitions."""
     REVOCATION = "revocation"

@@ -42,8 +42,8 @@ class EarlyRequests:
         self._until_done = until_done
 
     def behind(self, handle: Handle, named: Callable[[Any], Named]) -> Handle:
-        """Return a handler that waits for the logs that a request names before it calls
-        `handle`."""
+        """Return a handler that waits for the logs of the partitions that a request names, and then
+        calls `handle`."""
         table = self._table
 
         def serve(context: RequestContext, request: Any) -> HandlerResult:
@@ -58,7 +58,8 @@ class EarlyRequests:
     def wait(
         self, context: RequestContext, request: Any, handle: Handle, named: Named
     ) -> Coroutine[Any, Any, Any] | None:
-        """Return a coroutine that waits for the logs that a request names and then calls `handle`.
+        """Return a coroutine that waits for the logs of the partitions that a request names and
+        then calls `handle`.
 
         Returns None if the request need not wait.
         """

@@ -208,7 +208,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """Open fetch sessions of a broker, at most `slot_count`."""
+    """Open fetch sessions of a broker. Their number is at most `slot_count`."""
 
     __slots__ = (
         "_sessions",

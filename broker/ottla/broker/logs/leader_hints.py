@@ -1,8 +1,8 @@
-"""Leader hints: the current leader and its endpoint, for a client that sent a request elsewhere
-(KIP-951).
+"""Looks up leader hints: the endpoint of a partition's current leader, for a client that sent a
+request to another broker (KIP-951).
 
-Pure.  Responses from Produce 10 and Fetch 16 on may contain the current leader of a partition and
-its endpoint on the client's listener.  The hint saves the client a Metadata request.
+Pure. Responses from Produce 10 and Fetch 16 on may contain the current leader of a partition and
+its endpoint on the client's listener. The hint saves the client a Metadata request.
 """
 
 from collections.abc import Iterable

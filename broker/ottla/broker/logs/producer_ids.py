@@ -1,4 +1,4 @@
-"""Producer ids from blocks that the controller allocates (KIP-730). Pure.
+"""Hands out producer ids from blocks that the controller allocates (KIP-730). Pure.
 
 Each id is returned once. The unused rest of a block is lost when the broker stops, which is
 harmless.

@@ -1,4 +1,5 @@
-"""Verification requests from a partition leader to a transaction coordinator (KIP-890).
+"""Queues, builds and evaluates verification requests from a partition leader to a transaction
+coordinator (KIP-890).
 
 Pure. Before the first batch of a transaction is appended, the leader asks the coordinator whether
 the partition belongs to the transaction. Producers of newer versions do not add the partition to

@@ -1,4 +1,5 @@
-"""Metrics of the log cleaner: Kafka's gauges, and some that Kafka does not have. Pure."""
+"""Computes the metrics of the log cleaner: Kafka's gauges, and some that Kafka does not have.
+Pure."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Metrics of the groups that this broker coordinates, by protocol and state. Pure."""
+"""Computes the metrics of the groups that this broker coordinates, by protocol and state. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

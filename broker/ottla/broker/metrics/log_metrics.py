@@ -1,4 +1,4 @@
-"""Metrics of log directories and of the logs in them.  Pure."""
+"""Registers the metrics of log directories and of the logs in them. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 

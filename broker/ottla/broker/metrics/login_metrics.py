@@ -1,5 +1,5 @@
-"""Metrics of logins by listener: Kafka's counters, and the reasons for which tokens and sessions
-were refused. Pure.
+"""Computes the metrics of logins by listener: Kafka's counters, and the reasons for which tokens
+and sessions were refused. Pure.
 
 As in Kafka, a failed TLS handshake counts as a failed authentication. On a listener without SASL, a
 successful handshake counts as a successful one.

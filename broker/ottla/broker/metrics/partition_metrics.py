@@ -1,4 +1,4 @@
-"""Metrics of the partitions on this broker, computed when they are read. Pure.
+"""Computes the metrics of the partitions on this broker whenever they are read. Pure.
 
 There are two kinds of families. Sizes and offsets have a row for every partition. Problems (below
 min.insync.replicas, under-replicated, …) have a row of value 1 only for affected partitions, and

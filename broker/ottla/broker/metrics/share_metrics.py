@@ -1,5 +1,5 @@
-"""Metrics of share partitions led by this broker, of share sessions and of share requests, with
-Kafka's names (KIP-932).  Pure."""
+"""Computes the metrics of share partitions led by this broker, of share sessions and of share
+requests, with Kafka's names (KIP-932). Pure."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Metrics of the share coordinator: Kafka's, and Ottla's own. Pure."""
+"""Computes the metrics of the share coordinator: Kafka's, and Ottla's own. Pure."""
 
 from collections.abc import Iterator
 

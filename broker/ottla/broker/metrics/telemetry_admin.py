@@ -32,7 +32,8 @@ TAIL_BYTES_MAX = 1_048_576
 
 
 class TelemetryAdminApi:
-    """Handlers of DescribeClientInstances and TailClientMetrics, version 0."""
+    """Handlers of DescribeClientInstances and TailClientMetrics, version 0, which report the
+    clients that push metrics."""
 
     def __init__(
         self, *, node_id: NodeId, instances: Iterable[ClientInstance], tail: TelemetryTail

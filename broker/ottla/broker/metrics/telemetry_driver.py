@@ -1,5 +1,5 @@
-"""Client telemetry of a broker: checks the pushes of clients, stores them for a while and exports
-them.
+"""Client telemetry of a broker: checks the metric pushes of clients, stores them for a while and
+exports them.
 
 `ottla.telemetry.clients.instances` decides about pushes; `telemetry_apis` handles the requests.
 """

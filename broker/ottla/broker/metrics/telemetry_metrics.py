@@ -1,4 +1,4 @@
-"""Metrics about client telemetry: reporting clients, their pushes, the exporters.
+"""Computes the metrics about client telemetry: reporting clients, their pushes, the exporters.
 
 This module only reads. Kafka reports throttled and exported pushes for each client. Here one number
 covers all clients, since thousands of short-lived clients would be thousands of series. `ottla

@@ -1,4 +1,4 @@
-"""Stores the latest pushes of clients, for operators who watch them. Pure.
+"""Stores the latest metric pushes of clients, for operators who watch them. Pure.
 
 The pushes are in a ring buffer with a maximum number of pushes and of bytes. New pushes replace the
 oldest, and never wait for a reader. Every push has a number, from 1. A reader requests the pushes

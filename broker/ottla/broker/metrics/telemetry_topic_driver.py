@@ -1,4 +1,4 @@
-"""Writes the pushes of clients to the topic `__client_metrics`, as an ordinary producer.
+"""Writes the metric pushes of clients to the topic `__client_metrics`, as an ordinary producer.
 
 It is a client of its own cluster, so that the topic's leaders may be anywhere, and its traffic
 counts like that of other clients. Before the first record, no connection is opened and no client

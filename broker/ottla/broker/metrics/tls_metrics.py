@@ -1,4 +1,4 @@
-"""Metrics of TLS handshakes and certificates on encrypted listeners. Pure."""
+"""Computes the metrics of TLS handshakes and certificates on encrypted listeners. Pure."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Metrics of the transaction coordinator: Kafka's gauges, and Ottla's own.  Pure."""
+"""Computes the metrics of the transaction coordinator: Kafka's gauges, and Ottla's own. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,5 @@
-"""Metrics of transactions in the partitions that this broker leads: transactions that are open for
-too long, and verifications by the transaction coordinators. Pure."""
+"""Computes the metrics of transactions in the partitions that this broker leads: transactions that
+are open for too long, and verifications by the transaction coordinators. Pure."""
 
 from collections.abc import Iterator, Mapping
 

@@ -47,7 +47,7 @@ class ReplicationQuota:
 
     @property
     def is_limited(self) -> bool:
-        """True if a limit is set for this kind of replication."""
+        """True if a limit is set for the rate of throttled replicas."""
         return self.limit < INT64_MAX
 
     @property

@@ -1,4 +1,5 @@
-"""Fetches by a follower from one leader, and the effects of the responses on its logs.
+"""Decides the fetches of a follower from one leader, and applies the responses to the follower's
+logs.
 
 Pure: `replica_fetcher_driver` sends the requests and runs the duties that take time. A replica
 fetches from its own log end and reports the epoch of its last record. If the logs diverge, the

@@ -1,5 +1,5 @@
-"""ISR changes that a leader requests from the controller (AlterPartition), and the controller's
-answers.
+"""Types of the ISR changes that a leader requests from the controller (AlterPartition), their
+encoding, and the outcomes of the controller's answers.
 
 Pure. A change is a compare-and-set on the partition's leader epoch and partition epoch. The
 controller applies it once or never, and never after the partition epoch has advanced. If an answer

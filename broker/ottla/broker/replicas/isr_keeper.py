@@ -89,8 +89,8 @@ class IsrKeeper:
         return self._unanswered
 
     def note(self, partition: Partition) -> None:
-        """Mark a partition whose ISR may have to grow, or whose recovery the controller must
-        confirm. The next call of `changes` checks it."""
+        """Mark a partition whose ISR may have to grow, or whose state the controller must confirm.
+        The next call of `changes` checks it."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()

@@ -74,8 +74,8 @@ class Partition:
         """Create the replica, without a log at first. `is_eligible(replica, broker_epoch)` returns
         whether a replica may be in sync: it is neither fenced nor shutting down.
 
-        `lag_ms_max` (`replica.lag.time.max.ms`) is the time that an in-sync follower may lag.
-        `traffic` counts the topic's bytes.
+        `lag_ms_max` (`replica.lag.time.max.ms`) is the time in milliseconds that an in-sync
+        follower may lag. `traffic` counts the topic's bytes.
         """
         self.topic = topic
         self.topic_id = topic_id

@@ -295,7 +295,8 @@ class ReplicaManager:
                 local.apply_config(settings.topic, self._clock.monotonic_ms())
 
     def _settings_of(self, image: MetadataImage, topic: str) -> "TopicSettings":
-        """Return the settings of a topic. All topics without dynamic settings share one object."""
+        """Return the effective settings of a topic. All topics without dynamic settings share one
+        object."""
         name = topic if (TOPIC_RESOURCE, topic) in image.configs else ""
         found = self._settings.get(name)
         if found is None:
@@ -407,7 +408,8 @@ class ReplicaManager:
             self._report_placement(partition, state)
 
     def _attach(self, partition: Partition, log: Log) -> None:
-        """Attach a log to a partition under the current settings, and let it lead or follow."""
+        """Attach a log to a partition under the topic's current settings, and let the partition
+        lead or follow."""
         if log.failure is not None:  # Its directory failed while the log was detached.
             partition.fail(log.failure)
             return

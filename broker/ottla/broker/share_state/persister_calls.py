@@ -1,5 +1,5 @@
-"""Calls by a share persister to share coordinators: their order, their requests, and the errors
-after which they are retried. Pure.
+"""Queues the calls by a share persister to share coordinators, builds their requests, and decides
+after which errors they are retried. Pure.
 
 Calls for one share partition run one after the other. Ready calls to the same coordinator are sent
 together, in one request for each kind and group, since a request can name only one group.
@@ -87,7 +87,7 @@ class PersisterCall:
         """Monotonic time in milliseconds of the call's first attempt."""
 
     def ask(self, persister: SharePersister, on_done: Callable[[Any], None]) -> None:
-        """Make this call through the given share persister."""
+        """Make this call (such as a read of a state) through the given share persister."""
         getattr(persister, self.kind.name)(self.key, **self.fields, on_done=on_done)
 
     def failed(self, code: ErrorCode) -> Any:

@@ -1,4 +1,4 @@
-"""Rate and latency of the recent writes to a share coordinator. Pure."""
+"""Measures the rate and latency of the recent writes to a share coordinator. Pure."""
 
 WINDOW_MS = 30_000
 """Length of a measurement window in milliseconds. Metrics of recent writes cover the current window

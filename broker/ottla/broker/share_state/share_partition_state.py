@@ -32,7 +32,7 @@ CHANGED_BATCHES_MAX = 10_000
 More would block the event loop for longer than 50 ms."""
 
 NO_STATE_EPOCH = -1
-"""State epoch of a share partition whose log has no snapshot."""
+"""State epoch that stands for a share partition whose log has no snapshot of it."""
 
 
 class Snapshot(NamedTuple):
@@ -102,7 +102,7 @@ class SharePartitionState:
     # ---- records
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
-        """Replace the state of a share partition by a snapshot."""
+        """Replace the state of this share partition by the content of a snapshot record."""
         self.snapshot_epoch = snapshot.snapshot_epoch
         self.state_epoch = snapshot.state_epoch
         self.leader_epoch = max(self.leader_epoch, snapshot.leader_epoch)
@@ -115,7 +115,7 @@ class SharePartitionState:
         self.update_count = 0
 
     def apply_update(self, update: Update) -> None:
-        """Merge an update into the state of a share partition."""
+        """Merge the content of an update record into the state of this share partition."""
         if update.start_offset != NO_START_OFFSET:
             self.start_offset = update.start_offset
         self.leader_epoch = max(self.leader_epoch, update.leader_epoch)

@@ -1,4 +1,4 @@
-"""Records of `__share_group_state`, in Kafka's formats. Pure.
+"""Encodes and decodes records of `__share_group_state`, in Kafka's formats. Pure.
 
 A key is the int16 0 for a snapshot or 1 for an update, then the share partition. A value is the
 int16 0, then the body. A snapshot without a value is a tombstone.

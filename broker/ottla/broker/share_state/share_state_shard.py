@@ -1,4 +1,5 @@
-"""States of the share partitions that one partition of `__share_group_state` stores. Pure.
+"""Handles requests for the states of share partitions that one partition of `__share_group_state`
+stores. Pure.
 
 A request results in at most one record, which is applied at once in the same way as by a replay.
 Every answer waits until all records before it are committed, so that no client sees an uncommitted

@@ -1,4 +1,4 @@
-"""Merge of the state batches of a share partition. Pure.
+"""Merges changed state batches into the state of a share partition. Pure.
 
 The batches of one state are sorted by offset and do not overlap. If a changed batch overlaps them,
 each offset keeps the higher pair of delivery count and delivery state (KIP-932). The result does

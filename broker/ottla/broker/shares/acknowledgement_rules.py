@@ -1,4 +1,4 @@
-"""Checks of the acknowledgements in ShareFetch and ShareAcknowledge requests, in Kafka's order.
+"""Checks the acknowledgements in ShareFetch and ShareAcknowledge requests, in Kafka's order.
 Pure."""
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,5 @@
-"""Ranges of records that a member acquires, and the size of ranges that failed before. Pure."""
+"""Combines the ranges of records that a member acquires, and limits the size of ranges that failed
+before. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

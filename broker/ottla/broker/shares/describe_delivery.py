@@ -29,7 +29,8 @@ step of work. A larger value blocks the event loop longer."""
 
 
 class DescribeShareDeliveryApi:
-    """Handler of DescribeShareDelivery, version 0."""
+    """Handler of DescribeShareDelivery, version 0, which reports why records are not delivered
+    now."""
 
     def __init__(self, delivery: ShareDelivery) -> None:
         self._delivery = delivery

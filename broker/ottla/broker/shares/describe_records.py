@@ -35,7 +35,8 @@ value needs more requests for a window with many settled spans."""
 
 
 class DescribeShareRecordsApi:
-    """Handler of DescribeShareRecords, version 0."""
+    """Handler of DescribeShareRecords, version 0, which reports the unsettled records of a share
+    partition."""
 
     def __init__(self, delivery: ShareDelivery) -> None:
         self._delivery = delivery

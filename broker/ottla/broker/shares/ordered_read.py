@@ -1,4 +1,4 @@
-"""Read of one share partition whose records are not delivered in the order of the log.
+"""Reads one share partition whose records are not delivered in the order of the log.
 
 Pure except for reading bytes in the page cache. A response contains only the batches of the
 acquired records. These batches need not be adjacent in the log. Clients skip records that they have

@@ -1,4 +1,5 @@
-"""Share sessions and share partitions of a broker, for ShareFetch and ShareAcknowledge (KIP-932).
+"""Manages the share sessions and share partitions of a broker, for ShareFetch and ShareAcknowledge
+(KIP-932).
 
 Pure. The end of a session releases the records that its member has acquired in the session's
 partitions. When the last session of a group on this broker ends, the group's share partitions are

@@ -129,7 +129,7 @@ class SharePartition:
         self.lock_end_count = 0
         """Number of records whose acquisition lock has expired so far."""
         self.letters = DeadLetters()
-        """Dead letters of the records in state Archiving."""
+        """Dead letters of the records that are being archived (state Archiving), by offset."""
         self.order: DeliveryOrder | None = None
         """Order of the deliveries, or None if records are delivered in the order of the log."""
         self._log_start_offset = start_offset
@@ -403,8 +403,8 @@ class SharePartition:
         return count, window.end_offset <= last
 
     def _use_up(self, span: Span) -> None:
-        """Archive available records, or prepare their dead letters, because they were delivered as
-        often as the limit allows."""
+        """Archive available records, or prepare their dead letters, because their deliveries have
+        reached the limit."""
         span.state = self._last_state
         if span.state == DeliveryState.ARCHIVING:
             self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)

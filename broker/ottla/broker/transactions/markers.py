@@ -83,7 +83,7 @@ class MarkerOrder:
 
 
 class MarkerBatch(NamedTuple):
-    """Transaction markers that one request to a broker contains."""
+    """Batch of transaction markers that one request to a broker contains."""
 
     parts: dict[MarkerOrder, frozenset[TopicPartition]]
 

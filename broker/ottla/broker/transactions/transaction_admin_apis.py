@@ -1,4 +1,5 @@
-"""Handlers of DescribeTransactions and ListTransactions. Pure."""
+"""Handlers of DescribeTransactions and ListTransactions, which report transactions to operators.
+Pure."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Rules for requests about a transactional id: the tables of KIP-98, KIP-360, KIP-890. Pure.
+"""Decides requests about a transactional id by the tables of KIP-98, KIP-360 and KIP-890. Pure.
 
 The rules follow from the version of each request, never from the cluster's version. EndTxn 5 is
 sent by clients of transaction.version 2, whose producer epoch is bumped at the end of every

@@ -1,4 +1,5 @@
-"""Transactional ids stored in one partition of `__transaction_state`. Pure.
+"""Handles requests for the transactional ids that one partition of `__transaction_state` stores.
+Pure.
 
 A request's step is decided here and returned as a `StateWrite`. When its record is committed, the
 step is applied and answered, and its markers are ordered. Until then every other step of that id is
@@ -68,7 +69,7 @@ class StateWrite:
     """Milliseconds that the client waits until this write is committed."""
     on_committed: Callable[[Instant], None]
     on_refused: Callable[[], None]
-    """Function that is called if the append of the records failed."""
+    """Function that is called if the append of the records to the log failed."""
     responder: Responder | None = None
     answer: Any = None
     """Response to send to the client when the records are committed."""
@@ -101,7 +102,7 @@ class TransactionShard:
         self._effects: TransactionEffects = ShardEffects()
         self._uncompleted: list[Transaction] = []
         self.transactions: dict[str, Transaction] = {}
-        """Committed and pending states by transactional id."""
+        """State of each transactional id in this shard, committed and pending, by the id."""
         self.counts: Counter[TransactionStatus] = Counter()
         """Number of transactional ids by transaction state."""
 

@@ -1,5 +1,5 @@
-"""Settings of the resources that a broker describes: topics, this broker, its loggers, groups, and
-subscriptions to client metrics. Pure.
+"""Describes the settings of resources for DescribeConfigs: topics, this broker, its loggers,
+groups, and subscriptions to client metrics. Pure.
 
 A topic's own setting takes precedence over the broker's (`node/admin/describe_configs`).
 """

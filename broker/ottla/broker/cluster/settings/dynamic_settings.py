@@ -1,4 +1,5 @@
-"""Dynamic settings of this broker, and two metadata publishers that apply their changes.
+"""Reads the dynamic settings of this broker, and applies their changes through two metadata
+publishers.
 
 The precedence is Kafka's: dynamic setting of this broker, dynamic cluster-wide setting, the
 broker's file, default. Dynamic settings, and the components that apply them, are:

@@ -1,5 +1,5 @@
 """Checks of setting changes that only this broker can make: whether it has a log directory that is
-to be cordoned, and whether it can change to a number of threads. Pure."""
+to be cordoned, and whether it can use a new number of threads. Pure."""
 
 from collections.abc import Callable, Mapping
 

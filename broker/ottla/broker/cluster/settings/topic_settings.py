@@ -1,5 +1,5 @@
-"""Effective settings of a topic, from its own settings, this broker's, the cluster's, and Kafka's
-defaults.
+"""Computes the effective settings of a topic from its own settings, this broker's, the cluster's,
+and Kafka's defaults.
 
 Pure. The precedence is Kafka's: topic override, dynamic setting of this broker, dynamic
 cluster-wide setting, the broker's own file, default. An invalid stored value, which a release with

@@ -1,4 +1,5 @@
-"""Rules for groups of the classic protocol in one shard. Pure."""
+"""Handles requests to groups of the classic protocol in one shard of the group coordinator.
+Pure."""
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""One member of a classic group.  Pure."""
+"""One member of a classic group: its protocols, timeouts and waiting requests. Pure."""
 
 from typing import NamedTuple
 

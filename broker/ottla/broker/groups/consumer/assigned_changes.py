@@ -1,5 +1,5 @@
-"""Changes of a consumer or share group, whose partitions the coordinator assigns. Each is applied
-in memory and written to the log in one step. Pure.
+"""Changes consumer and share groups, whose partitions the coordinator assigns. Each change is
+applied in memory and written to the log in one step. Pure.
 
 Nothing else changes a group that is being served, so that replaying the log produces the same
 group. The kinds of groups differ in the records that they write.

@@ -1,4 +1,5 @@
-"""Changes of a consumer group. Each is applied in memory and written to the log in one step. Pure.
+"""Changes consumer groups. Each change is applied in memory and written to the log in one step.
+Pure.
 
 Nothing else changes a group that is being served, so that replaying the log produces the same
 group.

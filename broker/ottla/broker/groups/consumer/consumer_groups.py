@@ -1,4 +1,5 @@
-"""Rules for groups of the consumer protocol (KIP-848) in one shard. Pure.
+"""Handles requests to groups of the consumer protocol (KIP-848) in one shard of the group
+coordinator. Pure.
 
 A group may also have members of the classic protocol. The first ConsumerGroupHeartbeat upgrades a
 classic group. The group is downgraded when its last member of the consumer protocol leaves.

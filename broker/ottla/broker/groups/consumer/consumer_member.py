@@ -36,7 +36,7 @@ class MemberState(IntEnum):
     """Progress of a consumer group member towards its target assignment, with Kafka's numbers."""
 
     STABLE = 0
-    """The group member owns its whole assignment for its epoch."""
+    """The group member owns exactly the assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
     """The group member stays in its epoch until it has revoked the partitions that it must give
     up."""

@@ -1,4 +1,5 @@
-"""Membership of consumer groups (KIP-848): joining, assignment, heartbeats, leaving. Pure.
+"""Decides the membership of consumer groups (KIP-848): joining, assignment, heartbeats, leaving.
+Pure.
 
 Members do all of this with heartbeats. Epoch 0 joins, -1 leaves, and -2 leaves temporarily (static
 members). Any other epoch keeps the member alive and reports its changes. Each heartbeat has these

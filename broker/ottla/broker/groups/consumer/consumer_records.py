@@ -1,4 +1,4 @@
-"""Conversion between a consumer group and its records, which have the kinds 3 to 8 and 16 in
+"""Converts a consumer group to its records and back. The records have the kinds 3 to 8 and 16 in
 Kafka's format. Pure.
 
     3  group epoch, and a hash of its topics     6  epoch of the target assignment

@@ -1,4 +1,5 @@
-"""Members of the classic protocol in a consumer group: online upgrade and downgrade. Pure.
+"""Handles members of the classic protocol in a consumer group, and converts groups between both
+protocols (online upgrade and downgrade). Pure.
 
 When the first member of the consumer protocol joins a classic group of consumers, the group becomes
 a consumer group. Its members stay, with their partitions. Members of the classic protocol join,

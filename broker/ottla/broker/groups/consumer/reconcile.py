@@ -1,4 +1,5 @@
-"""Next step of a member from its current assignment to its target assignment (KIP-848). Pure.
+"""Computes the next step of a group member from its current assignment to its target assignment
+(KIP-848). Pure.
 
     STABLE ──a newer target removes partitions──► UNREVOKED_PARTITIONS: keeps its epoch and the
       ▲                                                │ remaining partitions, until it reports

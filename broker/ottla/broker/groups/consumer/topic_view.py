@@ -90,7 +90,7 @@ class TopicView:
     image."""
 
     def __init__(self, used_regexes: Callable[[], Iterable[str]] = tuple) -> None:
-        """Create a view of the cluster's topics without topics. `used_regexes` returns the regular
+        """Create an empty view of the cluster's topics. `used_regexes` returns the regular
         expressions that groups use. Stored results of all other expressions may be deleted."""
         self.image: MetadataImage = EMPTY
         self._used_regexes = used_regexes
@@ -109,7 +109,8 @@ class TopicView:
         return bool(self._open)
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic named `name`, or None if it does not exist."""
+        """Return the topic named `name` in the current metadata image, or None if it does not
+        exist."""
         return self.image.topic(name)
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Checks of members and epochs in commits and fetches of a group's offsets.  Pure."""
+"""Checks members and epochs in requests that commit or fetch a group's offsets. Pure."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Committed offsets of the groups in one partition of `__consumer_offsets`. Pure."""
+"""Stores the committed offsets of the groups in one partition of `__consumer_offsets`. Pure."""
 
 from collections.abc import Iterable, Iterator
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""Expiration of committed offsets (KIP-211), and of groups without offsets. Pure.
+"""Deletes expired committed offsets (KIP-211), and groups without offsets. Pure.
 
 All functions run in steps, since a shard may have hundreds of thousands of offsets. State may
 change between two steps, so a value that was read before a yield is read again after it.

@@ -1,5 +1,5 @@
-"""Offsets of the groups in one partition of `__consumer_offsets`: committed ones, and pending ones
-of open transactions. Pure.
+"""Stores the offsets of the groups in one partition of `__consumer_offsets`: committed ones, and
+pending ones of open transactions. Pure.
 
 Every change is applied in memory and written in the same step. A transactional commit is written
 first, as a batch of its own, and then waits in memory for the end of its transaction.

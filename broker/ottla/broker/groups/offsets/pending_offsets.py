@@ -1,4 +1,4 @@
-"""Offsets that wait until their transaction ends. Pure.
+"""Stores the offsets that groups committed in transactions that have not ended yet. Pure.
 
 If two records are about the same partition, the later one in the log wins. A pending offset is
 therefore superseded by any later commit without a transaction, and by a later offset whose

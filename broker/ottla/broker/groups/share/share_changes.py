@@ -1,4 +1,5 @@
-"""Changes of a share group. Each is applied in memory and written to the log in one step. Pure."""
+"""Changes share groups. Each change is applied in memory and written to the log in one step.
+Pure."""
 
 from ottla.broker.coordinators.effects import CoordinatorRecord
 from ottla.broker.groups.consumer.assigned_changes import AssignedChanges

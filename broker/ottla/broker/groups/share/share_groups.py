@@ -1,4 +1,4 @@
-"""Rules for share groups (KIP-932) in one shard. Pure."""
+"""Handles requests to share groups (KIP-932) in one shard of the group coordinator. Pure."""
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar, NamedTuple

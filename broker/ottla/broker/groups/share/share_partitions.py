@@ -1,4 +1,4 @@
-"""Partitions that a share group consumes, by the progress of their durable state. Pure.
+"""Stores the partitions that a share group consumes, by the progress of their durable state. Pure.
 
 The share coordinator must create the state of a partition before the partition is assigned. The
 group records that it is waiting for that, and for deletions. If the group coordinator changes, the

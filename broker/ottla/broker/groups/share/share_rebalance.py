@@ -1,4 +1,4 @@
-"""Membership of share groups (KIP-932): joining, assignment, heartbeats, leaving. Pure.
+"""Decides the membership of share groups (KIP-932): joining, assignment, heartbeats, leaving. Pure.
 
 Members do all of this with heartbeats. Epoch 0 joins, -1 leaves, any other epoch keeps the member
 alive. Each heartbeat takes these steps:

@@ -1,4 +1,4 @@
-"""Conversion between a share group and its records, which have the kinds 10 to 15 in Kafka's
+"""Converts a share group to its records and back. The records have the kinds 10 to 15 in Kafka's
 format. Pure.
 
     10  description of a member             13  target of one member

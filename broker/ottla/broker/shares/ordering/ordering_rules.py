@@ -1,4 +1,5 @@
-"""Rules of delivery that Ottla adds to share groups (KIP-932). Pure."""
+"""Rules of delivery order (delays, back-off, keys, priorities) that Ottla adds to share groups
+(KIP-932). Pure."""
 
 from typing import NamedTuple
 from zlib import crc32

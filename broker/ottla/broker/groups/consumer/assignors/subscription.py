@@ -1,4 +1,4 @@
-"""Input and output of an assignor: subscriptions and target assignments. Pure."""
+"""Types of the input and output of an assignor: subscriptions and target assignments. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain

@@ -1,4 +1,4 @@
-"""Table of the assignors by name. Pure."""
+"""Table of the assignors of consumer groups by name. Pure."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,5 @@
-"""Uniform assignor: as balanced as subscriptions allow, with the fewest moves.  Pure.
+"""Uniform assignor: assigns partitions as evenly as subscriptions allow, with the fewest moves.
+Pure.
 
 Topics with the same subscribers form one pool, whose partitions are interchangeable.
 
