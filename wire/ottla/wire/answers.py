@@ -8,8 +8,8 @@ from ottla.wire.native_codec import ABSENT, UNUSUAL
 
 
 def encode_answer(message: Message, api_key: int, version: int, correlation_id: int) -> list[Chunk]:
-    """Encode the frame of a response, and return its chunks. It is a single chunk if the response
-    has no records.
+    """Encode a response as a frame, and return its chunks. It is a single chunk if the response has
+    no records.
 
     Raises the errors of `encode`.
     """
@@ -27,7 +27,8 @@ def encode_answer(message: Message, api_key: int, version: int, correlation_id: 
 def framed_answer(
     body: list[Chunk], api_key: int, version: int, correlation_id: int
 ) -> list[Chunk]:
-    """Return the frame of an encoded message: frame length, response header and message."""
+    """Return the chunks of a response's frame: frame length, response header and the encoded
+    message in `body`."""
     first = body[0]
     assert isinstance(first, bytes), "a message begins with bytes of ours"
     if len(body) == 1:

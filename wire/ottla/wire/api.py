@@ -13,7 +13,7 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.values import frozen
 
 OWN_KEYS_FROM = 20000
-"""The lowest key of Ottla's own admin APIs."""
+"""The lowest API key of Ottla's own admin APIs."""
 
 AUTHORIZATION_CODES: dict[ResourceType, ErrorCode] = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -23,7 +23,8 @@ AUTHORIZATION_CODES: dict[ResourceType, ErrorCode] = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""Error code for a denied operation on a resource type, unless the need has its own code."""
+"""Error code for a denied ACL operation, by the type of its resource. A `Need` may have another
+code."""
 
 
 class ListenerKind(Flag):
@@ -38,19 +39,20 @@ BROKER, CONTROLLER, BOTH = ListenerKind.BROKER, ListenerKind.CONTROLLER, Listene
 
 
 class Scope(Enum):
-    """Part of a request or response that is refused if ACLs deny a client an operation."""
+    """Part of a request or response that is refused if ACLs deny the client an operation."""
 
     REQUEST = "the request"
     EACH = "each one named"
-    """Only the element whose operation is denied is refused. The response has the error code at the
-    position of this element."""
+    """Only the element of the request whose operation is denied is refused. The response has the
+    error code at the position of this element."""
     HIDDEN = "left out of the answer"
     OPTION = "an option"
-    """Only the option whose operation is denied is refused; the rest of the request is served."""
+    """Only the option of the request whose operation is denied is refused; the rest of the request
+    is served."""
 
 
 class When(StrEnum):
-    """Condition under which a client needs permission for an operation."""
+    """Condition under which a client needs permission for an ACL operation."""
 
     ALWAYS = ""
     TRANSACTIONAL = "with a transactional id"
@@ -79,11 +81,12 @@ class Decider(Enum):
     controller."""
 
     BROKER = "broker"
-    """The broker that received the request."""
+    """The broker that received the request decides it."""
     COORDINATOR = "coordinator"
-    """The broker that coordinates the group or the transaction named in the request."""
+    """The broker that coordinates the group or the transaction named in the request decides it."""
     CONTROLLER = "controller"
-    """The active controller; brokers forward the request with its principal and address."""
+    """The active controller decides the request; brokers forward it with its principal and
+    address."""
 
 
 @frozen(kw_only=True)
@@ -95,15 +98,17 @@ class Need:
     resource: ResourceType
     scope: Scope = Scope.REQUEST
     named_by: str = ""
-    """The field of the request that contains the resource's name. If the resource is the cluster,
+    """Path of the request field that contains the resource's name. If the resource is the cluster,
     it is the field with the elements that need the operation. Empty if the need applies to the
     whole request, or if the response names the resources."""
     when: When = When.ALWAYS
     code: ErrorCode
     is_somewhere: bool = False
-    """True if the client needs the operation on any one resource of the type, whatever its name."""
+    """True if the client needs the ACL operation on any one resource of the type, whatever its
+    name."""
     hides_as: ErrorCode | None = None
-    """Error code that replaces `code` if a client may not learn that the resource exists."""
+    """Error code that replaces `code` if the client may not learn that the resource exists. None if
+    `code` is always used."""
 
 
 @frozen
@@ -123,28 +128,29 @@ class Parts:
     """
 
     single: str = ""
-    """The field with the single resource, in versions that lack the list of elements. A request of
-    these versions is refused as a whole."""
+    """Name of the field with the single resource, in versions of the request that lack the list of
+    elements. A request of these versions is refused as a whole."""
     lists_from: int = 0
-    """The first version whose request contains the list of elements."""
+    """The first version of the API whose request contains the list of elements."""
     is_served_empty: bool = False
-    """True if the handler is called even if all elements were refused."""
+    """True if the handler is called even if all elements of the request were refused."""
 
 
 @frozen(kw_only=True)
 class Refusal:
-    """Differences between the refusal of an API and the response that `refusals.py` derives from
-    the schemas."""
+    """Differences between the response to a refused request of an API and the response that
+    `refusals.py` derives from the schemas."""
 
     repeats: tuple[str, ...] = ()
     """Fields of the request that are copied to the root of a refusal."""
     nulls: tuple[str, ...] = ()
-    """Fields beside an error code that a refusal sets to null, in versions in which they are
-    nullable."""
+    """Fields beside an error code that a refusal sets to null, in versions of the API in which they
+    are nullable."""
     element_repeats: tuple[str, ...] = ()
     """Arrays of a request element that are copied to the corresponding element of a refusal."""
     elements: str = ""
-    """Path of the arrays with the elements of a refusal, if they are not at the root."""
+    """Path of the response's arrays that contain the elements of a refusal. Empty if they are at
+    the root."""
     has_both: bool = False
     """True if each element of a refusal has the error code even if the root of the response has
     one, too."""
@@ -161,11 +167,11 @@ class CostBounds:
     """Bounds of one request's cost, in addition to the size of its frame."""
 
     records_max: int = 2 * USER_OPERATION_RECORDS_MAX
-    """Maximum number of metadata records per controller decision. It is Kafka's bound, doubled for
-    the additional record that each requested change may need."""
+    """Maximum number of metadata records that the controller may write for one request. It is
+    Kafka's bound, doubled for the additional record that each requested change may need."""
     strict_from: int | None = None
-    """The first version that may be refused by the quota of controller mutations, or None for an
-    API that this quota does not charge."""
+    """The first version of the API that may be refused by the quota of controller mutations. None
+    for an API that this quota does not charge."""
     is_exempt: bool = False
     """True if no request quota is charged, because only brokers send the request."""
 
@@ -175,8 +181,8 @@ DERIVED, USUAL_COST = Refusal(), CostBounds()
 
 @frozen(kw_only=True)
 class Api:
-    """One API. Versions up to `highest` can be decoded; versions up to `latest_stable` are
-    advertised."""
+    """One API: a row of the API table. Versions up to `highest` can be decoded; versions up to
+    `latest_stable` are advertised."""
 
     key: int
     name: str
@@ -186,30 +192,31 @@ class Api:
     listener: ListenerKind = BROKER
     unstable_from: int | None = None
     advertised_from: int | None = None
-    """The lowest version listed in ApiVersions, or None if it is `lowest`."""
+    """The lowest version of the API listed in ApiVersions, or None if it is `lowest`."""
     is_served: bool = True
     """True if this release serves the API, either on a Kafka listener or by gRPC between nodes."""
     is_optional: bool = False
-    """True if ApiVersions lists the API only while the broker offers it."""
+    """True if ApiVersions lists the API only while the broker offers it, as depends on its
+    settings."""
     decider: Decider = Decider.BROKER
     needs: tuple[Need | AnyOf, ...] = ()
-    """All operations that a client must be allowed for a request. If there are none, `why_open`
-    gives the reason."""
+    """All ACL operations that a client must be allowed for a request of the API. If there are none,
+    `why_open` gives the reason."""
     why_open: str = ""
     parts: Parts | None = None
     refusal: Refusal = DERIVED
     is_answer_kept: bool = False
-    """True if an encoded response may be reused while the metadata image is the same."""
+    """True if the API's encoded response may be reused while the metadata image is the same."""
     cost: CostBounds = USUAL_COST
 
     @property
     def on_broker(self) -> bool:
-        """True if the API is served on broker listeners."""
+        """True if the API is served on the listeners of brokers."""
         return BROKER in self.listener
 
     @property
     def is_forwarded(self) -> bool:
-        """True if brokers forward the request to the active controller."""
+        """True if brokers forward requests of the API to the active controller."""
         return self.on_broker and self.decider is Decider.CONTROLLER
 
     @property
@@ -219,12 +226,12 @@ class Api:
 
     @property
     def latest_stable(self) -> int:
-        """The highest stable version; below `lowest` if there is none."""
+        """The highest stable version of the API; below `lowest` if there is none."""
         return self.highest if self.unstable_from is None else self.unstable_from - 1
 
     @property
     def advertised(self) -> range:
-        """The versions listed in ApiVersions; empty for an API that is not listed."""
+        """The versions of the API that ApiVersions lists; empty for an API that is not listed."""
         if self.is_own:
             return range(0)
         lowest = self.lowest if self.advertised_from is None else self.advertised_from
@@ -327,7 +334,7 @@ def served(
     cost: CostBounds = USUAL_COST,
 ) -> Api:
     """Return the row of the API table for an API that this release serves, unless `is_served` is
-    False; versions are written as in a schema: `3-13 flexible 9+`."""
+    False. Versions are written as in a schema: `3-13 flexible 9+`."""
     assert bool(needs) != bool(why_open), f"{name} needs something, or is open for a reason"
     spoken, _, flexible = versions.partition(" flexible ")
     lowest, _, highest = spoken.partition("-")

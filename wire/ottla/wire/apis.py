@@ -150,19 +150,21 @@ DESCRIBE_SHARE_RECORDS = 20010
 FETCH_TOPIC_IDS_FROM = 13
 PRODUCE_TOPIC_IDS_FROM = 13
 OFFSETS_TOPIC_IDS_FROM = 10
-"""The first version that names topics by id, for OffsetCommit and OffsetFetch."""
+"""The first version of OffsetCommit and OffsetFetch that identifies topics by id."""
 
 DELETE_TOPICS_STATES_FROM = 6
-"""The first version of DeleteTopics that identifies a topic by id or name."""
+"""The first version of DeleteTopics that identifies each topic by id or name."""
 
 COORDINATOR_KEYS_FROM = 4
-"""The first version of FindCoordinator that looks up several keys (KIP-699)."""
+"""The first version of FindCoordinator that looks up several groups or transactional ids
+(KIP-699)."""
 
 OFFSET_GROUPS_FROM = 8
 """The first version of OffsetFetch that requests offsets of several groups (KIP-709)."""
 
 ADD_PARTITIONS_OF_BROKERS_FROM = 4
-"""The first version of AddPartitionsToTxn that brokers send. It contains several transactions."""
+"""The first version of AddPartitionsToTxn that brokers send. Its request contains several
+transactions."""
 
 PRODUCE_ADVERTISED_LOWEST = 0
 """The lowest version of Produce that ApiVersions lists, although versions 0 to 2 are refused:
@@ -748,7 +750,7 @@ _ROWS = (
 )
 
 API = {row.key: row for row in _ROWS}
-"""The rows of all APIs by API key."""
+"""The rows of the API table, by API key."""
 
 assert len(API) == len(_ROWS)
 
@@ -763,13 +765,13 @@ FORWARDED_KEYS = frozenset(row.key for row in _ROWS if row.is_forwarded and row.
 
 @cache
 def request_class(key: int) -> type[Message]:
-    """Import and return the request class of an API."""
+    """Import and return the request class of the API with this key."""
     return message_class(f"{API[key].name}Request")
 
 
 @cache
 def response_class(key: int) -> type[Message]:
-    """Import and return the response class of an API."""
+    """Import and return the response class of the API with this key."""
     return message_class(f"{API[key].name}Response")
 
 

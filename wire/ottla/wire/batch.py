@@ -1,4 +1,4 @@
-"""Header of the v2 record batch: the log uses a batch as a 61-byte header in front of opaque
+"""Header of the v2 record batch. For the log, a batch is a 61-byte header in front of opaque
 records (KIP-98).
 
 The module reads headers, checks CRCs and patches the fields that a leader sets. It never reads
@@ -19,16 +19,17 @@ from ottla.wire.crc import crc32c
 
 MAGIC: Final = 2
 LENGTH_END: Final = 12
-"""End of the fields that the batch length does not include: the base offset and the length
-itself."""
+"""Position in a batch of the end of the fields that the batch length does not include: the base
+offset and the length itself."""
 BATCH_LENGTH_MIN: Final = BATCH_HEADER_BYTES - LENGTH_END
 PREFIX_BYTES: Final = 16
-"""Size in bytes of the fields that a leader patches without a new CRC: base offset, length and
-leader epoch."""
+"""Size in bytes of the first fields of a batch, which a leader patches without a new CRC: base
+offset, length and leader epoch."""
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 CRC_START: Final = 21
-"""Start of the range of the CRC, which covers the batch from its attributes to its end."""
+"""Position in a batch of the start of the bytes that its CRC covers, from the attributes to the end
+of the batch."""
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
 
@@ -42,11 +43,11 @@ NO_TIMESTAMP: Final = -1
 NO_SEQUENCE: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 SEQUENCE_COUNT: Final = 1 << 31
-"""Number of different sequences. The sequence after 2^31 - 1 is 0."""
+"""Number of different sequence numbers of a producer. The number after 2^31 - 1 is 0."""
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 PREFIX: Final = Struct(">qii")
-"""Struct of the first fields of a batch: base offset, length, leader epoch."""
+"""Struct of the first fields of a batch: base offset, length and leader epoch."""
 _BASE_OFFSET: Final = Struct(">q")
 _EPOCH: Final = Struct(">i")
 _CRC: Final = Struct(">I")
@@ -68,7 +69,7 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The parsed 61-byte header of a batch."""
+    """The parsed 61-byte header of a v2 record batch."""
 
     base_offset: Offset
     batch_length: int
@@ -86,34 +87,35 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The size of the complete batch, including its header."""
+        """Size of the complete batch in bytes, including its header."""
         return self.batch_length + LENGTH_END
 
     @property
     def last_offset(self) -> Offset:
-        """The offset of the last record (even if compaction removed that record)."""
+        """Offset of the batch's last record (even if compaction removed that record)."""
         return Offset(self.base_offset + self.last_offset_delta)
 
     @property
     def end_offset(self) -> Offset:
-        """The offset after the last record, which is the base offset of the next batch."""
+        """Offset after the batch's last record, which is the base offset of the next batch."""
         return Offset(self.base_offset + self.last_offset_delta + 1)
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, or -1 if the producer is not idempotent."""
+        """Sequence number of the batch's last record, or -1 if the producer is not idempotent."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_COUNT
 
     @property
     def codec(self) -> int:
-        """Number of the codec. `Codec(number)` raises ValueError if the number is unknown."""
+        """Number of the batch's compression codec. `Codec(number)` raises ValueError if the number
+        is unknown."""
         return self.attributes & CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Origin of the records' timestamps: the producer or the leader."""
+        """Origin of the timestamps of the batch's records: the producer or the leader."""
         if self.attributes & LOG_APPEND_TIME_FLAG:
             return TimestampType.LOG_APPEND_TIME
         return TimestampType.CREATE_TIME
@@ -131,28 +133,28 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """The time from which the tombstones of the batch may be deleted (KIP-534), or None. The
-        batch stores this time as its base timestamp."""
+        """Time, in ms since 1970, from which the tombstones of the batch may be deleted (KIP-534).
+        None if no such time is set. The batch stores it as its base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
 HeaderFields: TypeAlias = tuple[
     int, int, int, int, int, int, int, int, int, int, int, int, int
 ]  # fmt: skip
-"""The unpacked fields of a header, in the order of BatchHeader."""
+"""The unpacked fields of a batch header, in the order of BatchHeader."""
 
 _new: Final = tuple.__new__
 
 
 def header_of(fields: Sequence[Any]) -> BatchHeader:
-    """Return the BatchHeader with the unpacked fields of a header."""
+    """Return the BatchHeader with the given unpacked fields of a batch header."""
     header: BatchHeader = _new(BatchHeader, fields)
     return header
 
 
 def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
-    """Return the header at `at`. Raises CorruptDataError if the header is truncated or not v2, or
-    if its batch length is impossibly small.
+    """Return the header of the batch at position `at` of `data`. Raises CorruptDataError if the
+    header is truncated or not v2, or if its batch length is impossibly small.
 
     The batch may extend beyond `data`, and its CRC is not checked.
     """
@@ -167,7 +169,8 @@ def parse_header(data: Buffer, at: int = 0) -> BatchHeader:
 
 
 def check_crc(data: Buffer, at: int, header: BatchHeader) -> bool:
-    """Return whether the batch at `at` is complete and matches the CRC in its header."""
+    """Return whether the batch at position `at` of `data` is complete and matches the CRC in its
+    header."""
     end = at + header.size_bytes
     if end > len(data):
         return False
@@ -177,10 +180,11 @@ def check_crc(data: Buffer, at: int, header: BatchHeader) -> bool:
 def batches(
     data: Buffer, *, is_partial_end_allowed: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch of `data`, which must contain only complete batches.
+    """Yield the position and header of each batch in `data`, which must contain only complete
+    batches.
 
-    A fetch may truncate the last batch. With `is_partial_end_allowed`, the iteration ends before
-    such a batch instead of raising CorruptDataError.
+    The end of a fetched range may cut the last batch off. With `is_partial_end_allowed`, the
+    iteration ends before such a batch instead of raising CorruptDataError.
     """
     at = 0
     size = len(data)
@@ -200,14 +204,15 @@ def batches(
 def patch_in_place(
     buffer: bytearray | memoryview, at: int, *, base_offset: Offset, leader_epoch: Epoch
 ) -> None:
-    """Set the fields that the leader assigns. The CRC remains valid because it does not cover
-    them."""
+    """Set the fields of the batch at position `at` that the leader assigns: base offset and leader
+    epoch. The CRC remains valid because it does not cover them."""
     _BASE_OFFSET.pack_into(buffer, at, base_offset)
     _EPOCH.pack_into(buffer, at + LENGTH_END, leader_epoch)
 
 
 def patch_log_append_time(buffer: bytearray | memoryview, at: int, *, now_ms: int) -> None:
-    """Set the leader's time as the timestamp of the whole batch, and update the CRC."""
+    """Set the leader's time `now_ms` as the timestamp of the whole batch (LogAppendTime), and
+    update the CRC."""
     header = parse_header(buffer, at)
     _ATTRIBUTES.pack_into(buffer, at + ATTRIBUTES_AT, header.attributes | LOG_APPEND_TIME_FLAG)
     patch_max_timestamp(buffer, at, max_timestamp=now_ms)
@@ -222,8 +227,8 @@ def patch_max_timestamp(buffer: bytearray | memoryview, at: int, *, max_timestam
 
 
 def patched_prefix(header: BatchHeader, *, base_offset: Offset, leader_epoch: Epoch) -> bytes:
-    """Return the first 16 bytes of a batch with the leader's fields. The caller writes the rest of
-    the batch unchanged."""
+    """Return the first 16 bytes of a batch with the given base offset and leader epoch. The caller
+    writes the rest of the batch unchanged."""
     return PREFIX.pack(base_offset, header.batch_length, leader_epoch)
 
 

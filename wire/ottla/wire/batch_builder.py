@@ -30,8 +30,8 @@ from ottla.wire.crc import crc32c
 
 Headers = Sequence[tuple[str, bytes | None]]
 EncodedHeaders = bytes
-"""Headers encoded by `encode_headers`, for callers that add nearly the same headers to every
-record."""
+"""Record headers that `encode_headers` has encoded, for callers that add nearly the same headers to
+every record."""
 
 _CONTROL_KEY = Struct(">hh")
 _END_TRANSACTION_VALUE = Struct(">hi")
@@ -44,15 +44,16 @@ NO_HEADERS = b"\x00"
 NULL = b"\x01"
 """The varint of -1: the length of a null key or value."""
 NAME_COUNT_MAX = 1_024
-"""Maximum number of header names whose encoding is cached. Only a few names are in use at a time,
-so a larger number only uses memory."""
+"""Maximum number of record header names whose encoding is cached. Only a few names are in use at a
+time, so a larger number only uses memory."""
 
 assert _BEFORE_CRC.size + 4 == CRC_START
 assert _BEFORE_CRC.size + 4 + _AFTER_CRC.size == HEADER.size == BATCH_HEADER_BYTES
 
 
 class ControlType(IntEnum):
-    """Type of a control record. It is the second half of the record's key."""
+    """Type of a control record, such as COMMIT or ABORT. It is the second half of the record's
+    key."""
 
     ABORT = 0
     COMMIT = 1
@@ -64,7 +65,7 @@ class ControlType(IntEnum):
 
 
 class RecordToBuild(NamedTuple):
-    """One record, as the caller passes it to a builder, which assigns its offset."""
+    """One record to be added to a batch. The builder assigns its offset."""
 
     timestamp_ms: int
     key: bytes | None
@@ -73,7 +74,7 @@ class RecordToBuild(NamedTuple):
 
 
 class BatchBuilder:
-    """Builder of one batch, which collects its records."""
+    """Builder of one v2 record batch, which collects its records."""
 
     __slots__ = ("_base_timestamp", "_body", "_count", "_last_offset_delta", "_max_timestamp")
 
@@ -86,17 +87,17 @@ class BatchBuilder:
 
     @property
     def record_count(self) -> int:
-        """Number of records appended to the batch."""
+        """Number of records that were added to the batch."""
         return self._count
 
     @property
     def size_bytes(self) -> int:
-        """The size of the batch if it were built uncompressed now, in bytes."""
+        """Size in bytes of the batch if it were built now without compression."""
         return BATCH_HEADER_BYTES + len(self._body)
 
     @property
     def next_delta(self) -> int:
-        """Offset delta of the next record."""
+        """Offset of the next record relative to the base offset of the batch."""
         return self._last_offset_delta + 1
 
     def timestamp_delta(self, timestamp_ms: int) -> int:
@@ -113,8 +114,8 @@ class BatchBuilder:
         *,
         offset_delta: int | None = None,
     ) -> None:
-        """Append a record. If `offset_delta` is above `next_delta`, the offsets in between are
-        skipped, as compaction does."""
+        """Append a record to the batch. If `offset_delta` is above `next_delta`, the offsets in
+        between are skipped, as compaction does."""
         delta = self._last_offset_delta + 1 if offset_delta is None else offset_delta
         assert delta > self._last_offset_delta
         if not self._count:
@@ -140,8 +141,8 @@ class BatchBuilder:
             self._max_timestamp = timestamp_ms
 
     def extend(self, timestamp_ms: int, body: Buffer, record_count: int) -> None:
-        """Append encoded records that have the same timestamp. Their offset deltas start at
-        `next_delta`."""
+        """Append encoded records that have the same timestamp to the batch. Their offset deltas
+        start at `next_delta`."""
         assert record_count > 0
         if not self._count:
             self._base_timestamp = timestamp_ms
@@ -164,7 +165,7 @@ class BatchBuilder:
         is_control: bool = False,
         log_append_time_ms: int | None = None,
     ) -> bytes:
-        """Return the finished batch. The builder can be extended and built again."""
+        """Return the bytes of the finished batch. The builder can be extended and built again."""
         assert self._count > 0
         attributes = int(codec)
         if is_transactional:
@@ -203,7 +204,7 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytes:
-    """Return a data batch of `(timestamp_ms, key, value[, headers])` records."""
+    """Return the bytes of a data batch with records `(timestamp_ms, key, value[, headers])`."""
     builder = BatchBuilder()
     for record in records:
         builder.append(*record)
@@ -228,8 +229,8 @@ def build_control_batch(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     is_transactional: bool = False,
 ) -> bytes:
-    """Return a control batch of (type, encoded value) records. Control batches are never
-    compressed."""
+    """Return the bytes of a control batch with records (type, encoded value). Control batches are
+    never compressed."""
     builder = BatchBuilder()
     for control_type, value in records:
         builder.append(timestamp_ms, _CONTROL_KEY.pack(CONTROL_KEY_VERSION, control_type), value)
@@ -253,7 +254,8 @@ def build_end_transaction_marker(
     base_offset: Offset = Offset(0),  # noqa: B008 - a NewType's call is the value itself
     leader_epoch: Epoch = NO_EPOCH,
 ) -> bytes:
-    """Return the COMMIT or ABORT marker that ends a producer's transaction in one partition."""
+    """Return the control batch with the COMMIT or ABORT marker that ends a producer's transaction
+    in one partition."""
     assert control_type in (ControlType.ABORT, ControlType.COMMIT)
     return build_control_batch(
         [(control_type, _END_TRANSACTION_VALUE.pack(0, coordinator_epoch))],
@@ -282,7 +284,7 @@ def _encode_varint(number: int) -> bytes:
 
 
 def encode_headers(headers: Headers) -> EncodedHeaders:
-    """Return headers in the encoding of a record: their number, then each header."""
+    """Return record headers as a record contains them: their number, then each header."""
     if not headers:
         return NO_HEADERS
     return b"".join(
@@ -291,7 +293,7 @@ def encode_headers(headers: Headers) -> EncodedHeaders:
 
 
 def encode_header(name: str, content: bytes | None) -> bytes:
-    """Return a header in the encoding of a record."""
+    """Return a record header as a record contains it: its name and its content."""
     if content is None:
         return _encode_name(name) + NULL
     return _encode_name(name) + varint(len(content)) + content

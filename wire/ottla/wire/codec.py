@@ -36,23 +36,23 @@ _Decoder: TypeAlias = Callable[["bytes | memoryview", int, int, int, memoryview]
 _Encoder: TypeAlias = Callable[[Any, "list[bytes] | _ByteList", list[tuple[int, Records]]], None]
 
 SMALL_BYTES_MAX = 4096
-"""Size in bytes of the largest message that is copied before decoding. Reading bytes takes half as
-long as reading a view.
+"""Size in bytes of the largest message that the codec copies before decoding it. Reading bytes
+takes half as long as reading a view.
 
 A larger value copies records without benefit; a smaller value decodes small requests more slowly.
 """
 
 _decoders: dict[tuple[type[Message], int], _Decoder] = {}
 _small_decoders: dict[tuple[type[Message], int], _Decoder] = {}
-"""Compiled decoders of small messages, which read bytes instead of views, by message and
-version."""
+"""Compiled decode functions for small messages, which read bytes instead of views, by message class
+and version."""
 _encoders: dict[tuple[type[Message], int], _Encoder] = {}
 _natives: dict[type[Message], NativeCodec] = {}
 _may_be_native = installed_form() == "compiled"
 
 
 def decode(message: type[M], version: int, data: bytes | memoryview, at: int = 0) -> M:
-    """Decode and return the message that fills `data` from `at` to the end.
+    """Decode and return the message that fills `data` from position `at` to the end.
 
     Raises ProtocolError if the bytes are not exactly one such message.
     """
@@ -70,10 +70,11 @@ def decode_prefix(
     at: int = 0,
     elements_bytes_max: int | None = None,
 ) -> tuple[M, int]:
-    """Return the message that begins at `at`, and the position of its end.
+    """Decode and return the message that begins at position `at` of `data`, and the position of its
+    end.
 
-    The elements of its arrays may use `elements_bytes_max` bytes of memory. The default is far
-    above the memory that any regular message uses. Raises ProtocolError if they use more.
+    The elements of the message's arrays may use `elements_bytes_max` bytes of memory. The default
+    is far above the memory that any regular message uses. Raises ProtocolError if they use more.
     """
     end = len(data)
     if elements_bytes_max is None:
@@ -108,7 +109,8 @@ def encode(message: Message, version: int, *, is_large: bool = False) -> bytes:
 
 
 def encode_chunks(message: Message, version: int) -> list[Chunk]:
-    """Return a message encoded as chunks: encoded bytes, and between them the given records."""
+    """Return a message encoded as chunks: encoded bytes, and between them the message's records,
+    which are not copied."""
     kind = message.__class__
     if _may_be_native:
         native = native_codec(kind)
@@ -167,7 +169,8 @@ def encode_large(message: Message, version: int) -> list[Chunk]:
 
 
 def native_codec(message: type[Message]) -> NativeCodec:
-    """Return the ahead-of-time compiled codec of a message, or ABSENT."""
+    """Return the codec of a message class that was compiled ahead of time, or ABSENT if there is
+    none."""
     return _natives.get(message) or _find_native(message)
 
 
@@ -185,8 +188,8 @@ def _find_native(message: type[Message]) -> NativeCodec:
 
 
 class _ByteList:
-    """List-like target that an encoder appends to. It joins all appended bytes, and its length is
-    in bytes."""
+    """List-like object that an encode function appends to. It joins all appended bytes, and its
+    length is in bytes."""
 
     __slots__ = ("append", "buffer")
 
@@ -225,13 +228,14 @@ def _compile_encoder(message: type[Message], version: int) -> _Encoder:
 
 
 def _blank(kind: type[Struct]) -> Struct:
-    """Create an object of a native class without setting its fields."""
+    """Create an object of a message class that is compiled to native code, without setting its
+    fields."""
     return kind.__new__(kind)
 
 
 def _run(made: FunctionSource, message: type[Message], function: str) -> Any:
-    """Compile the source of a function, and return the function. The globals of the function are
-    its packers, the structs of its message and the codec's runtime."""
+    """Compile the generated source of a decode or encode function, and return the function. The
+    globals of the function are its packers, the structs of its message and the codec's runtime."""
     module = sys.modules[str(vars(message)["__module__"])]
     structs = {name: getattr(module, name) for name in made.schema.structs}
     names = {

@@ -30,7 +30,7 @@ def all_messages() -> Iterator[tuple[str, type[Message]]]:
 
 
 def example(message: type[Message], version: int, rng: Rng) -> Any:
-    """Return a random message that can be encoded in this version."""
+    """Return a random message of this class that can be encoded in this version."""
     structs = vars(sys.modules[message.__module__])
     return _struct(load(message.SCHEMA)[message.__name__].root, version, structs, rng)
 

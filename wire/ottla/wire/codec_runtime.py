@@ -11,12 +11,12 @@ from ottla.model.errors import ProtocolError
 from ottla.wire.codec_types import ZERO_UUID
 
 UVARINT_MAX = (1 << 32) - 1
-"""Maximum of Kafka's unsigned varints, which have 32 bits in at most five bytes."""
+"""Maximum value of Kafka's unsigned varints, which have 32 bits in at most five bytes."""
 
 UUIDS_KEPT_MAX = 4096
-"""Maximum number of ids in the intern table. With a smaller table, the ids of topics are created
-again for every request; with a larger one, a client that sends invented ids uses more memory (about
-200 bytes per id)."""
+"""Maximum number of UUIDs in the table of decoded ids, which are reused. With a smaller table, the
+ids of topics are created again for every request; with a larger one, a client that sends invented
+ids uses more memory (about 200 bytes per id)."""
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
 """Encodings of the unsigned varints below 128, by value."""
@@ -26,8 +26,8 @@ find_uuid: Callable[[bytes], UUID | None] = _uuids.get
 
 
 def keep_uuid(data: bytes) -> UUID:
-    """Create and return the id that consists of these 16 bytes, and add it to the intern table. A
-    full table is cleared first."""
+    """Create and return the UUID that consists of these 16 bytes, and add it to the table of
+    decoded ids. A full table is cleared first."""
     if len(_uuids) >= UUIDS_KEPT_MAX:
         _uuids.clear()
         _uuids[bytes(16)] = ZERO_UUID
@@ -36,8 +36,8 @@ def keep_uuid(data: bytes) -> UUID:
 
 
 def more_uvarint(data: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint whose `first` byte had its high bit set, and the position of its
-    end. `at` is the position after the first byte."""
+    """Decode the rest of an unsigned varint whose `first` byte has its high bit set. Returns its
+    value and the position of its end. `at` is the position after the first byte."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[at]
@@ -51,8 +51,8 @@ def more_uvarint(data: memoryview, at: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return an unsigned varint and the position of its end. Raises IndexError if the data ends
-    inside it."""
+    """Decode the unsigned varint at position `at`. Returns its value and the position of its end.
+    Raises IndexError if the data ends inside it."""
     first = data[at]
     return (first, at + 1) if first < 0x80 else more_uvarint(data, at + 1, first)
 
@@ -70,7 +70,8 @@ def write_uvarint(value: int) -> bytes:
 
 
 def skip_tags(data: memoryview, at: int, count: int, end: int) -> int:
-    """Skip unknown tagged fields (KIP-482). Returns the position of their end."""
+    """Skip `count` unknown tagged fields (KIP-482) of a message. Returns the position of their
+    end."""
     if count > 0x7F:
         count, at = more_uvarint(data, at, count)
     for _ in range(count):
@@ -83,22 +84,23 @@ def skip_tags(data: memoryview, at: int, count: int, end: int) -> int:
 
 
 def too_long(where: str) -> ProtocolError:
-    """Return the error for a length or a count, in the field `where`, that exceeds the rest of the
-    message."""
+    """Return the ProtocolError for a length or a count, in the field `where`, that exceeds the rest
+    of the message."""
     return ProtocolError(f"{where} is longer than what is left")
 
 
 def is_null(where: str) -> ProtocolError:
-    """Return the error for a null in the field `where`, which is not nullable."""
+    """Return the ProtocolError for a null in the field `where`, which is not nullable."""
     return ProtocolError(f"{where} is null")
 
 
 def wrong_size(where: str) -> ProtocolError:
-    """Return the error for a tagged field that does not end at the position given by its size."""
+    """Return the ProtocolError for the tagged field `where`, which does not end at the position
+    given by its size."""
     return ProtocolError(f"{where} is not as long as its tag says")
 
 
 def not_in_version(where: str, version: int) -> ProtocolError:
-    """Return the error for a field that is set although the version lacks it and the field is not
-    ignorable."""
+    """Return the ProtocolError for the field `where`, which is set although this version lacks it
+    and the field is not ignorable."""
     return ProtocolError(f"{where} is set, but version {version} has no such field")

@@ -15,23 +15,25 @@ ZERO_UUID = UUID(int=0)
 """The zero UUID, which means null in Kafka's protocol."""
 
 EMPTY: list[Any] = []
-"""Placeholder for the default of an array: each message gets a new empty list, never this one."""
+"""Placeholder for the default of an array field: each message gets a new empty list, never this
+one."""
 
 
 class RecordsSource(Protocol):
-    """Record bytes that are stored elsewhere, such as a slice of a log file."""
+    """Record batches whose bytes are stored elsewhere, such as a slice of a log file."""
 
     def __len__(self) -> int: ...
 
 
 Records: TypeAlias = bytes | bytearray | memoryview | RecordsSource
 Chunk: TypeAlias = bytes | bytearray | memoryview | RecordsSource
-"""One piece of output for a socket: encoded bytes, or records by reference."""
+"""One piece of an encoded message for a socket: encoded bytes, or records by reference."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Struct:
-    """Base of all generated classes, with equality and a representation by fields."""
+    """Base class of all generated message classes and of the structs in them, with equality and a
+    representation by fields."""
 
     __slots__: ClassVar[Sequence[str]] = ()
     __hash__: ClassVar[None]  # type: ignore[assignment]  # mutable, so it has no hash
@@ -54,11 +56,11 @@ class Message(Struct):
     __slots__ = ()
 
     API_KEY: ClassVar[int]
-    """Kafka's API key. -1 for headers and for data inside records."""
+    """Kafka's API key of a request or response. -1 for headers and for data inside records."""
     VERSIONS: ClassVar[range]
-    """The existing versions; `message.VERSIONS[-1]` is the latest."""
+    """The existing versions of the message; `VERSIONS[-1]` is the latest."""
     FLEXIBLE_FROM: ClassVar[int | None]
-    """The first version with compact lengths and tagged fields (KIP-482), or None if there is
-    none."""
+    """The first version of the message with compact lengths and tagged fields (KIP-482), or None if
+    there is none."""
     SCHEMA: ClassVar[str]
-    """The file in `schemas/` that declares the message."""
+    """Name of the file in `schemas/` that declares the message."""

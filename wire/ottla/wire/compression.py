@@ -1,4 +1,4 @@
-"""The five codecs of record batches, with a limit on the decompressed size.
+"""The five compression codecs of record batches, with a limit on the decompressed size.
 
 A batch that claims more than `limit_bytes` is refused before that much memory is allocated, so that
 no batch can be a decompression bomb. All invalid input raises CorruptDataError. The exception is a
@@ -21,11 +21,11 @@ from ottla.model.limits import DECOMPRESSED_BATCH_BYTES_MAX, KIB
 Buffer = bytes | bytearray | memoryview
 
 CHUNK_BYTES = 64 * KIB
-"""Size in bytes of one step of decompressed output. A smaller value needs more calls; a larger
+"""Size in bytes of the output of one decompression step. A smaller value needs more calls; a larger
 value lets the output exceed the limit by more."""
 PIECE_BYTES_MIN = 256
-"""Bytes of input in the first step of a gzip member or lz4 frame. The number is doubled in each
-further step.
+"""Number of input bytes in the first decompression step of a gzip member or lz4 frame. The number
+is doubled in each further step.
 
 The libraries copy the input that follows the end of a member. If they were given all input at once,
 many short members would have quadratic cost.
@@ -35,18 +35,18 @@ XERIAL_MAGIC = XERIAL_HEADER[:8]
 XERIAL_BLOCK_BYTES = 32 * KIB
 """Uncompressed size of a xerial block in bytes, as in snappy-java."""
 SNAPPY_RATIO_MAX = 22
-"""Largest compression ratio of snappy: three bytes can stand for at most 64. Data that claims a
-larger ratio is rejected before memory is allocated."""
+"""Largest possible compression ratio of snappy: three bytes can stand for at most 64. Data that
+claims a larger ratio is rejected before memory is allocated."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
-"""Largest zstd window accepted, in bytes. The header of a frame alone can make the decompressor
-allocate this much memory."""
+"""Maximum window size in bytes of an accepted zstd frame. The header of a frame alone can make the
+decompressor allocate this much memory."""
 ZSTD_WINDOW_BYTES_MIN = 1 << 23
-"""Size of a window, in bytes, that is accepted regardless of the limit, because the format requires
-every reader to support it."""
+"""Window size in bytes up to which a zstd frame is accepted regardless of the limit on decompressed
+bytes, because the format requires every reader to support it."""
 ZSTD_UNPACKERS_KEPT_MAX = 2
-"""Maximum number of idle decompressors that are kept for reuse. Creating a decompressor costs three
-times as much as decompressing a kilobyte.
+"""Maximum number of idle zstd decompressors that are kept for reuse. Creating a decompressor costs
+three times as much as decompressing a kilobyte.
 
 Each may keep the memory of the smallest window. Decompressors with larger windows are not kept.
 """
@@ -56,8 +56,8 @@ _BLOCK_LENGTH = Struct(">i")
 
 
 class UnpacksToTooMuchError(CorruptDataError):
-    """The decompressed size of the data exceeds the limit. The data may be valid, a decompression
-    bomb or a mistake."""
+    """Error of data whose decompressed size exceeds the limit. The data may be valid, a
+    decompression bomb or a mistake."""
 
 
 class Codec(IntEnum):
@@ -72,8 +72,8 @@ class Codec(IntEnum):
 
 
 def codec_of(number: int) -> Codec:
-    """Return the codec with this number, as in a batch's attribute bits. Raises CorruptDataError
-    if the number is unknown."""
+    """Return the compression codec with this number, as in a batch's attribute bits. Raises
+    CorruptDataError if the number is unknown."""
     try:
         return Codec(number)
     except ValueError:
@@ -81,13 +81,13 @@ def codec_of(number: int) -> Codec:
 
 
 LZ4_LEVEL_DEFAULT = 9
-"""The level in Kafka's setting that selects lz4's fast compressor. All other levels are levels of
-lz4's high-compression mode."""
+"""Level in Kafka's setting `compression.lz4.level` that selects lz4's fast compressor. All other
+levels are levels of lz4's high-compression mode."""
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """Return `data` compressed, in the framing of the codec. Without `level`, the usual level of
-    the library is used."""
+    """Return `data` compressed by a codec, in the codec's framing. Without `level`, the usual level
+    of the codec's library is used."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.GZIP:
@@ -112,8 +112,8 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 def decompress(
     codec: Codec, data: Buffer, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> bytes:
-    """Return `data` decompressed. Raises CorruptDataError if `data` is corrupt or its decompressed
-    size exceeds the limit."""
+    """Return `data` decompressed by a codec. Raises CorruptDataError if `data` is corrupt or its
+    decompressed size exceeds `limit_bytes`."""
     if codec is Codec.NONE:
         if len(data) > limit_bytes:
             raise _too_large(codec, limit_bytes)
@@ -259,7 +259,7 @@ def _decompress_zstd(data: Buffer, limit_bytes: int) -> bytes:
 
 
 _kept: list[Any] = []
-"""Idle decompressors with the smallest window. Each is used by one thread at a time: a thread
+"""Idle zstd decompressors with the smallest window. Each is used by one thread at a time: a thread
 removes the one that it uses, and returns it unless the data was corrupt."""
 
 

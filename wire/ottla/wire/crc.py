@@ -1,4 +1,5 @@
-"""CRC-32C: the extension module of the package `crc32c`, without the rest of that package.
+"""Checksum CRC-32C: imports the extension module of the package `crc32c` without the rest of that
+package.
 
 When the package is imported, it looks up its own version among all installed packages. For that,
 Python imports `email` and 30 more modules, which takes 9 ms, or 4 % of a node's import time.

@@ -35,14 +35,14 @@ _EMPTY_VALUES = {"uuid": "ZERO_UUID", "string": '""', "string16": '""', "bytes":
 
 @cache
 def schema_files() -> dict[str, str]:
-    """Return the schema file of every message, by the message's name in Kafka."""
+    """Return the name of the schema file of every message, by the message's name in Kafka."""
     names = (entry.name for entry in (files("ottla.wire") / "schemas").iterdir())
     stems = sorted(name.removesuffix(".schema") for name in names if name.endswith(".schema"))
     return {message: stem for stem in stems for message in load(stem)}
 
 
 def generate(message: str) -> str:
-    """Return the source text of the module for a message."""
+    """Return the source text of the module for the message with this name in Kafka."""
     file = schema_files()[message]
     return module_text(file, load(file)[message])
 
@@ -73,16 +73,16 @@ def module_text(file: str, schema: MessageSchema) -> str:
 
 
 def _is_out_of_order(struct: StructSchema) -> bool:
-    """Return whether ruff would reorder the slots of a struct. Ruff sorts them naturally, with
-    numbers by value."""
+    """Return whether ruff would reorder the slots of a generated struct class. Ruff sorts them
+    naturally, with numbers by value."""
     names = [re.split(r"(\d+)", field.name) for field in struct.fields]
     keys = [[int(part) if part.isdigit() else part for part in name] for name in names]
     return keys != sorted(keys)
 
 
 def innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
-    """Yield a struct and the structs within it, so that each struct follows the structs that its
-    fields use."""
+    """Yield the schemas of a struct and of the structs within it, so that each struct follows the
+    structs that its fields use."""
     seen: set[str] = set()
 
     def walk(inner: StructSchema) -> Iterator[StructSchema]:
@@ -145,7 +145,7 @@ def _parameter(field: Field) -> str:
 
 
 def python_type(field: Field) -> str:
-    """Return the Python type annotation of a field's attribute."""
+    """Return the Python type annotation of the attribute for a schema's field."""
     element = field.type if field.struct is not None else _PYTHON_TYPES.get(field.type, "int")
     text = f"list[{element}]" if field.is_array else element
     return f"{text} | None" if field.nullable else text

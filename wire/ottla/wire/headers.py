@@ -32,11 +32,12 @@ _FLEXIBLE_FROM = {
     key: _NEVER if api.flexible_from is None else api.flexible_from for key, api in API.items()
 }
 _TAGS_FROM = _FLEXIBLE_FROM | {API_VERSIONS: _NEVER}
-"""The first version of each API whose response header has tagged fields."""
+"""The first version of each API whose response header has tagged fields, by API key."""
 
 TRACE_CONTEXT_TAG = 20_000
-"""Tag of Ottla's own field in a request header: the span that the request belongs to, as the text
-of W3C's `traceparent`. Kafka's header has no tagged fields yet, and Kafka skips unknown ones."""
+"""Tag number of Ottla's own field in a request header: the trace span that the request belongs to,
+as the text of W3C's `traceparent`. Kafka's header has no tagged fields yet, and Kafka skips unknown
+ones."""
 
 TRACE_CONTEXT_FEATURE = "ottla.trace.context"
 """Feature that a broker lists in ApiVersions if it reads the trace context in request headers. The
@@ -47,13 +48,13 @@ TRACE_CONTEXT_BYTES = 55
 hyphens."""
 
 TAGS_BYTES_MAX = 16 * KIB
-"""Maximum size in bytes of a header's tagged fields. Skipping as many fields as fit takes
-milliseconds; without this limit, a frame could contain 50 million of them."""
+"""Maximum size in bytes of the tagged fields in a request header. Skipping as many fields as fit
+takes milliseconds; without this limit, a frame could contain 50 million of them."""
 
 
 def frame(chunks: list[Chunk]) -> list[Chunk]:
-    """Return the chunks of a frame: four bytes with the total length of the given chunks, then
-    these chunks."""
+    """Return the chunks of a frame with the given content: four bytes with the total length of
+    `chunks`, then these chunks."""
     length = sum(map(len, chunks))
     assert length <= INT32_MAX
     return [_LENGTH.pack(length), *chunks]
@@ -68,12 +69,13 @@ def answer_start(api_key: int, version: int, correlation_id: int, body_bytes: in
 
 
 def answer_head_bytes(api_key: int, version: int) -> int:
-    """Return the number of bytes that `answer_start` returns."""
+    """Return the number of bytes before the body of a response, which `answer_start` returns."""
     return _START_WITH_TAGS.size if version >= _TAGS_FROM[api_key] else _START.size
 
 
 def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max: int) -> int:
-    """Return the length of a frame. Raises ProtocolError if it is negative or above `bytes_max`."""
+    """Return the length in bytes of a frame, which its first four bytes contain. Raises
+    ProtocolError if it is negative or above `bytes_max`."""
     (length,) = _LENGTH.unpack_from(data, at)
     if not 0 <= length <= bytes_max:
         raise ProtocolError(f"a frame of {length} bytes is not within 0 and {bytes_max}")
@@ -101,7 +103,7 @@ class RequestHeader:
         self.body_at = body_at
 
     def fields(self) -> tuple[int, int, int, str | None, int]:
-        """Return all fields, in the order of the constructor's parameters."""
+        """Return all fields of the request header, in the order of the constructor's parameters."""
         return (
             self.api_key,
             self.api_version,
@@ -116,15 +118,16 @@ class RequestHeader:
 
 CLIENT_IDS_KEPT_MAX = 1_024
 CLIENT_ID_BYTES_KEPT_MAX = 128
-"""Maximum number of client ids that are cached as text, and maximum size in bytes of such an id.
-With a larger value, a client that sends invented ids uses more memory; with a smaller value, client
-ids are decoded again for more requests."""
+"""Maximum number of client ids in request headers that are cached as text, and maximum size in
+bytes of such an id. With a larger value, a client that sends invented ids uses more memory; with a
+smaller value, client ids are decoded again for more requests."""
 
 _client_ids: dict[bytes, str] = {}
 
 
 def _decode_client_id(data: bytes) -> str:
-    """Decode and return a client id, and add it to the cache. A full cache is cleared first."""
+    """Decode and return the client id of a request header, and add it to the cache. A full cache is
+    cleared first."""
     client_id = data.decode()
     if len(data) <= CLIENT_ID_BYTES_KEPT_MAX:
         if len(_client_ids) >= CLIENT_IDS_KEPT_MAX:
@@ -134,8 +137,8 @@ def _decode_client_id(data: bytes) -> str:
 
 
 def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
-    """Return the header of a request. The version of the request in it may be higher than any known
-    one.
+    """Decode and return the header of the request in a frame. Its API version may be higher than
+    any known one.
 
     Raises ProtocolError if the API is unknown.
     """
@@ -168,7 +171,8 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
 
 
 def trace_context_of(frame: memoryview, body_at: int) -> bytes | None:
-    """Return the `traceparent` in the header of a request whose body begins at `body_at`, or None.
+    """Return the `traceparent` in the header of a request whose body begins at `body_at`, or None
+    if it has none.
 
     The header must have been decoded before. The result has the right size, but may be an invalid
     traceparent.
@@ -194,7 +198,7 @@ def encode_request_header(
     client_id: str | None,
     trace_context: bytes | None = None,
 ) -> bytes:
-    """Return the header of a request that this node sends.
+    """Encode and return the header of a request that this node sends.
 
     `trace_context`, a `traceparent`, is omitted if the header version has no tagged fields.
     """
@@ -208,13 +212,14 @@ def encode_request_header(
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """Return the header of the response to a request of this version."""
+    """Encode and return the header of the response to a request of this version."""
     header = _CORRELATION.pack(correlation_id)
     return header + b"\0" if version >= _TAGS_FROM[api_key] else header
 
 
 def decode_response_header(api_key: int, version: int, data: bytes | memoryview) -> tuple[int, int]:
-    """Return the correlation id in the header of a response, and the position of its body."""
+    """Decode the header of a response. Returns its correlation id and the position of the
+    response's body."""
     view = memoryview(data)
     try:
         (correlation_id,) = _CORRELATION.unpack_from(view)

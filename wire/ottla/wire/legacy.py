@@ -34,7 +34,8 @@ from ottla.wire.compression import Codec, codec_of, decompress
 
 ENTRY_HEADER_BYTES = 12
 MESSAGE_BYTES_MIN = {0: 14, 1: 22}
-"""Size in bytes of the smallest message, with null key and null value, by magic."""
+"""Size in bytes of the smallest v0 or v1 message, with null key and null value, by magic (format
+version)."""
 LOG_APPEND_TIME_FLAG = 0x08
 
 _ENTRY = Struct(">qi")
@@ -61,20 +62,22 @@ class LegacyMessage(NamedTuple):
 
 
 def magic_at(data: Buffer, at: int = 0) -> int:
-    """Return the magic of the entry at `at`, which has the same position in every format."""
+    """Return the magic (format version) of the batch or entry at position `at`. It has the same
+    position in every format."""
     if len(data) - at <= MAGIC_AT:
         raise CorruptDataError(f"entry at {at}: only {len(data) - at} bytes left")
     return data[at + MAGIC_AT]
 
 
 def is_entry_at(data: Buffer, at: int) -> bool:
-    """Return whether an entry of v0 or v1 starts at `at`, judged by its magic alone."""
+    """Return whether an entry of format v0 or v1 starts at position `at`, judged by its magic
+    alone."""
     left = len(data) - at
     return left > MAGIC_AT and left >= ENTRY_BYTES_MIN.get(data[at + MAGIC_AT], left + 1)
 
 
 def timestamp_at(data: Buffer, at: int) -> int:
-    """Return the timestamp of the entry at `at`, or -1 in v0."""
+    """Return the timestamp in ms of the v0 or v1 entry at position `at`, or -1 in v0."""
     if data[at + MAGIC_AT] == 0:
         return NO_TIMESTAMP
     return int(_TIMESTAMP.unpack_from(data, at + TIMESTAMP_AT)[0])
@@ -111,7 +114,8 @@ def entry_header(data: Buffer, at: int) -> BatchHeader:
 
 
 def header_of_any_format(data: Buffer, at: int = 0) -> BatchHeader:
-    """Return the header of the batch or entry at `at`. Raises CorruptDataError if there is none."""
+    """Return the header of the batch, or of the v0 or v1 entry, at position `at`. Raises
+    CorruptDataError if there is none."""
     try:
         return parse_header(data, at)
     except CorruptDataError:
@@ -121,14 +125,16 @@ def header_of_any_format(data: Buffer, at: int = 0) -> BatchHeader:
 
 
 def is_crc_right(data: Buffer, at: int, header: BatchHeader) -> bool:
-    """Return whether the complete batch or entry at `at` matches the CRC in its header."""
+    """Return whether the complete batch or v0 or v1 entry at position `at` matches the CRC in its
+    header."""
     if header.magic == MAGIC:
         return check_crc(data, at, header)
     return zlib.crc32(memoryview(data)[at + MAGIC_AT : at + header.size_bytes]) == header.crc
 
 
 def batches_of_any_format(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch and entry. A truncated entry at the end is omitted."""
+    """Yield the position and header of each batch, or v0 or v1 entry, in `data`. A truncated one at
+    the end is omitted."""
     at = 0
     size = len(data)
     while size - at >= BATCH_HEADER_BYTES or is_entry_at(data, at):
@@ -156,7 +162,7 @@ def messages(
 
 
 def shallow_messages(data: Buffer) -> Iterator[LegacyMessage]:
-    """Yield the entries of a message set, without decompressing wrappers."""
+    """Yield the entries of a v0 or v1 message set, without decompressing wrappers."""
     view = memoryview(data)
     at = 0
     while at < len(view):

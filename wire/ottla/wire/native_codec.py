@@ -13,22 +13,24 @@ from ottla.wire.codec_types import Chunk
 
 
 class UnusualError(Exception):
-    """Error for a message or value that the codec's generic functions must process."""
+    """Error of a native codec for a message or value that the codec's generic functions must
+    process instead."""
 
 
 UNUSUAL = (UnusualError, IndexError, ValueError, OverflowError, TypeError, AttributeError)
-"""Errors of a reader that reaches the end of a message or text that is not UTF-8, and of a writer
-that finds a number out of range or a field of another type. Any other error is a bug."""
+"""Errors with which a native codec leaves a message to the generic functions. Its reader raises
+them at the end of the data or for text that is not UTF-8; its writer for a number out of range or a
+field of another type. Any other error is a bug."""
 
 
 class NativeCodec:
-    """Reader and writer of one message in all its versions."""
+    """Reader and writer of one message in all its versions, compiled ahead of time."""
 
     def decode(
         self, version: int, data: memoryview, at: int, elements_bytes_max: int
     ) -> tuple[Any, int]:
-        """Return the message that begins at `at`, and the position of its end. Raises one of
-        UNUSUAL."""
+        """Decode and return the message that begins at position `at` of `data`, and the position of
+        its end. Raises one of UNUSUAL."""
         raise NotImplementedError
 
     def encode(
@@ -43,4 +45,4 @@ class NativeCodec:
 
 
 ABSENT = NativeCodec()
-"""Placeholder for the codec of a message that was not compiled."""
+"""Placeholder for the native codec of a message that was not compiled."""

@@ -14,20 +14,20 @@ from ottla.wire.codec_runtime import find_uuid, keep_uuid
 from ottla.wire.native_codec import UnusualError
 
 WINDOW_BYTES = 4096
-"""Number of bytes that are copied at once from a message with records. Reading copied bytes takes a
-tenth of the time of reading a view.
+"""Number of bytes that the reader copies at once from a message with records. Reading copied bytes
+takes a tenth of the time of reading a view.
 
 A larger value copies records without benefit; with a smaller value, more messages need a second
 copy.
 """
 
 WHOLE_BYTES_MAX = 1 << 20
-"""Size in bytes of the largest message without records that is copied for reading. Larger messages
-are read in place."""
+"""Size in bytes of the largest message without records that the reader copies as a whole. Larger
+messages are read in place."""
 
 ELEMENT_BYTES = 512
-"""Minimum number of copied bytes that remain when an element with records begins, unless the frame
-ends first."""
+"""Minimum number of copied bytes that the reader has left when it begins an element with records,
+unless the frame ends first."""
 
 UUID_BYTES = 16
 UVARINT_MAX = (1 << 32) - 1
@@ -57,65 +57,65 @@ class MessageReader:
             raise UnusualError("large")
 
     def position(self) -> i64:
-        """Return the position of the next field in the whole view."""
+        """Return the position of the message's next field in the whole view."""
         return self.base + self.at
 
     def move_window(self) -> None:
-        """Copy further bytes of the message if the copied part ends soon and the message does
-        not."""
+        """Copy further bytes of the message if the part copied so far ends soon and the message
+        does not."""
         if len(self.data) - self.at < ELEMENT_BYTES and self.base + len(self.data) < self.end:
             self.base += self.at
             self.at = 0
             self.data = self.view[self.base : self.base + WINDOW_BYTES].tobytes()
 
     def boolean(self) -> bool:
-        """Read a boolean of one byte."""
+        """Read and return the next field, a boolean of one byte."""
         value: i64 = self.data[self.at]
         self.at += 1
         return value != 0
 
     def int8(self) -> i64:
-        """Read a signed one-byte number."""
+        """Read and return the next field, a signed one-byte number."""
         value: i64 = self.data[self.at]
         self.at += 1
         return value - 256 if value > 127 else value
 
     def int16(self) -> i64:
-        """Read a signed two-byte number."""
+        """Read and return the next field, a signed two-byte number."""
         value = i64(read_i16_be(self.data, self.at))
         self.at += 2
         return value
 
     def uint16(self) -> i64:
-        """Read an unsigned two-byte number."""
+        """Read and return the next field, an unsigned two-byte number."""
         return self.int16() & 0xFFFF
 
     def int32(self) -> i64:
-        """Read a signed four-byte number."""
+        """Read and return the next field, a signed four-byte number."""
         value = i64(read_i32_be(self.data, self.at))
         self.at += 4
         return value
 
     def int64(self) -> i64:
-        """Read a signed eight-byte number."""
+        """Read and return the next field, a signed eight-byte number."""
         value = read_i64_be(self.data, self.at)
         self.at += 8
         return value
 
     def float64(self) -> float:
-        """Read an eight-byte floating-point number."""
+        """Read and return the next field, an eight-byte floating-point number."""
         value = read_f64_be(self.data, self.at)
         self.at += 8
         return value
 
     def uuid(self) -> UUID:
-        """Return the next field, a UUID of 16 bytes."""
+        """Read and return the next field, a UUID of 16 bytes."""
         part = self._part(UUID_BYTES)
         found = find_uuid(part)
         return keep_uuid(part) if found is None else found
 
     def uvarint(self) -> i64:
-        """Read an unsigned varint of 32 bits."""
+        """Read and return an unsigned varint of 32 bits."""
         value: i64 = self.data[self.at]
         self.at += 1
         return value if value < 0x80 else self._more_uvarint(value)
@@ -149,29 +149,33 @@ class MessageReader:
         return self.data[start:stop]
 
     def text(self, is_compact: bool) -> str:
-        """Read text."""
+        """Read and return the next field, a text. With `is_compact`, its length is a varint."""
         return self._part(self._text_size(is_compact)).decode()
 
     def nullable_text(self, is_compact: bool, is_nullable: bool) -> str | None:
-        """Read text. Returns None for null, which is read only if the version permits it."""
+        """Read and return the next field, a text. Returns None for null, which is read only if
+        `is_nullable`."""
         size = self._text_size(is_compact)
         if size < 0 and is_nullable:
             return None
         return self._part(size).decode()
 
     def bytes_(self, is_compact: bool) -> bytes:
-        """Read bytes."""
+        """Read and return the next field of type bytes. With `is_compact`, its length is a
+        varint."""
         return self._part(self._size(is_compact))
 
     def nullable_bytes(self, is_compact: bool, is_nullable: bool) -> bytes | None:
-        """Read bytes. Returns None for null, which is read only if the version permits it."""
+        """Read and return the next field of type bytes. Returns None for null, which is read only
+        if `is_nullable`."""
         size = self._size(is_compact)
         if size < 0 and is_nullable:
             return None
         return self._part(size)
 
     def nullable_records(self, is_compact: bool, is_nullable: bool) -> memoryview | None:
-        """Read records as a view of the frame, without copying them. Returns None for null."""
+        """Return the next field, records, as a view of the frame, without copying them. Returns
+        None for null."""
         size = self._size(is_compact)
         if size < 0:
             if is_nullable:
@@ -189,15 +193,17 @@ class MessageReader:
         return self.view[start:stop]
 
     def count(self, is_compact: bool, smallest: i64, cost: i64) -> i64:
-        """Read and return the number of elements of an array. Raises one of `native_codec.UNUSUAL`
-        if the elements would exceed the rest of the message or its memory bound.
+        """Read and return the number of elements of the array that follows. Raises one of
+        `native_codec.UNUSUAL` if the elements would exceed the rest of the message or the memory
+        bound of the message.
 
         Each element has at least `smallest` encoded bytes and uses `cost` bytes of memory.
         """
         return self.nullable_count(is_compact, False, smallest, cost)
 
     def nullable_count(self, is_compact: bool, is_nullable: bool, smallest: i64, cost: i64) -> i64:
-        """Return the same as `count`, or -1 for null if the version permits it."""
+        """Read the number of elements as `count` does. Returns -1 for null, which is read only if
+        `is_nullable`."""
         count = self._size(is_compact)
         if count < 0:
             if is_nullable:
@@ -209,16 +215,16 @@ class MessageReader:
         return count
 
     def end_tags(self) -> None:
-        """Read the count of tagged fields, which must be zero."""
+        """Read the number of tagged fields of a struct, which must be zero here."""
         if self.uvarint() != 0:
             raise UnusualError("tag")
 
     def tag_end(self) -> i64:
-        """Read the size of a tagged field. Returns the position of its end."""
+        """Read the size of a tagged field. Returns the position at which the field must end."""
         size = self.uvarint()
         return self.position() + size
 
     def end_tag(self, stop: i64) -> None:
-        """Check that the position is the end of a tagged field."""
+        """Check that the reader's position is `stop`, the end of a tagged field."""
         if self.position() != stop or stop > self.end:
             raise UnusualError("tag")

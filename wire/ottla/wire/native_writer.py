@@ -34,44 +34,44 @@ class MessageWriter:
             at += 1
 
     def boolean(self, value: bool) -> None:
-        """Write a boolean of one byte."""
+        """Write the next field, a boolean of one byte."""
         self.out.append(1 if value else 0)
 
     def int8(self, value: i64) -> None:
-        """Write a signed one-byte number."""
+        """Write the next field, a signed one-byte number."""
         if not -128 <= value <= 127:
             raise UnusualError("int8")
         self.out.append(u8(value & 0xFF))
 
     def int16(self, value: int) -> None:
-        """Write a signed two-byte number."""
+        """Write the next field, a signed two-byte number."""
         write_i16_be(self.out, value)
 
     def uint16(self, value: i64) -> None:
-        """Write an unsigned two-byte number."""
+        """Write the next field, an unsigned two-byte number."""
         if not 0 <= value <= UINT16_MAX:
             raise UnusualError("uint16")
         self.out.append(u8(value >> 8))
         self.out.append(u8(value & 0xFF))
 
     def int32(self, value: int) -> None:
-        """Write a signed four-byte number."""
+        """Write the next field, a signed four-byte number."""
         write_i32_be(self.out, value)
 
     def int64(self, value: int) -> None:
-        """Write a signed eight-byte number."""
+        """Write the next field, a signed eight-byte number."""
         write_i64_be(self.out, value)
 
     def float64(self, value: float) -> None:
-        """Write an eight-byte floating-point number."""
+        """Write the next field, an eight-byte floating-point number."""
         write_f64_be(self.out, value)
 
     def uuid(self, value: UUID) -> None:
-        """Write a UUID of 16 bytes."""
+        """Write the next field, a UUID of 16 bytes."""
         self.out.write(value.int.to_bytes(16, "big"))
 
     def uvarint(self, value: i64) -> None:
-        """Write an unsigned varint."""
+        """Write an unsigned varint, such as a compact length or a tag."""
         while value > 0x7F:
             self.out.append(u8(value & 0x7F | 0x80))
             value >>= 7
@@ -84,7 +84,7 @@ class MessageWriter:
             self.int32(size)
 
     def text(self, value: str, is_compact: bool) -> None:
-        """Write text."""
+        """Write the next field, a text. With `is_compact`, its length is written as a varint."""
         data = value.encode()
         if is_compact:
             self.uvarint(len(data) + 1)
@@ -93,7 +93,7 @@ class MessageWriter:
         self.out.write(data)
 
     def nullable_text(self, value: str | None, is_compact: bool, is_nullable: bool) -> None:
-        """Write text, or null if the version permits it."""
+        """Write the next field, a text or, if `is_nullable`, null for None."""
         if value is not None:
             self.text(value, is_compact)
         elif not is_nullable:
@@ -109,15 +109,15 @@ class MessageWriter:
         self.out.write(value)
 
     def nullable_bytes(self, value: bytes | None, is_compact: bool, is_nullable: bool) -> None:
-        """Write bytes, or null if the version permits it."""
+        """Write the next field of type bytes or, if `is_nullable`, null for None."""
         if value is None:
             self.null(is_compact, is_nullable)
         else:
             self.bytes_(value, is_compact)
 
     def nullable_records(self, value: Records | None, is_compact: bool, is_nullable: bool) -> None:
-        """Add records to the output without copying them, or write null if the version permits
-        it."""
+        """Write the next field, records, without copying them or, if `is_nullable`, null for
+        None."""
         if value is None:
             self.null(is_compact, is_nullable)
             return
@@ -128,13 +128,13 @@ class MessageWriter:
             self._records_bytes += size
 
     def null(self, is_compact: bool, is_nullable: bool) -> None:
-        """Write null in place of an array, bytes or records."""
+        """Write null as the next field, in place of an array, bytes or records."""
         if not is_nullable:
             raise UnusualError("null")
         self._size(-1, is_compact)
 
     def count(self, count: i64, is_compact: bool) -> None:
-        """Write the number of array elements."""
+        """Write the number of elements of the array that follows."""
         self._size(count, is_compact)
 
     def tag(self, number: i64, value: "MessageWriter") -> None:
@@ -145,7 +145,8 @@ class MessageWriter:
         self.out.write(data)
 
     def chunks(self, correlation_id: int) -> list[Chunk]:
-        """Return the message as chunks: encoded bytes, and between them the given records."""
+        """Return the finished message as chunks: encoded bytes, and between them the message's
+        records."""
         if self.head_bytes:
             self._write_head(correlation_id)
         data = self.out.getvalue()

@@ -4,14 +4,15 @@ The values are Kafka's (`ListOffsetsRequest`, KIP-734, KIP-405, KIP-1005, KIP-10
 """
 
 LATEST = -1
-"""The end of the log: the high watermark or, for READ_COMMITTED, the last stable offset."""
+"""Special timestamp for the end of the log: the high watermark or, for READ_COMMITTED, the last
+stable offset."""
 EARLIEST = -2
-"""The log start offset: the first offset that consumers can read."""
+"""Special timestamp for the log start offset: the first offset that consumers can read."""
 MAX_TIMESTAMP = -3
-"""The record with the highest timestamp."""
+"""Special timestamp for the record with the highest timestamp in the log."""
 EARLIEST_LOCAL = -4
-"""The first offset on the leader's own disk."""
+"""Special timestamp for the first offset on the leader's own disk."""
 LATEST_TIERED = -5
-"""The last offset in remote storage."""
+"""Special timestamp for the last offset in remote storage."""
 EARLIEST_PENDING_UPLOAD = -6
-"""The first offset that is not in remote storage yet."""
+"""Special timestamp for the first offset that is not in remote storage yet."""

@@ -35,19 +35,21 @@ from ottla.wire.record_layouts import (
 from ottla.wire.records import RECORD_BYTES_MIN, Body
 
 RUN_COUNT_MIN = 32
-"""Minimum number of consecutive records of one size for which a search for runs pays off. Records
-of shorter runs are found one by one."""
+"""Minimum length of a run (consecutive records of one size) for which a search for runs pays off.
+Records of shorter runs are found one by one."""
 RUN_PROBE_COUNT = 16
-"""Number of records that are compared in the first step of a search for a run. Each further step
-compares eight times as many, so that records of varying sizes cost only one small step."""
+"""Number of records that are compared in the first step of a search for a run (consecutive records
+of one size). Each further step compares eight times as many, so that records of varying sizes cost
+only one small step."""
 SINGLES_COUNT = 256
-"""Number of records that are found one by one before the next search for a run of records of one
-size."""
+"""Number of records that are found one by one before the next search for a run (consecutive records
+of one size)."""
 HEADERS_MAX = 64
-"""Maximum number of headers per record that are found together. Each additional header costs one
-more pass over all records."""
+"""Maximum number of headers per record that the fast path supports. Each additional header costs
+one more pass over all records."""
 TIMESTAMP_SAFE_MAX = 1 << 62
-"""Largest base timestamp of a batch to which any delta can be added within 64 bits."""
+"""Largest base timestamp of a batch, in ms since 1970, to which any delta can be added within 64
+bits."""
 VARINT_SHIFT_MAX = 56
 """Shift of the ninth byte of a varint. A varint of nine bytes of seven bits always fits into 64
 bits, including its sign."""
@@ -55,13 +57,14 @@ bits, including its sign."""
 LENGTH_BYTES_MAX = 5
 
 LOOK_COUNT = 3
-"""Number of consecutive records that must have the same size before a search for a run begins."""
+"""Number of consecutive records that must have the same size before a search for a run of such
+records begins."""
 
 
 @cache
 def _steps() -> list[int]:
-    """Return a table of the total size of a record by its first two bytes, with 0 if these bytes do
-    not determine it.
+    """Return a table of the total size of a record in bytes, by the record's first two bytes. It
+    contains 0 where these bytes do not determine the size.
 
     The table is created at first use, because that takes milliseconds.
     """
@@ -78,42 +81,43 @@ def _steps() -> list[int]:
 
 
 ZIGZAG = np.array([(byte >> 1) ^ -(byte & 1) for byte in range(256)], dtype=np.int64)
-"""Value of each one-byte zigzag varint, by the byte."""
+"""Value of each one-byte zigzag varint, by the unsigned value of the byte."""
 
 
 class HeaderFields(NamedTuple):
-    """The headers of all records. The headers of record i have the indexes from `starts[i]` to
-    `starts[i + 1]`."""
+    """Positions of the headers of many records. The headers of record i have the indexes from
+    `starts[i]` to `starts[i + 1]`."""
 
     starts: Ints
     key_at: Ints
     key_bytes: Ints
     value_at: Ints
     value_bytes: Ints
-    """Size of the value of each header in bytes, or -1 for null."""
+    """Size in bytes of the value of each record header, or -1 for null."""
 
 
 class Fields(NamedTuple):
-    """Field positions and values, one row per record, in order."""
+    """Positions and values of the fields of many records, one row per record, in order."""
 
     record_at: Ints
-    """Position of the length field of each record."""
+    """Position in the buffer of the length field of each record."""
     record_end: Ints
     offsets: Ints
     timestamps_ms: Ints
     timestamp_types: NDArray[np.int32]
     key_at: Ints
     key_bytes: Ints
-    """Size of each key in bytes, or -1 for null."""
+    """Size in bytes of each record's key, or -1 for null."""
     value_at: Ints
     value_bytes: Ints
-    """Size of each value in bytes, or -1 for null."""
+    """Size in bytes of each record's value, or -1 for null."""
     headers: HeaderFields | None
-    """The headers, or None if no record has any."""
+    """Positions of the records' headers, or None if no record has any."""
 
 
 def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
-    """Return the fields of all records of `bodies`, which are adjacent in `data`.
+    """Return the fields of all records of `bodies` (the records of several batches), which are
+    adjacent in `data`.
 
     Returns None if the fast path does not support the data.
     """
@@ -200,8 +204,8 @@ def _alike_fields(view: Bytes, bodies: Sequence[Body], counts: Ints) -> Fields |
 
 
 Boundaries = tuple[Ints, Ints, Ints]
-"""Positions of each record's length field, of the byte after that field, and of the record's
-end."""
+"""Positions of the records in a buffer: of each record's length field, of the byte after that
+field, and of the record's end."""
 
 
 def _plain_boundaries(
@@ -237,7 +241,7 @@ def _plain_boundaries(
 
 def _ends(heads: Ints, bodies: Sequence[Body], counts: Ints) -> Ints:
     """Return the end position of each record: the start of the next record in its batch, or the end
-    of the batch."""
+    of the batch. `heads` are the start positions."""
     ends = np.empty_like(heads)
     ends[:-1] = heads[1:]
     last = np.cumsum(counts)[counts > 0] - 1
@@ -248,7 +252,8 @@ def _ends(heads: Ints, bodies: Sequence[Body], counts: Ints) -> Ints:
 def _boundaries(
     view: Bytes, data: Buffer, bodies: Sequence[Body], counts: Ints
 ) -> Boundaries | None:
-    """Return the boundaries of any records, found one by one or in runs of records of one size."""
+    """Return the boundaries of all records, which are found one by one or in runs of records of one
+    size. Returns None if the fast path does not support the data."""
     heads = np.empty(int(counts.sum()), dtype=np.int64)
     done = 0
     for body in bodies:
@@ -288,15 +293,15 @@ def _fill_heads(view: Bytes, data: Buffer, body: Body, heads: Ints) -> bool:
 
 
 def _look_alike(data: Buffer, at: int) -> bool:
-    """Return whether the first records from `at` on seem to have the same size."""
+    """Return whether the first records from position `at` on seem to have the same size."""
     step = _step(data, at)
     start = data[at : at + 2]
     return all(data[at + n * step : at + n * step + 2] == start for n in range(1, LOOK_COUNT))
 
 
 def _walk(data: Buffer, at: int, count: int) -> list[int]:
-    """Return the start positions of `count` consecutive records from `at` on, and the end of the
-    last one."""
+    """Return the start positions of `count` consecutive records from position `at` on, and the end
+    of the last one."""
     steps = _steps()
     found: list[int] = []
     add = found.append
@@ -308,7 +313,8 @@ def _walk(data: Buffer, at: int, count: int) -> list[int]:
 
 
 def _step(data: Buffer, at: int) -> int:
-    """Return the encoded size in bytes of the record at `at`, including its length field."""
+    """Return the encoded size in bytes of the record at position `at`, including its length
+    field."""
     number = shift = 0
     for behind in range(at, at + LENGTH_BYTES_MAX):
         byte = data[behind]
@@ -322,8 +328,8 @@ def _step(data: Buffer, at: int) -> int:
 
 
 def _run(view: Bytes, data: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
-    """Return the number of consecutive records, starting at `at`, that have the same length as the
-    first one, and the size in bytes of each."""
+    """Return the number of consecutive records, starting at position `at`, that have the same
+    length as the first one, and the size in bytes of each."""
     step = _step(data, at)
     width = 1 + sum(step >= least for least in WIDTHS)
     most = min(count, (end - at) // step)
@@ -355,7 +361,8 @@ def _behind_length(heads: Ints, ends: Ints) -> Ints:
 
 
 def _varints(view: Bytes, at: Ints) -> tuple[Ints, Ints] | None:
-    """Return the zigzag varints at these positions, and the positions of their ends."""
+    """Decode the zigzag varints at the positions `at`. Returns their values and the positions of
+    their ends, or None if the fast path does not support one of them."""
     first = view.take(at, mode="clip")
     is_wide = first >= 0x80
     if not is_wide.any():
@@ -425,8 +432,8 @@ def _types(bodies: Sequence[Body], counts: Ints) -> NDArray[np.int32]:
 
 
 def _read_headers(view: Bytes, counts: Ints, at: Ints, ends: Ints) -> HeaderFields | None:
-    """Return the positions of the headers of all records. The names of the headers are not
-    validated."""
+    """Return the positions of the headers of all records, or None if the fast path does not support
+    them. The names of the headers are not validated."""
     most = int(counts.max())
     if counts.min() < 0 or most > HEADERS_MAX:
         return None

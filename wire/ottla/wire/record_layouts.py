@@ -21,16 +21,17 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 LAYOUTS_KEPT_MAX = 16
-"""Number of layouts that are kept for later batches. Most batches of a partition have one of a few
-layouts, so a larger number only uses memory."""
+"""Number of record layouts that are kept for later batches. Most batches of a partition have one of
+a few layouts, so a larger number only uses memory."""
 LAYOUT_ROWS_MAX = 16_384
-"""Maximum number of records in a batch whose layout is computed. It limits the memory of the kept
-layouts to 2 MiB."""
+"""Maximum number of records in a batch for which start positions are computed (`layout_of`). It
+limits the memory of the kept ones to 2 MiB."""
 TABLE_ROWS_MAX = 4_096
 """Maximum number of records in a batch whose `RecordLayout` is computed. It limits the memory of
 the kept ones to 4.5 MiB."""
 DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
-"""Offset deltas below these three bounds are encoded in 1, 2 and 3 bytes."""
+"""Bounds of a record's offset delta: below these three numbers it is encoded in 1, 2 and 3
+bytes."""
 WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
 """Sizes from which the length field of a record has 2, 3, 4 and 5 bytes. The size of a record
 includes the length field."""
@@ -60,24 +61,24 @@ class RecordLayout(NamedTuple):
     """Layout of the records of a batch whose keys have one size and whose values have one size."""
 
     table: Ints
-    """Rows of known properties of each record: positions within the batch's records, its offset
-    delta, its first bytes as a number, the mask of the bits that are compared, and the shift of the
-    timestamp delta."""
+    """Rows of known properties, with one column per record: positions within the batch's records,
+    its offset delta, its first bytes as a number, the mask of the bits that are compared, and the
+    shift of the timestamp delta."""
     key_bytes: int
     value_bytes: int
     value_head: int
-    """The encoded length of the value, as a number of `VALUE_HEAD_BYTES` bytes."""
+    """The encoded length of each record's value, as a number of `VALUE_HEAD_BYTES` bytes."""
     value_mask: int
 
 
 class AlikeRecords(NamedTuple):
-    """Positions in records of one size, one row per record."""
+    """Positions of the fields of records of one size, one row per record."""
 
     heads: Ints
     ends: Ints
     deltas: Ints
     stamps: Ints
-    """Encoded timestamp deltas, one byte each."""
+    """Encoded timestamp delta of each record, one byte each."""
     key_at: Ints
     value_at: Ints
     key_bytes: int
@@ -176,11 +177,11 @@ def record_layout(count: int, size_bytes: int, step: int, key_length: int) -> Re
 
 
 def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
-    """Return the records of all bodies, which are in `view`, or None if they do not all have the
-    same layout.
+    """Return the records of all batch bodies, which are in `view`, or None if they do not all have
+    the same layout.
 
-    Batches may differ in their record counts, but not in the size of their first record, nor in
-    the size of that record's key.
+    Batches may differ in their record counts, but not in the size of their first record, nor in the
+    size of that record's key.
     """
     start = bodies[0].start
     if bodies[0].size_bytes < HEAD_BYTES:
@@ -229,8 +230,8 @@ def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
 
 
 def _value_of(size_bytes: int) -> tuple[int, bytes] | None:
-    """Return the size and the encoded length of a value whose total encoded size is
-    `size_bytes`."""
+    """Return the size in bytes and the encoded length of a value whose total encoded size is
+    `size_bytes`. Returns None if there is no such value."""
     for width in range(1, VALUE_HEAD_BYTES + 1):
         value_bytes = size_bytes - width
         if value_bytes >= VALUE_BYTES_MIN and len(head := varint(value_bytes)) == width:
@@ -239,7 +240,8 @@ def _value_of(size_bytes: int) -> tuple[int, bytes] | None:
 
 
 def _varint_numbers(deltas: Ints, width: int) -> Ints:
-    """Return the encoded varint of each number as one integer. All varints have `width` bytes."""
+    """Return the encoded varint of each number in `deltas` as one integer. All varints have `width`
+    bytes."""
     zigzag = deltas << 1
     found = zigzag & 0x7F
     for place in range(1, width):

@@ -19,9 +19,9 @@ RECORD_BYTES_MIN = 7
 """Size in bytes of the smallest record: length, attributes, timestamp and offset delta, key and
 value length, header count."""
 VARINT_SHIFT_MAX = 63
-"""Largest shift in the varint of an int64, which has at most ten bytes."""
+"""Largest bit shift in decoding the varint of an int64, which has at most ten bytes."""
 NULL_LENGTH = 0x01
-"""The varint of -1: the length of a null key or value."""
+"""Encoded length of a null key or value: the varint of -1."""
 
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 R = TypeVar("R")
@@ -37,12 +37,12 @@ class Body(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the records in bytes."""
+        """Size in bytes of the batch's uncompressed records."""
         return self.end - self.start
 
 
 class Record(NamedTuple):
-    """One record. A key or value of None is null."""
+    """One record of a batch. A key or value of None is null."""
 
     offset: Offset
     timestamp_ms: int
@@ -54,7 +54,8 @@ class Record(NamedTuple):
 def scan(
     data: Buffer, at: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> Iterator[Record]:
-    """Yield the records of the batch at `at`; `header` is its parsed header.
+    """Yield the records of the batch at position `at` of `data`. `header` is the parsed header of
+    the batch.
 
     Raises CorruptDataError if the data is corrupt, or if its decompressed size exceeds
     `limit_bytes`.
@@ -65,7 +66,7 @@ def scan(
 def record_body(
     data: Buffer, at: int, header: BatchHeader, limit_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> bytes:
-    """Return the records of the batch at `at`, decompressed if necessary."""
+    """Return the bytes of the records of the batch at position `at`, decompressed if necessary."""
     end = at + header.size_bytes
     if end > len(data):
         raise CorruptDataError(f"batch at {at}: it ends beyond the {len(data)} bytes at hand")
@@ -77,7 +78,8 @@ def record_body(
 
 
 def scan_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records of a body that is uncompressed. `header` is the header of its batch."""
+    """Yield the records in `body`, the uncompressed records of a batch. `header` is the header of
+    the batch."""
     return scan_body_as(Record, body, header)
 
 
@@ -86,7 +88,8 @@ def scan_body_as(
     body: bytes,
     header: BatchHeader,
 ) -> Iterator[R]:
-    """Yield the records of an uncompressed body, created by `make` from the fields of `Record`.
+    """Yield an object for each record in `body`, the uncompressed records of a batch. `make`
+    creates it from the fields of `Record`.
 
     One-byte varints are decoded inline, because most varints have one byte and a function call for
     each would take longer than all the rest.
@@ -143,7 +146,8 @@ def scan_body_as(
 
 
 def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the zigzag varint at `at` and the position of its end, which must be before `end`."""
+    """Decode the zigzag varint at position `at`. Returns its value and the position of its end,
+    which must be before `end`."""
     if at >= end:
         raise CorruptDataError(f"varint at {at}: it is cut off")
     byte: int = body[at]

@@ -25,47 +25,50 @@ from ottla.wire.schema import Field, StructSchema, load
 T = TypeVar("T")
 
 CODES = ("error_code", "partition_error_code")
-"""Names of the fields that contain the error code of a struct."""
+"""Names of the response fields that contain the error code of a struct."""
 
 MESSAGE = "error_message"
-"""Name of the field that contains the message beside an error code."""
+"""Name of the response field that contains the error message beside an error code."""
 
 UNKNOWN = frozenset(("base_offset", "committed_offset", "low_watermark", "node_id", "port"))
-"""Names of the fields that a refusal sets to -1 beside an error code."""
+"""Names of the response fields that a refusal sets to -1 beside an error code."""
 
 IDENTITIES = frozenset(
     ("index", "partition", "partition_index", "partition_id", "producer_id", "resource_type")
 )
-"""Names of the numeric fields that identify an element. All texts and ids identify an element, too.
-Other numbers are not copied."""
+"""Names of the numeric fields that identify an element of a request, and are copied to the
+response. All texts and ids identify an element, too. Other numbers are not copied."""
 
 FURTHER_NAMES = {"name": ("topic_name", "user")}
-"""Fields of a response whose names differ from the corresponding fields of the request."""
+"""Names of response fields that differ from the names of the corresponding request fields, by the
+latter."""
 
 
 @frozen
 class ElementPlan:
-    """Plan for constructing one struct of an error response from an element of the request."""
+    """Plan for constructing one struct of an error response from an element of the refused
+    request."""
 
     make: Callable[[], Any]
     code: str
-    """The field of the struct that receives the error code. Empty if the structs in the array
+    """Field of the response struct that receives the error code. Empty if the structs in the array
     `below` receive it."""
     message: str
     constants: tuple[tuple[str, Any], ...]
     copied: tuple[tuple[str, str], ...]
-    """Fields of the element, each with the field of the struct that it is copied to."""
+    """Fields of the request element, each with the field of the response struct that it is copied
+    to."""
     named: str
-    """The field that receives the whole element, if the element is a plain value and not a
-    struct."""
+    """Field of the response struct that receives the whole request element, if the element is a
+    plain value and not a struct."""
     source: str
-    """The array of the request element from whose elements the structs in `below` are
-    constructed."""
+    """Array of the request element, from whose elements the structs in `below` are constructed."""
     below: str
     """The array of the response struct that receives the structs constructed from `source`."""
     inner: "ElementPlan | None"
     repeated: tuple[tuple[str, "ElementPlan"], ...]
-    """Arrays of the element that are copied to the response beside the error code."""
+    """Arrays of the request element that are copied to the response beside the error code, each
+    with its plan."""
 
 
 @frozen
@@ -77,8 +80,8 @@ class RefusalPlan:
     message: str
     constants: tuple[tuple[str, Any], ...]
     sources: tuple[tuple[str, ...], ...]
-    """Paths of request arrays, outermost first. Each of their elements has a corresponding element
-    in the response."""
+    """Paths of arrays in the request, outermost first. Each of their elements has a corresponding
+    element in the response."""
     into: str
     element: ElementPlan | None
     has_elements: bool
@@ -86,8 +89,8 @@ class RefusalPlan:
 
 
 def run(refusing: Generator[None, None, T]) -> T:
-    """Run a generator that builds an error response to its end, without yielding to other tasks,
-    and return the response."""
+    """Run a generator that builds an error response to its end at once, without yielding to other
+    tasks, and return the response."""
     while True:
         try:
             next(refusing)
@@ -287,8 +290,8 @@ def _identifies(field: Field) -> bool:
 def _constants(
     key: int, fields: list[Field], code: str, version: int
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield the name and value of each field beside an error code that is neither copied from the
-    request nor left at its default."""
+    """Yield the name and value of each response field beside an error code that is neither copied
+    from the request nor left at its default."""
     for field in fields if code else ():
         if field.name in UNKNOWN:
             yield field.name, -1

@@ -36,5 +36,5 @@ RPC_NEEDS: dict[str, Need] = dict.fromkeys(
     ),
     on_cluster(AclOperation.CLUSTER_ACTION),
 )
-"""The operation that the caller of each gRPC method must be allowed, by the method's path. Only
-nodes call these methods."""
+"""ACL operation that the caller of a gRPC method must be allowed, by the method's path. Only nodes
+call these methods."""

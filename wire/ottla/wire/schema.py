@@ -33,7 +33,7 @@ SCALARS = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Types of fixed size, with their format codes in Python's `struct`."""
+"""Field types of fixed size, with their format codes in Python's `struct`."""
 
 SIZED = ("string", "string16", "bytes", "records")
 """Field types that are encoded with a length prefix."""
@@ -54,7 +54,8 @@ _FIELD = re.compile(
 
 @frozen
 class Field:
-    """One field: its name and type, and the versions in which it exists and is nullable."""
+    """One field of a message schema: its name and type, and the versions in which it exists and is
+    nullable."""
 
     name: str
     type: str
@@ -64,8 +65,8 @@ class Field:
     tag: int | None
     is_ignorable: bool
     default: Default
-    """Default of the field: None for null, otherwise the declared value or a zero value of the
-    type."""
+    """Default value of the field: None for null, otherwise the declared value or a zero value of
+    the type."""
     struct: "StructSchema | None"
 
     @property
@@ -76,7 +77,7 @@ class Field:
 
 @frozen
 class StructSchema:
-    """The fields of one generated class, in the order in which they are encoded."""
+    """Schema of one generated class: its fields, in the order in which they are encoded."""
 
     name: str
     fields: list[Field] = field(default_factory=list)
@@ -84,8 +85,8 @@ class StructSchema:
 
 @frozen
 class MessageSchema:
-    """One message: its header line, its own fields, and all structs that it contains, innermost
-    first."""
+    """Schema of one message: its header line, its own fields, and all structs that it contains,
+    innermost first."""
 
     kind: Kind
     key: int
@@ -95,21 +96,21 @@ class MessageSchema:
     structs: dict[str, StructSchema]
 
     def is_flexible(self, version: int) -> bool:
-        """Return whether this version has compact lengths and tagged fields."""
+        """Return whether this version of the message has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
 
 @cache
 def load(file: str) -> dict[str, MessageSchema]:
-    """Return the messages of one schema file by name."""
+    """Return the schemas of the messages in one schema file, by message name."""
     text = get_data("ottla.wire", f"schemas/{file}.schema")
     assert text is not None
     return {message.root.name: message for message in parse(text.decode())}
 
 
 def parse(text: str) -> Iterator[MessageSchema]:
-    """Yield the messages of a schema text. An invalid line is a bug in the schemas, and raises
-    AssertionError with the line."""
+    """Yield the schemas of the messages in a schema text. An invalid line is a bug in the schemas,
+    and raises AssertionError with the line."""
     lines = [(_indent(line), line.strip()) for line in text.splitlines() if line.strip()]
     starts = [at for at, (indent, _) in enumerate(lines) if indent == 0]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
@@ -123,8 +124,8 @@ def module_name(message: str) -> str:
 
 
 def versions_in(text: str, within: range) -> range:
-    """Return the versions that a text such as `3`, `3-7` or `3+` denotes within the range
-    `within`."""
+    """Return the versions that a text in a schema, such as `3`, `3-7` or `3+`, denotes within the
+    range `within`."""
     found = _VERSIONS.fullmatch(text)
     assert found, f"{text} is no range of versions"
     lowest = int(found[1])
@@ -176,8 +177,8 @@ class _Body:
                 into.fields.append(self._field(line, depth, within))
 
     def _declare(self, name: str) -> StructSchema:
-        """Return a newly declared struct. If another field has already referred to the struct, that
-        same object gets its fields now."""
+        """Declare the struct `name` and return its schema. If another field has already referred to
+        the struct, that same object gets its fields now."""
         struct = self.structs.setdefault(name, StructSchema(name))
         assert not struct.fields, f"{name} is declared twice"
         return struct
@@ -213,8 +214,8 @@ class _Body:
 
 
 def _default(type_name: str, text: str | None, *, is_nullable: bool) -> Default:
-    """Return the default of a field. A nullable `records` is null unless another default is set, as
-    in Kafka."""
+    """Return the default value of a schema's field. A nullable `records` is null unless another
+    default is set, as in Kafka."""
     if text == "null" or (type_name == "records" and is_nullable):
         assert is_nullable
         return None

@@ -22,7 +22,8 @@ from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 COST_FREE_BYTES = 512 * KIB
 COST_PER_BYTE = 12
-"""Memory, in bytes per byte of a message, that the elements of its arrays may use.
+"""Maximum memory, in bytes per encoded byte of a message, that the elements of its arrays may use
+once decoded.
 
 As Python objects the smallest structs use fifty times their encoded size. Without this bound, a
 frame of 100 MiB could use 5 GB. Regular messages stay far below the bound: a partition uses at most
@@ -30,14 +31,15 @@ eight times its size. Messages up to 64 KiB stay below four times their size plu
 """
 
 WORD_BYTES = 4
-"""Size in bytes from which numbers do not count as memory: a list of such numbers uses only twice
-their encoded size."""
+"""Encoded size in bytes from which numbers in an array do not count as memory: a list of such
+numbers uses only twice their encoded size."""
 
 
 def decoder_source(
     schema: MessageSchema, version: int, *, is_small: bool = False
 ) -> FunctionSource:
-    """Return the source of the decode function of a version, with the names that it needs.
+    """Return the source of the decode function for one version of a message, with the names that
+    the source needs.
 
     The function for small messages reads bytes; the function for other messages reads a view.
     """
@@ -59,13 +61,13 @@ class _Decoder(FunctionSource):
     """True if the generated function reads `data` as bytes, False if as a memoryview."""
 
     def read(self, code: str, target: str) -> None:
-        """Queue the read of a fixed-size value into `target`. `flush` generates one read for all
-        queued values."""
+        """Queue the generated read of a fixed-size value into `target`. `flush` generates one read
+        for all queued values."""
         self.pending.append((code, target))
 
     def flush(self) -> None:
-        """Generate the code that reads all queued values at once, then the lines that depend on
-        them."""
+        """Generate the code that reads all queued fixed-size values at once, then the lines that
+        depend on them."""
         codes = "".join(code for code, _ in self.pending)
         if codes == "B":
             self.line(f"{self.pending[0][1]} = data[p]")

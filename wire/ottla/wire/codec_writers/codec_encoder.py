@@ -10,7 +10,8 @@ from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema
 
 
 def encoder_source(schema: MessageSchema, version: int) -> FunctionSource:
-    """Return the source of the encode function of a version, with the names that it needs."""
+    """Return the source of the encode function for one version of a message, with the names that
+    the source needs."""
     writer = _Encoder(schema, version)
     writer.line("def encode(m, out, records):")
     writer.depth += 1
@@ -25,21 +26,21 @@ class _Encoder(FunctionSource):
     code is generated yet."""
 
     writer = "w"
-    """Name of the variable that appends bytes. Inside a tagged field another variable is used,
-    because the size of the field precedes it."""
+    """Name of the generated variable that appends bytes to the output. Inside a tagged field
+    another variable is used, because the size of the field precedes it."""
 
     def put(self, code: str, value: str) -> None:
-        """Queue the write of a fixed-size value. `flush` generates one `pack` for all queued
-        values."""
+        """Queue the generated write of a fixed-size value. `flush` generates one `pack` for all
+        queued values."""
         self.pending.append((code, value))
 
     def flush(self) -> None:
-        """Generate one `pack` that writes all queued values."""
+        """Generate one `pack` call that writes all queued fixed-size values."""
         self.write_pending(self.pending)
         self.pending = []
 
     def write_pending(self, pending: list[tuple[str, str]]) -> None:
-        """Generate one `pack` that writes the given values.
+        """Generate one `pack` call that writes the given values, each with its format code.
 
         Code `x` is a zero byte without a value, `L` is a length below 128.
         """
@@ -217,7 +218,7 @@ class _Encoder(FunctionSource):
 
 
 def is_set(field: Field, value: str) -> str:
-    """Return the source text of the condition that a field differs from its default."""
+    """Return the source text of the condition that a message's field differs from its default."""
     if field.default is None:
         return f"{value} is not None"
     if field.struct is not None and not field.is_array:

@@ -15,10 +15,12 @@ from ottla.wire.generator import innermost_first, python_type, schema_files
 from ottla.wire.schema import SCALARS, Field, MessageSchema, StructSchema, load, module_name
 
 WORD_BYTES = 4
-"""Size in bytes from which numbers are not counted as memory, as in `codec_decoder`."""
+"""Encoded size in bytes from which numbers in an array do not count as memory, as in
+`codec_decoder`."""
 
 METHODS = {"bool": "boolean", "string": "text", "string16": "text", "bytes": "bytes_"}
-"""Methods of MessageReader and MessageWriter whose names differ from the field type's."""
+"""Methods of MessageReader and MessageWriter for field types whose names differ from the
+method's."""
 
 
 def native_module_name(message: str) -> str:
@@ -27,7 +29,7 @@ def native_module_name(message: str) -> str:
 
 
 def native_source(message: str) -> str:
-    """Return the source of a message's native codec."""
+    """Return the source of the module with a message's native codec."""
     schema = load(schema_files()[message])[message]
     structs = list(innermost_first(schema.root))
     body = [line for struct in structs for line in _struct(schema, struct)]
@@ -96,15 +98,15 @@ def _has_records(struct: StructSchema) -> bool:
 
 
 class _Versions:
-    """Source text of a message's version conditions, shared by the writers of its reader and its
+    """Source text of conditions on a message's version, shared by the writers of its reader and its
     writer."""
 
     def __init__(self, schema: MessageSchema) -> None:
         self.schema = schema
 
     def within(self, versions: range, around: range | None = None) -> str:
-        """Return the source of the condition that the version is in a range, or "" if that is
-        always true."""
+        """Return the source of the condition that the message version is in a range, or an empty
+        string if that is always true."""
         every = self.schema.versions if around is None else around
         low, high = versions.start, versions.stop
         if not versions:
@@ -114,20 +116,21 @@ class _Versions:
         return " and ".join(parts)
 
     def nullable(self, field: Field) -> str:
-        """Return the source of the condition that a field is nullable in the current version."""
+        """Return the source of the condition that a field is nullable in the message version being
+        processed."""
         return self.within(field.nullable, field.versions) or "True"
 
     @property
     def is_ever_flexible(self) -> bool:
-        """True if any version has tagged fields."""
+        """True if any version of the message has tagged fields."""
         return self.schema.flexible_from is not None
 
 
 class _ReaderBody(_Versions):
-    """Writer of the body of the function that reads a struct."""
+    """Writer of the body of the native function that reads a struct."""
 
     def struct(self, struct: StructSchema) -> Iterator[str]:
-        """Yield the lines that read every field in order, and create the struct."""
+        """Yield the source lines that read every field in order, and create the struct."""
         if _has_records(struct):
             yield "r.move_window()"
         tagged = []
@@ -144,8 +147,8 @@ class _ReaderBody(_Versions):
         yield f"return {struct.name}({values})"
 
     def field(self, field: Field) -> Iterator[str]:
-        """Yield the lines that read an untagged field, or set its default if the version lacks the
-        field."""
+        """Yield the source lines that read an untagged field, or set its default if the version
+        lacks the field."""
         condition = self.within(field.versions)
         if not condition:
             yield from self.value(field, _local(field))
@@ -155,8 +158,8 @@ class _ReaderBody(_Versions):
         yield from (f"    {line}" for line in self.value(field, f"x_{field.name}"))
 
     def tags(self, tagged: list[Field]) -> Iterator[str]:
-        """Yield the lines that read the tagged fields. If a tag is unknown, they leave the message
-        to the generic codec."""
+        """Yield the source lines that read the tagged fields. If a tag is unknown, they leave the
+        message to the generic codec."""
         if not tagged:
             yield "r.end_tags()"
             return
@@ -174,7 +177,7 @@ class _ReaderBody(_Versions):
         yield "    r.end_tag(stop)"
 
     def value(self, field: Field, target: str) -> Iterator[str]:
-        """Yield the lines that read a field of this version into `target`."""
+        """Yield the source lines that read a field of this version into `target`."""
         if field.is_array:
             yield from self.array(field, target)
         elif field.struct is not None and field.nullable:
@@ -189,7 +192,7 @@ class _ReaderBody(_Versions):
             yield f"{target} = {self.element(field)}"
 
     def element(self, field: Field) -> str:
-        """Return the expression that reads one value that is not null."""
+        """Return the source of the expression that reads one value that is not null."""
         if field.struct is not None:
             return f"_read_{field.struct.name}(r, v, c)"
         if field.type in SCALARS:
@@ -197,7 +200,7 @@ class _ReaderBody(_Versions):
         return f"r.{_method(field)}({_compact(field)})"
 
     def array(self, field: Field, target: str) -> Iterator[str]:
-        """Yield the lines that read an array into `target`.
+        """Yield the source lines that read an array into `target`.
 
         The memory bound in these lines may be lower than the generic codec's bound. It only avoids
         an attempt that would fail; the generic codec then decides.
@@ -217,10 +220,10 @@ class _ReaderBody(_Versions):
 
 
 class _WriterBody(_Versions):
-    """Writer of the body of the function that writes a struct."""
+    """Writer of the body of the native function that writes a struct."""
 
     def struct(self, struct: StructSchema) -> Iterator[str]:
-        """Yield the lines that write every field in order."""
+        """Yield the source lines that write every field in order."""
         for field in struct.fields:
             condition = self.within(field.versions)
             value = f"m.{field.name}"
@@ -240,7 +243,8 @@ class _WriterBody(_Versions):
             yield from (f"    {line}" for line in self.tags(sorted(tagged, key=_tag)))
 
     def tags(self, tagged: list[Field]) -> Iterator[str]:
-        """Yield the lines that write the tagged fields that are set, in order of their tags."""
+        """Yield the source lines that write the tagged fields that are set, in order of their
+        tags."""
         if not tagged:
             yield "w.out.append(0)"
             return
@@ -262,7 +266,7 @@ class _WriterBody(_Versions):
             yield f"        w.tag({field.tag}, t_{field.name})"
 
     def value(self, field: Field, value: str, writer: str) -> Iterator[str]:
-        """Yield the lines that write a field of this version."""
+        """Yield the source lines that write a field of this version."""
         if field.is_array:
             yield from self.array(field, value, writer)
         elif field.struct is not None and field.nullable:
@@ -283,7 +287,7 @@ class _WriterBody(_Versions):
             yield self.element(field, value, writer)
 
     def element(self, field: Field, value: str, writer: str) -> str:
-        """Return the statement that writes one value that is not null."""
+        """Return the source of the statement that writes one value that is not null."""
         if field.struct is not None:
             return f"_write_{field.struct.name}({writer}, {value}, v, c)"
         if field.type in SCALARS:
@@ -291,7 +295,7 @@ class _WriterBody(_Versions):
         return f"{writer}.{_method(field)}({value}, {_compact(field)})"
 
     def array(self, field: Field, value: str, writer: str) -> Iterator[str]:
-        """Yield the lines that write the count of an array and its elements."""
+        """Yield the source lines that write the count of an array and its elements."""
         array, element = f"a_{field.name}", f"e_{field.name}"
         loop = f"for {element} in {array}: {self.element(field, element, writer)}"
         yield f"{array} = {value}"

@@ -1,5 +1,5 @@
-"""Source text under construction, and the properties of a version that the decoder and the encoder
-both need."""
+"""Source text of a generated function under construction, and the properties of a message version
+that the decoder and the encoder both need."""
 
 from collections.abc import Callable
 from struct import Struct as Packer
@@ -25,20 +25,20 @@ class FunctionSource:
 
     @property
     def text(self) -> str:
-        """The source text generated so far."""
+        """Source text of the function generated so far."""
         return "\n".join(self.lines)
 
     def line(self, text: str) -> None:
-        """Append one line to the source, at the current indentation."""
+        """Append one line to the function's source, at the current indentation."""
         self.lines.append("    " * self.depth + text)
 
     def variable(self, prefix: str) -> str:
-        """Return a name that is unique in this function."""
+        """Return a variable name that begins with `prefix` and is unique in this function."""
         self._variable_count += 1
         return f"{prefix}{self._variable_count}"
 
     def packer(self, method: str, codes: str) -> tuple[str, int]:
-        """Return the name of a bound method (`pack` or `unpack_from`) of the packer for these
+        """Return the name of a method (`pack` or `unpack_from`) of the Struct for these format
         codes, and the packed size in bytes."""
         packer = Packer(f">{codes}")
         name = f"{method}_{codes.replace('?', 'Z')}"
@@ -46,12 +46,13 @@ class FunctionSource:
         return name, packer.size
 
     def is_compact(self, kind: str) -> bool:
-        """Return whether lengths of this kind are varints in this version (KIP-482)."""
+        """Return whether lengths of this kind of field are varints in this message version
+        (KIP-482)."""
         return self.is_flexible and kind != "string16"
 
 
 def default_text(field: Field) -> str:
-    """Return the source of a field's default."""
+    """Return the source text of a field's default value."""
     if field.default is None:
         return "None"
     if field.is_array:
@@ -73,7 +74,7 @@ def smallest_bytes(field: Field, schema: MessageSchema, version: int) -> int:
 
 
 def element_cost(field: Field, version: int) -> int:
-    """Return the memory of one array element in bytes, assuming short texts.
+    """Return the memory in bytes that one decoded array element uses, assuming short texts.
 
     Numbers of four bytes and more are not counted: they use at most ten times their encoded size.
     """
@@ -82,13 +83,15 @@ def element_cost(field: Field, version: int) -> int:
 
 POINTER_BYTES = 8
 OBJECT_BYTES = 32
-"""Memory in bytes of an object with slots, including garbage-collector data, without the slots."""
+"""Memory in bytes of a Python object with slots, including garbage-collector data, without the
+slots."""
 LIST_BYTES = 72
-"""Memory of an empty list in bytes."""
+"""Memory in bytes of an empty Python list."""
 COSTS = {"string": 64, "string16": 64, "bytes": 48, "records": 192, "uuid": 112}
-"""Memory in bytes of a short text, a few bytes, a view of records, and an id."""
+"""Memory in bytes that a decoded value uses, by field type: a short text, a few bytes, a view of
+records, an id."""
 SMALL_NUMBER_BYTES = 32
-"""Memory of a two-byte number; one-byte numbers are shared objects."""
+"""Memory in bytes of a decoded two-byte number; one-byte numbers are shared objects."""
 
 
 def _value_cost(field: Field, version: int) -> int:

@@ -26,37 +26,41 @@ FLEXIBLE_FROM: Final = 8
 """First version of OffsetCommit with compact lengths and tagged fields."""
 
 ONE: Final = 2
-"""Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
+"""Compact count of one element, as Kafka's compact arrays encode it. Compact counts and sizes are
+encoded as the number plus one."""
 
 LONG_SIZE: Final = 0x80
-"""Bit of a compact size that is set if the size continues in the next byte."""
+"""Bit in the first byte of a compact size that is set if the size continues in the next byte."""
 
 ROWS_MAX: Final = 50
-"""Maximum number of offsets in a request that is read by this module. Such a request is served
-without yielding, which takes about a millisecond."""
+"""Maximum number of partitions in an OffsetCommit request that this module reads. Such a request is
+served without yielding, which takes about a millisecond."""
 
 TOPIC_ID_BYTES: Final = 16
 NO_TAGS_BEHIND: Final = b"\0\0"
-"""Empty tagged fields of the topic and of the message, in the request and in the response."""
+"""Empty tagged fields of the topic and of the message, at the end of an OffsetCommit request and of
+its response."""
 
 _read_row: Final = Struct(">iqiB").unpack_from
-"""Reads a partition of the request: partition, offset, leader epoch, compact size of the
-metadata."""
+"""Function that reads one partition of an OffsetCommit request: partition, offset, leader epoch,
+compact size of the metadata."""
 ROW_BYTES: Final = 4 + 8 + 4 + 1
 _read_generation: Final = Struct(">i").unpack_from
 
 _answer_head: Final = Struct(">iixi").pack
-"""Packs the start of a response: length, correlation id, no tags, throttle time."""
+"""Function that packs the start of an OffsetCommit response: length, correlation id, no tags,
+throttle time."""
 HEAD_BYTES: Final = 4 + 1 + 4
-"""Size in bytes of the response header and throttle time, without the length."""
+"""Size in bytes of the header and throttle time of an OffsetCommit response, without the frame
+length."""
 _answer_row: Final = Struct(">ihx").pack
-"""Packs a partition of the response: partition, error, no tags."""
+"""Function that packs one partition of an OffsetCommit response: partition, error, no tags."""
 _one_row: Final = Struct(">Bihxxx").pack
-"""Packs the partitions of a response with only one: partition count, partition, error, tags of the
-partition, the topic and the message."""
+"""Function that packs the end of an OffsetCommit response with a single partition: partition count,
+partition, error, tags of the partition, the topic and the message."""
 
 CommitRow: TypeAlias = tuple[int, int, int, str]
-"""Partition, offset, leader epoch and metadata of one commit."""
+"""One partition of an OffsetCommit request: partition, offset, leader epoch and metadata."""
 
 
 class FlatCommit:
@@ -67,11 +71,11 @@ class FlatCommit:
 
     def __init__(self, committer: bytes, rows: list[CommitRow], is_by_id: bool) -> None:
         self.committer = committer
-        """Bytes of the request before the offsets: group, generation, member, instance and
-        topic."""
+        """Bytes of the OffsetCommit request before the offsets: group, generation, member, instance
+        and topic."""
         self.rows = rows
         self.is_by_id = is_by_id
-        """True if the request has the topic's id, False if it has its name."""
+        """True if the OffsetCommit request identifies the topic by id, False if by name."""
 
     @property
     def _member_at(self) -> int:
@@ -87,12 +91,12 @@ class FlatCommit:
 
     @property
     def place(self) -> bytes:
-        """Bytes of the request that identify the topic and that the response repeats."""
+        """Bytes of the OffsetCommit request that identify the topic. The response repeats them."""
         return self.committer[self._topics_at :]
 
     @property
     def name(self) -> str:
-        """Name of the topic, or "" if the request identifies the topic by id."""
+        """Name of the topic, or an empty string if the request identifies the topic by id."""
         return "" if self.is_by_id else _text(self.committer[self._topics_at + 2 :])
 
     @property
@@ -104,7 +108,7 @@ class FlatCommit:
         return find_uuid(data) or keep_uuid(data)
 
     def head(self) -> OffsetCommitRequest:
-        """Return the request as a message object without topics."""
+        """Return the OffsetCommit request as a message object without its topics."""
         data, member_at, instance_at = self.committer, self._member_at, self._instance_at
         instance = data[instance_at + 1 : self._topics_at]
         return OffsetCommitRequest(
@@ -115,7 +119,8 @@ class FlatCommit:
         )
 
     def decoded(self) -> OffsetCommitRequest:
-        """Return the request as the generated codec decodes it, with "" for null metadata."""
+        """Return the OffsetCommit request as the generated codec decodes it, with an empty string
+        for null metadata."""
         request = self.head()
         partitions = [
             OffsetCommitRequestPartition(
@@ -140,7 +145,8 @@ def _text(data: bytes) -> str:
 
 
 def read_flat_commit(frame: memoryview, at: int, version: int) -> FlatCommit | None:
-    """Return the request whose body begins at `at`, or None if the generated codec must read it."""
+    """Read the OffsetCommit request whose body begins at position `at` of the frame. Returns None
+    if the generated codec must read it."""
     if version < FLEXIBLE_FROM:
         return None
     start = at

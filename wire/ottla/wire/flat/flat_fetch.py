@@ -27,63 +27,65 @@ REPLICA_STATE_FROM: Final = 15
 """First version of Fetch in which a consumer sends no replica id."""
 
 ONE: Final = 2
-"""Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
+"""Compact count of one element, as Kafka's compact arrays encode it. Compact counts and sizes are
+encoded as the number plus one."""
 
 NO_ELEMENTS: Final = 1
-"""Compact count of an empty array."""
+"""Compact count of an empty array, as Kafka's compact arrays encode it."""
 
 NULL: Final = 0
 LONG_SIZE: Final = 0x80
-"""Bit of a compact size that is set if the size continues in the next byte."""
+"""Bit in the first byte of a compact size that is set if the size continues in the next byte."""
 
 NO_REPLICA: Final = -1
 
 REQUEST: Final = Struct(">iiibii22siqiqiIB")
-"""Struct of the request. Its fields: maximum wait, minimum and maximum bytes, isolation level,
-session id and epoch; topic and partition; leader epoch, fetch offset, last fetched epoch, log start
-offset, maximum bytes; the four bytes that `END` describes; the byte after them."""
+"""Struct of a Fetch request for one partition. Its fields: maximum wait, minimum and maximum bytes,
+isolation level, session id and epoch; topic and partition; leader epoch, fetch offset, last fetched
+epoch, log start offset, maximum bytes; the four bytes that `END` describes; the byte after them."""
 
 END: Final = NO_ELEMENTS << 8
-"""Usual value of the four bytes before the last byte of `REQUEST`, except for the size of the rack.
-They are: empty tags of the partition and of the topic, no forgotten topics, and the compact size of
-the rack, for which this value has 0."""
+"""Usual value of the four bytes before the last byte of `REQUEST`, the struct of a Fetch request,
+except for the size of the rack. They are: empty tags of the partition and of the topic, no
+forgotten topics, and the compact size of the rack, for which this value has 0."""
 
 _read_request: Final = REQUEST.unpack_from
 _read_replica: Final = Struct(">i").unpack_from
 REPLICA_BYTES: Final = 4
 NO_RACK: Final = END + 1
-"""Value of the four bytes that `END` describes if the rack is empty."""
+"""Value of the four bytes that `END` describes in a Fetch request whose rack is empty."""
 REQUEST_BYTES: Final = REQUEST.size
 
 ID_AT, COUNT_AT, INDEX_AT = 1, 17, 18
-"""Positions in the topic and partition fields, which are topic count, topic id, partition count and
-partition index."""
+"""Positions in a Fetch request's bytes for topic and partition, which are topic count, topic id,
+partition count and partition index."""
 
 ANSWER_START: Final = ">iixihi22shqqqBi"
-"""Format of the response before the records: frame length, correlation id, tags; throttle time,
-error, session id; topic and partition; error, high watermark, last stable offset, log start offset,
-aborted transactions, preferred replica."""
+"""Struct format of a Fetch response before the records: frame length, correlation id, tags;
+throttle time, error, session id; topic and partition; error, high watermark, last stable offset,
+log start offset, aborted transactions, preferred replica."""
 
 _ANY, _SHORT, _LONG = Struct(ANSWER_START), Struct(ANSWER_START + "B"), Struct(ANSWER_START + "H")
-"""Structs of the response up to the compact size of the records: without that size, with a size of
-one byte, and with a size of two bytes."""
+"""Structs of a Fetch response up to the compact size of the records: without that size, with a size
+of one byte, and with a size of two bytes."""
 
 _pack_any, _pack_short, _pack_long = _ANY.pack, _SHORT.pack, _LONG.pack
 LENGTH_BYTES: Final = 4
 NO_TAGS_BEHIND: Final = b"\0\0\0"
-"""Empty tagged fields of the partition, the topic and the response."""
+"""Empty tagged fields of the partition, the topic and the message, at the end of a Fetch
+response."""
 
 ANY_REST: Final = _ANY.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 SHORT_REST: Final = _SHORT.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 LONG_REST: Final = _LONG.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 SHORT_MAX: Final = 126
-"""Maximum number of bytes of records whose compact size takes one byte."""
+"""Maximum number of bytes of records whose compact size takes one byte in a Fetch response."""
 LONG_MAX: Final = (1 << 14) - 2
-"""Maximum number of bytes of records whose compact size takes two bytes."""
+"""Maximum number of bytes of records whose compact size takes two bytes in a Fetch response."""
 
 
 BYTES: Final = (bytes, bytearray)
-"""Types of records whose bytes are copied into the frame of the response."""
+"""Types of records whose bytes are copied into the frame of a Fetch response."""
 
 
 class FlatFetch:
@@ -123,29 +125,30 @@ class FlatFetch:
         self.session_id = session_id
         self.session_epoch = session_epoch
         self.place = place
-        """Bytes of the request that identify the topic and the partition."""
+        """Bytes of the Fetch request that identify the topic and the partition. The response
+        repeats them."""
         self.current_leader_epoch = current_leader_epoch
         self.fetch_offset = fetch_offset
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
         self.partition_max_bytes = partition_max_bytes
         self.rack_id = rack_id
-        """Rack of the consumer, or "" if the request has none."""
+        """Rack of the consumer, or an empty string if the Fetch request has none."""
 
     @property
     def topic_id(self) -> UUID:
-        """Id of the topic in the request."""
+        """Id of the topic in the Fetch request."""
         data = self.place[ID_AT:COUNT_AT]
         return find_uuid(data) or keep_uuid(data)
 
     @property
     def partition(self) -> int:
-        """Index of the partition in the request."""
+        """Index of the partition in the Fetch request."""
         return int.from_bytes(self.place[INDEX_AT:], "big", signed=True)
 
     @property
     def topics(self) -> list[FetchTopic]:
-        """The topic and its partition, as the generated codec decodes them."""
+        """The topic and partition of the Fetch request, as the generated codec decodes them."""
         partition = FetchPartition(
             partition=self.partition,
             current_leader_epoch=self.current_leader_epoch,
@@ -158,7 +161,8 @@ class FlatFetch:
 
 
 def read_flat_fetch(frame: memoryview, at: int, version: int) -> FlatFetch | None:
-    """Return the request whose body begins at `at`, or None if the generated codec must read it."""
+    """Read the Fetch request whose body begins at position `at` of the frame. Returns None if the
+    generated codec must read it."""
     size = len(frame)
     if version < REPLICA_STATE_FROM:
         if (

@@ -28,41 +28,44 @@ FLEXIBLE_FROM: Final = 9
 """First version of Produce with compact lengths and tagged fields."""
 
 ONE: Final = 2
-"""Compact count of one element. Compact counts and sizes are encoded as the number plus one."""
+"""Compact count of one element, as Kafka's compact arrays encode it. Compact counts and sizes are
+encoded as the number plus one."""
 
 NULL: Final = 0
 LONG_SIZE: Final = 0x80
-"""Bit of a compact size that is set if the size continues in the next byte."""
+"""Bit in the first byte of a compact size that is set if the size continues in the next byte."""
 
 ID_PLACE_BYTES: Final = 1 + 16 + 1 + 4
-"""Size in bytes of the topic and partition fields with a topic id: topic count, id, partition
-count, index."""
+"""Size in bytes of a Produce request's fields for topic and partition, if they contain a topic id:
+topic count, id, partition count, index."""
 NAME_PLACE_BYTES: Final = 1 + 1 + 4
-"""Size in bytes of the topic and partition fields with a topic name, without the compact size of
-the name."""
+"""Size in bytes of a Produce request's fields for topic and partition, if they contain a topic
+name, without the name and its compact size."""
 
 _read_start: Final = Struct(">BhiBB").unpack_from
-"""Reads the start of the request: transactional id, acks, timeout, topic count, compact size of the
-topic's name."""
+"""Function that reads the start of a Produce request: transactional id, acks, timeout, topic count,
+compact size of the topic's name."""
 START_BYTES: Final = 1 + 2 + 4
 
 _read_tags: Final = Struct(">BH").unpack_from
-"""Reads the end of the request: tagged fields of the partition, tagged fields of the topic and the
-request."""
+"""Function that reads the end of a Produce request: tagged fields of the partition, tagged fields
+of the topic and the request."""
 NO_TAGS: Final = (0, 0)
 TAGS_BYTES: Final = 3
 REST_BYTES_MIN: Final = 1 + BATCH_HEADER_BYTES + TAGS_BYTES
 
 ANSWER_REST: Final = "hqqqBBBBiB"
-"""Format of the response after the topic and partition fields: error, base offset, append time, log
-start offset, record errors, message, tags of the partition and the topic, throttle time, tags."""
+"""Struct format of a Produce response after the fields for topic and partition: error, base offset,
+append time, log start offset, record errors, message, tags of the partition and the topic, throttle
+time, tags."""
 ANSWER_BYTES: Final = 4 + 1 + Struct(f">{ANSWER_REST}").size
-"""Size in bytes of a response without its length field and its topic and partition fields."""
+"""Size in bytes of a Produce response without its length field and its fields for topic and
+partition."""
 _answers: Final[dict[int, Callable[..., bytes]]] = {}
-"""Functions that pack responses, by the size of the topic and partition fields. There are about 130
-sizes."""
+"""Functions that pack Produce responses, by the size in bytes of the fields for topic and
+partition. There are about 130 sizes."""
 NO_ELEMENTS: Final = 1
-"""Compact count of an empty array."""
+"""Compact count of an empty array, as Kafka's compact arrays encode it."""
 
 ACKS: Final = (-1, 0, 1)
 
@@ -80,15 +83,16 @@ class FlatProduce:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.place = place
-        """Bytes of the request that identify the topic and the partition."""
+        """Bytes of the Produce request that identify the topic and the partition. The response
+        repeats them."""
         self.records = records
-        """View of the record batch in the request's frame."""
+        """View of the record batch in the Produce request's frame."""
         self.is_by_id = is_by_id
-        """True if the request has the topic's id, False if it has its name."""
+        """True if the Produce request identifies the topic by id, False if by name."""
 
     @property
     def name(self) -> str:
-        """Name of the topic, or "" if the request identifies the topic by id.
+        """Name of the topic, or an empty string if the request identifies the topic by id.
 
         Raises ProtocolError if the name is not UTF-8.
         """
@@ -109,20 +113,21 @@ class FlatProduce:
 
     @property
     def topic_data(self) -> list[TopicProduceData]:
-        """The topic and its batch, as the generated codec decodes them."""
+        """The topic and the batch of the Produce request, as the generated codec decodes them."""
         index = int.from_bytes(self.place[-4:], "big", signed=True)
         data = PartitionProduceData(index=index, records=self.records)
         return [TopicProduceData(name=self.name, topic_id=self.topic_id, partition_data=[data])]
 
     def decoded(self) -> ProduceRequest:
-        """Return the request as the generated codec decodes it."""
+        """Return the Produce request as the generated codec decodes it."""
         return ProduceRequest(
             acks=self.acks, timeout_ms=self.timeout_ms, topic_data=self.topic_data
         )
 
 
 def read_flat_produce(frame: memoryview, at: int, version: int) -> FlatProduce | None:
-    """Return the request whose body begins at `at`, or None if the generated codec must read it."""
+    """Read the Produce request whose body begins at position `at` of the frame. Returns None if the
+    generated codec must read it."""
     size = len(frame)
     if version < FLEXIBLE_FROM or size < at + START_BYTES + ID_PLACE_BYTES:
         return None
@@ -180,7 +185,7 @@ def flat_produce_answer(
 
 
 def _writer_of(place_bytes: int) -> Callable[..., bytes]:
-    """Return the function that packs responses whose topic and partition fields have this size in
-    bytes."""
+    """Return the function that packs Produce responses whose fields for topic and partition have
+    this size in bytes."""
     write = _answers[place_bytes] = Struct(f">iix{place_bytes}s{ANSWER_REST}").pack
     return write
