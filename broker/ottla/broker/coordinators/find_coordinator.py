@@ -213,7 +213,7 @@ class FindCoordinatorApi:
 
 def _state_topic(version: int, request: FindCoordinatorRequest) -> str | None:
     """Return the name of the internal topic that must exist before a FindCoordinator request can be
-    answered. Returns None if the request will be refused anyway."""
+    answered. Returns None if the request will be refused in any case."""
     if request.key_type == SHARE and (
         version < SHARE_FROM or not any(map(parse_share_partition_key, request.coordinator_keys))
     ):

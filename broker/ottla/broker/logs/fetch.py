@@ -662,7 +662,7 @@ class FetchApi:
             session.check_again(context.permissions.version)
 
     def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
-        """Return the limits of a Fetch request. No client quota counts a follower's fetch."""
+        """Return the limits of a Fetch request. A follower's fetch uses no client quota."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         version = context.header.api_version
         if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:

@@ -147,7 +147,7 @@ class ClientTelemetry:
         return "telemetry subscriptions"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the metadata's changed subscriptions to clients' metrics."""
+        """Apply the subscriptions to clients' metrics that changed in a new metadata image."""
         self._image = image
         changed = [name for kind, name in delta.changed_configs if kind == CLIENT_METRICS_RESOURCE]
         if not changed:

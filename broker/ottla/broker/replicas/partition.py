@@ -256,7 +256,7 @@ class Partition:
         """Advance the high watermark after a flush of `log`, and wake the produce requests that
         wait for the flush.
 
-        They are woken after a failed flush too, and are then answered with its error.
+        After a failed flush they are woken too, and are answered with its error.
         """
         if self.log is log and self.is_leader:
             self.advance_high_watermark(now_ms)

@@ -165,8 +165,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         return f"{len(shard.states)} share partitions"
 
     def resume(self, led: LedShareStates) -> Iterator[None]:
-        """Delete, in steps, the share partition states of topics that were deleted before the shard
-        was loaded."""
+        """Delete, in steps, the share partition states of topics that were deleted before this
+        broker loaded the shard."""
         return led.shard.delete_states_without_topic()
 
     def _take_waiting(self, led: LedShareStates) -> Iterator[Responder]:

@@ -57,8 +57,8 @@ ShareEffects: TypeAlias = ShardEffects[ShareWrite]
 
 
 class RedundantRecords:
-    """Records of one `__share_group_state` log that committed later snapshots supersede. They are
-    all records below an offset, which `end_offset` returns."""
+    """Records of one `__share_group_state` log that committed later snapshots supersede. These are
+    all records below the offset that `end_offset` returns."""
 
     __slots__ = ("_pending", "_snapshots")
 

@@ -128,7 +128,8 @@ class Lifecycle:
 
     @property
     def may_leave(self) -> bool:
-        """True if this broker must ask the controller before it stops."""
+        """True if this broker is registered, and must therefore ask the controller before it
+        stops."""
         return self.state in LEAVABLE and self.broker_epoch >= 0
 
     # ---- drain

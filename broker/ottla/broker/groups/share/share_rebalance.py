@@ -471,8 +471,8 @@ class ShareRebalancer:
 
 
 def _assignor_of(group: ShareGroup) -> Assignor:
-    """Return the assignor for a share group, which assigns only partitions whose durable state is
-    initialised now."""
+    """Return the assignor (function that assigns partitions) for a share group, which assigns only
+    partitions whose durable state is initialised now."""
     partitions = group.partitions
 
     def assign(
