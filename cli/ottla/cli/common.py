@@ -1,4 +1,4 @@
-"""Parts shared by commands: the address and login of the cluster, and output as JSON.
+"""Functions that commands share: they find the address and login of the cluster, and print JSON.
 
 Only this module declares and resolves the options for connecting to a cluster. An option precedes
 the environment, and the environment precedes a profile: see `bootstrap_of`.

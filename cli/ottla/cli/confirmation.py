@@ -1,4 +1,4 @@
-"""Confirmation of changes, by one rule for all commands.
+"""Asks the user to confirm changes, by one rule for all commands.
 
 A command asks once before it deletes records, offsets, groups, credentials or ACLs. It also asks
 before it removes a node, a replica or a voter, and before any change that cannot be undone. `--yes`

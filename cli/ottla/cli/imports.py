@@ -1,4 +1,4 @@
-"""Imports of modules with garbage collection disabled, because imports create many permanent
+"""Disables garbage collection while modules are imported, because imports create many permanent
 objects and little garbage."""
 
 import gc

@@ -1,4 +1,5 @@
-"""Output of a command that sends several requests: first the successes, then the refusals."""
+"""Prints the results of a command that sends several requests: first the successes, then the
+refusals."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The shell command that starts this program again from the current directory."""
+"""Derives the shell command that starts this program again from the current directory."""
 
 import os
 import shlex

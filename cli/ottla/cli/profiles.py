@@ -1,4 +1,4 @@
-"""Profiles: named addresses and logins of clusters, in the user's config.toml.
+"""Reads profiles (named addresses and logins of clusters) from the user's config.toml.
 
     [profiles.prod]
     bootstrap = "broker-1:9092,broker-2:9092"

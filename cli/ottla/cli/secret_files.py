@@ -1,4 +1,4 @@
-"""Warnings about files with settings that contain a password and are readable by every user of the
+"""Warns about settings files that contain a password and are readable by every user of the
 machine."""
 
 import stat

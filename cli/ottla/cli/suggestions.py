@@ -1,4 +1,4 @@
-"""Suggestions for misspelt words of a command line.  Pure."""
+"""Suggests corrections of misspelt words of a command line. Pure."""
 
 import argparse
 from collections.abc import Iterable, Iterator

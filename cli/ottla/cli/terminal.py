@@ -1,4 +1,4 @@
-"""All output of commands. Only this module escapes control characters and writes terminal
+"""Prints all output of commands. Only this module escapes control characters and writes terminal
 sequences.
 
 No other module of the package calls `print`, so that names that other users chose are always safe

@@ -1,4 +1,5 @@
-"""Declarations of commands: each verb with its options and its handler.
+"""Types and functions with which a command declares its verbs, each with its options and its
+handler.
 
 The module of a command defines either `VERBS`, or `OPTIONS` and `run`. It may also define an
 `EPILOG`. Parsers, help, completion scripts and docs/reference/cli.md are generated from these

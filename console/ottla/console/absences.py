@@ -1,6 +1,5 @@
-"""Facts that a page cannot show: the user lacks a right, the cluster has no such request, or a node
-does not answer. The page shows the reason in place of the fact.
-"""
+"""Reasons for facts that a page cannot show: the user lacks a right, the cluster has no such
+request, or a node does not answer. The page shows the reason in place of the fact."""
 
 import shlex
 from collections.abc import Awaitable, Callable

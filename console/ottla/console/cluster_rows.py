@@ -1,4 +1,5 @@
-"""Rows of brokers, disks and changes for pages, from a survey of the cluster. Pure."""
+"""Derives table rows about brokers, disks and partitions for pages, from a survey of the cluster.
+Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Commands that pages show, with their arguments quoted for a shell. Pure."""
+"""Formats the commands that pages show, with their arguments quoted for a shell. Pure."""
 
 import shlex
 from collections.abc import Mapping

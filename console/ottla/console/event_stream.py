@@ -1,4 +1,4 @@
-"""Server-sent events: the stream that renews a page's live part.
+"""Sends server-sent events: the stream that renews a page's live part.
 
 The stream ends if the browser leaves, if it does not read for `SEND_S`, after `STREAM_S`, and if
 the view fails. The browser then connects again, except after a failure, which is shown.

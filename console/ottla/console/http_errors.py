@@ -1,5 +1,5 @@
-"""HTTP status and error sentence for the exceptions of views (functions that compute a page).
-Pure."""
+"""Derives the HTTP status and the error sentence for an exception of a view (a function that
+computes a page). Pure."""
 
 from http import HTTPStatus
 

@@ -1,4 +1,4 @@
-"""Lags of groups over time, as far as pages have read them. Pure.
+"""Keeps the lags of groups over time, as far as open pages have read them, in memory. Pure.
 
 The console keeps the samples that open pages caused, and never reads by itself: an unused console
 costs the brokers nothing.

@@ -1,4 +1,4 @@
-"""Addresses of pages, whose path segments may be any value. Pure.
+"""Builds and matches the addresses of pages, whose path segments may be any value. Pure.
 
 Ids of groups may contain slashes, or be `..`, which browsers would resolve. A slash is therefore
 sent as `%2F` and the path is matched undecoded; a value that is empty, consists of dots or begins

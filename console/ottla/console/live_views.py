@@ -1,4 +1,4 @@
-"""Live parts of pages that compute their content repeatedly."""
+"""Makes live parts of pages, which call a page's view repeatedly."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Rates of traffic for pages: the difference between two samples of the brokers' counters.
+"""Reads rates of traffic for pages: the difference between two samples of the brokers' counters.
 
 The samples of each admin client are kept, so that a page that is opened or renewed again shows the
 rates since the sample before. No page waits for a second sample.

@@ -1,4 +1,4 @@
-"""Templates of the console: filters, and functions that templates call.
+"""Prepares the console's templates: their filters, and the functions that templates call.
 
 Every value is escaped for HTML, and shown with visible escapes for control characters and
 bidirectional overrides, also without a filter: templates cannot forget it. A name that the context

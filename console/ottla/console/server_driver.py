@@ -1,4 +1,4 @@
-"""The console's server: hypercorn on trio, with clients of the cluster for its users.
+"""Runs the console's web server: hypercorn on trio, with clients of the cluster for its users.
 
 The server closes connections of slow or silent browsers: one that has not sent a whole request
 within `IDLE_S`, one that sends its form too slowly, and one that does not read for `UNREAD_MS`.

@@ -1,4 +1,4 @@
-"""Settings of the console's server, and the rules that keep it safe. Pure."""
+"""Settings of the console's server, and checks that they are safe. Pure."""
 
 from collections.abc import Mapping
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Parts of a page as values: facts, tables, notes, forms and plots. Pure.
+"""Types for the parts of a page: facts, tables, notes, forms and plots. Pure.
 
 A view (the function that computes a page) whose page needs no layout of its own returns a `Sheet`.
 The template `sheet.html` shows its parts in order, and escapes all values. A test reads the values

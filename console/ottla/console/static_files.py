@@ -1,4 +1,5 @@
-"""Scripts and styles of the console, read once, with digests in their addresses.
+"""Reads the scripts and styles of the console once. Their addresses contain digests of their
+content.
 
 A browser may keep such a file permanently, because changed content gets another address.
 """

@@ -1,4 +1,5 @@
-"""The MCP server over HTTP (streamable HTTP), for agents that do not start it themselves.
+"""Runs the MCP (Model Context Protocol) server over streamable HTTP, for AI agents that do not
+start it themselves.
 
 - Every request needs the bearer token. All callers have the rights of the admin client's user.
 - The address is a loopback address unless TLS is configured: a token in plain text can be read on

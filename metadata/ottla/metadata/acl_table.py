@@ -1,4 +1,4 @@
-"""ACLs of a metadata image, indexed by principal and by resource pattern; immutable.
+"""Immutable table of the ACLs in a metadata image, indexed by principal and by resource pattern.
 
 The table is a persistent data structure: adding or removing an entry copies only a few nodes of a
 tree. Each image can therefore have its own table, whatever the number of entries.

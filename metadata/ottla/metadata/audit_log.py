@@ -1,4 +1,4 @@
-"""The audit log: denied operations of principals, and at DEBUG allowed ones.
+"""Writes the audit log: denied operations of principals, and at DEBUG allowed ones.
 
 The logger is named `ottla.authorizer`; Kafka's is `kafka.authorizer.logger`. A client chooses the
 names that appear in these lines, and can cause any number of denials. Names are therefore escaped

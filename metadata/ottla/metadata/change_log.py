@@ -1,4 +1,4 @@
-"""Log of changes in the cluster: brokers, leaders, in-sync replicas.
+"""Writes log lines about changes in the cluster: brokers, leaders, in-sync replicas.
 
 `ChangeLog` is a publisher. For each new image it logs one line about leaders and one about in-sync
 replicas, whatever the number of changed partitions. The active controller logs all changes. Any

@@ -1,4 +1,4 @@
-"""The difference between two metadata images, by key.
+"""Computes the difference between two metadata images (states of the cluster), by key.
 
 A delta has the image at its start (`base`) and the image after the records applied so far
 (`image`). It lists the changed keys, sorted; their new values are in `image`.

@@ -1,5 +1,5 @@
-"""The effect of each metadata record on an image (the state of the cluster): `apply(image, record)
--> image`.
+"""Applies each metadata record to an image (the state of the cluster): `apply(image, record) ->
+image`.
 
 The active controller, the standby controllers and every broker run this same function, so they
 agree. A record that does not fit the image, such as a change of an unknown partition, raises

@@ -1,4 +1,4 @@
-"""The state of the cluster at one offset of the metadata log; deeply immutable.
+"""Metadata image: the state of the cluster at one offset of the metadata log; deeply immutable.
 
 Only `fold.apply` derives an image from another one. Invariants: the leader and all members of ISR
 and ELR are among the replicas; ISR and ELR are disjoint; `topic_ids` and `partitions_by_broker` are

@@ -1,4 +1,4 @@
-"""Descriptions of metadata log records in words, for operators.
+"""Describes records of the metadata log in words, for operators.
 
 All functions are pure. Descriptions contain no secrets: neither credentials nor the values of
 secret settings. Topics have the names that the caller gives; a topic that the caller does not know

@@ -1,4 +1,5 @@
-"""Records of the metadata log: a constructor for each kind of record, encoding and decoding.
+"""Constructs, encodes and decodes the records of the metadata log, with one constructor for each
+kind of record.
 
 `decode_record` raises an error for a kind of record that it does not know. Such a record was
 written by a newer release, and the node must not read the log any further.

@@ -1,4 +1,4 @@
-"""Bulk application of metadata records about topics, their settings and their partitions.
+"""Applies metadata records about topics, their settings and their partitions to an image, in bulk.
 
 A new topic has several records, and a broker that shuts down changes all its partitions. Whatever
 the number of records, each map of the image is copied once, and `finish` creates one new image. A

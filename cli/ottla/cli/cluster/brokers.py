@@ -1,4 +1,5 @@
-"""`ottla broker`: the registered brokers, their draining, and the verbs of `removal`."""
+"""`ottla broker list|describe|drain`: shows the registered brokers and drains them (moves their
+leaderships away). Declares the verbs of `removal`, too."""
 
 import argparse
 from collections.abc import Sequence

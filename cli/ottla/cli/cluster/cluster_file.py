@@ -1,6 +1,7 @@
-"""The files of a local cluster: the addresses of its nodes, and each node's .properties.
+"""Reads and writes the files of a local cluster: cluster.json with the addresses of its nodes, and
+each node's .properties.
 
-Ids and ports are chosen once and kept, so that a cluster restarts under the same addresses.  The
+Ids and ports are chosen once and kept, so that a cluster restarts under the same addresses. The
 cluster id and each controller's directory id are kept too; `cluster_format` writes them into the
 directories.
 """

@@ -1,4 +1,5 @@
-"""The console of a local cluster: a process that `ottla up` starts beside the nodes.
+"""Starts and stops the console (web pages) of a local cluster: a process that `ottla up` runs
+beside the nodes.
 
 `ottla up` opens the console's socket and makes its key, so that it knows the address before the
 console has started. A browser that connects earlier waits. The console ends when its standard input

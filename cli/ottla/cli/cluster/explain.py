@@ -1,5 +1,5 @@
 """`ottla explain`: shows why a client is denied, throttled or behind, and why partitions are not
-served. Its verbs are made from the table of `ottla.insight.answers`."""
+served. Its verbs are made from the table of questions in `ottla.insight.answers`."""
 
 import argparse
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Warnings about a node's files to which other users of the machine have access, once when the node
+"""Warns about a node's files to which other users of the machine have access, once when the node
 starts.
 
 A node does not start if all users can read its private key (model/tls/context_driver.py). This

@@ -1,4 +1,4 @@
-"""Nodes that `ottla up` forks. The parent process imports the modules that several nodes need, so
+"""Forks the nodes of `ottla up`. The parent process imports the modules that several nodes need, so
 that each is imported once.
 
 Modules that only one node needs are imported by that node, concurrently with the other nodes.

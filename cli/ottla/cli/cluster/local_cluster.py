@@ -1,4 +1,5 @@
-"""The processes of a local cluster: controllers and brokers on this machine."""
+"""Starts, watches and stops the processes of a local cluster: controllers and brokers on this
+machine."""
 
 from collections.abc import Callable
 from functools import partial

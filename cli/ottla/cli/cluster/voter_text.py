@@ -1,4 +1,5 @@
-"""A controller in text form, `id@host:port:directoryId`, as in Kafka's `--initial-controllers`."""
+"""Parses the text form of a controller, `id@host:port:directoryId`, as in Kafka's
+`--initial-controllers`."""
 
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_address

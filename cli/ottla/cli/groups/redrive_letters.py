@@ -1,5 +1,5 @@
-"""Dead letters of a share group, as `ottla share redrive` reads them: their origin, their cause,
-and the reason why a letter is not moved.
+"""Parses dead letters of a share group (records that it could not process) for `ottla share
+redrive`: their origin, their cause, and the reason why a letter is not moved.
 
 Pure. Other clients may write to a dead letter topic, so headers are checked before they are used.
 """

@@ -1,4 +1,5 @@
-"""Options of `ottla share redrive`, apart from its code, which other commands do not load."""
+"""Declares the options of `ottla share redrive`, apart from its code, which other commands do not
+load."""
 
 from ottla.cli.confirmation import CONFIRMATION
 from ottla.cli.options import Declared, option

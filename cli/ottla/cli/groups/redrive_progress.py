@@ -1,5 +1,5 @@
-"""Progress of `ottla share redrive` in one partition of a dead letter topic: the offsets that later
-runs skip, because their letters were moved or belong to other groups.
+"""Encodes and decodes the progress of `ottla share redrive` in one partition of a dead letter
+topic: the offsets that later runs skip, because their letters were moved or belong to other groups.
 
 Pure. One transaction moves records and stores this progress. Committed offsets of a consumer group
 would not suffice: filters leave letters behind that are moved later, and committed offsets expire.

@@ -1,5 +1,5 @@
-"""Readers for `ottla share redrive`: of the records of a partition up to an offset, and of single
-records that dead letters name."""
+"""Reads records for `ottla share redrive`: those of a partition up to an offset, and single records
+that dead letters name."""
 
 import trio
 

@@ -1,5 +1,5 @@
-"""Plans of `ottla group reset` as CSV, in the form of Kafka's kafka-consumer-groups, and parsing of
-its arguments.
+"""Formats and parses plans of `ottla group reset` as CSV, in the form of Kafka's
+kafka-consumer-groups, and parses the command's arguments.
 
 Pure. A line is TOPIC,PARTITION,OFFSET; in a file with several groups, the group comes first. There
 is no header.

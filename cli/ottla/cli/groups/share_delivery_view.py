@@ -1,4 +1,5 @@
-"""View of the unsettled records of a share group: the reasons why they are not delivered now."""
+"""Formats the counts of a share group's unsettled records as text and JSON, by the reason why they
+are not delivered now."""
 
 from datetime import UTC, datetime
 from typing import Any

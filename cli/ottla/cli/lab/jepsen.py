@@ -1,4 +1,5 @@
-"""`ottla jepsen run|run-all|bugs|analyze|serve|list`: real processes, real faults, exact checkers.
+"""`ottla jepsen run|run-all|bugs|analyze|serve|list`: tests real processes under real faults, and
+checks their histories exactly.
 
 Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the test harness; 2 if the
 run is invalid, because an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if

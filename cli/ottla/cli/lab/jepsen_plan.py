@@ -1,4 +1,4 @@
-"""Conversion of command-line arguments to the plan of a Jepsen run, and of its verdicts to an exit
+"""Converts command-line arguments to the plan of a Jepsen run, and the run's verdicts to an exit
 code."""
 
 import argparse

@@ -1,4 +1,4 @@
-"""Terminal output of a Jepsen run: a progress line, then its verdict and the anomalies that
+"""Prints a Jepsen run to the terminal: a progress line, then its verdict and the anomalies that
 checkers found."""
 
 from typing import TYPE_CHECKING, Any

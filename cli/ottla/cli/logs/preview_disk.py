@@ -1,4 +1,4 @@
-"""A disk that reads real files and stores every change elsewhere, to preview a recovery.
+"""Simulated disk that reads real files and stores every change elsewhere, to preview a recovery.
 
 It implements the interface `Disk` and is used by one command. It flushes nothing, and changes no
 file below the previewed directory. A file that is written is first copied to a folder outside of

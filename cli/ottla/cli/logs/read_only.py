@@ -1,5 +1,4 @@
-"""Read-only access to the files of log directories, and a check whether a running process writes
-them."""
+"""Opens files of log directories read-only, and checks whether a running process writes them."""
 
 import errno
 import os

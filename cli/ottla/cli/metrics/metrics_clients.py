@@ -1,5 +1,5 @@
-"""`ottla metrics clients`: clients that push metrics, each with its broker, metrics and push
-interval."""
+"""`ottla metrics clients`: lists the clients that push metrics, each with its broker, metrics and
+push interval."""
 
 import argparse
 from dataclasses import asdict

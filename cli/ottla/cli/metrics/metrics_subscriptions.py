@@ -1,4 +1,5 @@
-"""`ottla metrics subscriptions list|set|delete`: subscriptions to client metrics (KIP-714)."""
+"""`ottla metrics subscriptions list|set|delete`: shows and changes subscriptions to client metrics
+(KIP-714)."""
 
 import argparse
 from collections.abc import Sequence

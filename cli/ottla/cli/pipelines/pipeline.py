@@ -1,4 +1,4 @@
-"""`ottla pipeline …`: topics through Spark, by ready-made pipelines or a user's own.
+"""`ottla pipeline …`: processes topics in Spark, by ready-made pipelines or a user's own.
 
 The module of each verb defines `OPTIONS` and `run`, and imports pyspark only when the verb runs.
 """

@@ -1,4 +1,5 @@
-"""Parts shared by the verbs of `ottla pipeline`: Spark's options, its session, and progress."""
+"""Functions that the verbs of `ottla pipeline` share: they parse Spark's options, open its session,
+and show progress."""
 
 import argparse
 import re

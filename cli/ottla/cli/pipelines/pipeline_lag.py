@@ -1,4 +1,5 @@
-"""`ottla pipeline lag`: the lag of every streaming query, from the group to which it commits.
+"""`ottla pipeline lag`: shows the lag of every streaming query, from the group to which it commits
+offsets.
 
 A query resumes only from its Spark checkpoint. It also commits the offsets that it has read to the
 group spark-NAME, where NAME is the query's name. This command reads these groups. `ottla group lag`

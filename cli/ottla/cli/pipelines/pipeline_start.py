@@ -1,4 +1,4 @@
-"""Checks before Spark starts, which need no JVM, and the progress of Spark's start on a
+"""Checks options before Spark starts, without a JVM, and shows the progress of Spark's start on a
 terminal."""
 
 import os

@@ -1,4 +1,5 @@
-"""Quotas as JSON, and the changes that make a cluster's quotas equal to a file. Pure.
+"""Converts quotas to JSON and back, and computes the changes that make a cluster's quotas equal to
+a file. Pure.
 
 A file is a list of objects: `{"user": "anna", "client-id": null, "limits": {"producer_byte_rate":
 1048576}}`. A null user or client id means the default entity of its type. If the user or the client

@@ -1,4 +1,4 @@
-"""The topics that `ottla consume` reads: topic names, and regular expressions for topic names."""
+"""Finds the topics that `ottla consume` reads, by topic names and regular expressions."""
 
 import re
 from collections.abc import Iterable, Sequence

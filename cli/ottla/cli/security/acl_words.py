@@ -1,4 +1,4 @@
-"""ACLs as text: parsed from a command line, and formatted for tables. Pure."""
+"""Parses ACLs from a command line, and formats them for tables. Pure."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Declarations of the options that commands for changing topics and settings share."""
+"""Declares the options that commands for changing topics and settings share."""
 
 from ottla.cli.options import one_of, option
 

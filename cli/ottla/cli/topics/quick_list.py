@@ -1,5 +1,5 @@
-"""Fast path of `ottla topic list`. It applies if no login and no TLS is configured, and every
-broker responds at once.
+"""Fast path of `ottla topic list`, which prints the list with few imports. It applies if no login
+and no TLS is configured, and every broker responds at once.
 
 It uses blocking sockets, which avoids the import of trio; that import would take most of the
 command's time. All other cases are left to `topic_list`, which waits, prints notes and explains

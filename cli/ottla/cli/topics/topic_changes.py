@@ -1,4 +1,4 @@
-"""`ottla topic alter|add-partitions|trim|elect`: changes of existing topics."""
+"""`ottla topic alter|add-partitions|trim|elect`: changes existing topics."""
 
 import argparse
 import time

@@ -1,4 +1,4 @@
-"""Table rows that describe topics."""
+"""Prints topics as rows of tables, and as JSON."""
 
 import argparse
 from collections.abc import Iterable, Mapping

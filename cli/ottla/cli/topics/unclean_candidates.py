@@ -1,5 +1,5 @@
-"""Candidates for an unclean leader election, with the end offset of each replica's log and the
-number of records that it lacks."""
+"""Finds the candidates for an unclean leader election, with the end offset of each replica's log
+and the number of records that it lacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The cookie of a session, and the look-up of the signed-in user by it."""
+"""Sets the cookie of a session, and finds the signed-in user of a request by it."""
 
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit

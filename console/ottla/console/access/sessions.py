@@ -1,4 +1,4 @@
-"""Sessions of signed-in users, by the secret in their cookie. Pure.
+"""Table of the sessions of signed-in users, by the secret in the session's cookie. Pure.
 
 The table keeps digests of the secrets. A session ends after `IDLE_MS` without a request, after
 `SESSION_MS` in any case, by signing out, and if its user signs in more than `SESSIONS_OF_USER_MAX`

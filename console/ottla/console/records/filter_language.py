@@ -1,4 +1,5 @@
-"""The filter of a page of records: a small language without calls, loops or backtracking. Pure.
+"""Parses the filter of a page of records: a small language without calls, loops or backtracking.
+Pure.
 
     value.user.id = 17 and not header["trace-id"] ~ "^a{8}" or timestamp >= "2026-11-29T07:00"
 

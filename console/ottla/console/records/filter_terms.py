@@ -1,4 +1,4 @@
-"""Terms of a parsed filter, and their values for one record. Pure.
+"""Evaluates the terms of a parsed filter for one record. Pure.
 
 A term never raises an error for a record: values that cannot be compared do not match.
 """

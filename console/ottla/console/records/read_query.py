@@ -1,16 +1,13 @@
-"""The query of a page of records: which records to read, and in which formats to show them. Pure.
+"""Parses the query parameters of a page of records: the records to read, and the formats in which
+to show them. Pure.
 
-| parameter | meaning |
-|---|---|
-| `from` | `newest` (default), `oldest`, `offset` or `time` |
-| `at` | an offset, or a time as in `ottla consume`: `2026-11-29T07:00`, `36h`, ms since 1970 |
-| `partition` | number of the only partition; empty for all |
-| `key` | only records with this key, in the partition of keys of the default partitioner |
-| `filter` | see `filter_language` |
-| `count` | records to show |
-| `level` | `read_committed` hides records of open and aborted transactions |
-| `kf`, `vf` | formats of keys and values |
-| `cursor` | where the previous page ended: `PARTITION:OFFSET,…` |
+| parameter | meaning | |---|---| | `from` | `newest` (default), `oldest`, `offset` or `time` | |
+`at` | an offset, or a time as in `ottla consume`: `2026-11-29T07:00`, `36h`, ms since 1970 | |
+`partition` | number of the only partition; empty for all | | `key` | only records with this key, in
+the partition of keys of the default partitioner | | `filter` | see `filter_language` | | `count` |
+records to show | | `level` | `read_committed` hides records of open and aborted transactions | |
+`kf`, `vf` | formats of keys and values | | `cursor` | where the previous page ended:
+`PARTITION:OFFSET,…` |
 """
 
 import re

@@ -1,5 +1,5 @@
-"""Brokers: the list of brokers and their machines, and the page of one broker with its disks,
-metrics and settings."""
+"""Pages of brokers: the list of brokers and their machines, and the page of one broker with its
+disks, metrics and settings."""
 
 from http import HTTPStatus
 

@@ -1,5 +1,5 @@
 """Page of certificates: the listener of each broker as a client sees it, with encryption,
-certificate and login, and what is wrong with it."""
+certificate and login, and the problems of the listener."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,5 @@
-"""The ACLs and authorizer settings of a cluster, and the decisions that brokers base on them."""
+"""Reads the ACLs and authorizer settings of a cluster, and computes the decisions that brokers base
+on them."""
 
 from uuid import UUID
 

@@ -1,4 +1,5 @@
-"""The most recent changes of the cluster's metadata, in words (DescribeMetadataChanges)."""
+"""Reads the most recent changes of the cluster's metadata, in words (DescribeMetadataChanges
+requests)."""
 
 from ottla.client.admin import Admin
 from ottla.client.network.cluster import raise_for

@@ -1,4 +1,5 @@
-"""Timestamps of the first records that groups have not consumed, which give their lag in time.
+"""Reads the timestamps of the first records that groups have not consumed, which give the groups'
+lag in time.
 
 The work is bounded. Each partition costs at most FETCHES_MAX fetches of one batch, and at most
 FETCHES_AT_ONCE fetches run at the same time. Groups with the same offset share a fetch.

@@ -1,4 +1,4 @@
-"""The kind of a group in words that users know, derived from the type and the protocol type that
+"""Derives the kind of a group, in words that users know, from the type and the protocol type that
 brokers report. Pure.
 
 Kafka's types do not distinguish all kinds: a group of Kafka Connect and a group that only has

@@ -1,4 +1,5 @@
-"""A consumer group of either protocol, with its members and lag, for the verbs of `ottla group`."""
+"""Reads a consumer group of either protocol, with its members and lag, for the verbs of `ottla
+group`."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Lag of all groups in one call, in records and in seconds, by group and by partition.
+"""Reads the lags of all groups in one call, in records and in seconds, by group and by partition.
 
 The end offsets of all partitions are requested together, the committed offsets of each group from
 its coordinator. A group's partitions are those with a committed offset.

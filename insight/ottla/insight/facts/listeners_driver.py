@@ -1,4 +1,5 @@
-"""Checks of encryption, certificates and authentication of listeners, as a client sees them.
+"""Checks the encryption, certificates and authentication of listeners by connecting to them as a
+client.
 
 The checks connect to each address several times, since each connection can answer only one
 question: whether it is encrypted, whether the certificate is accepted, which SASL mechanisms are

@@ -1,4 +1,5 @@
-"""Log directories of several brokers, requested concurrently (DescribeLogDirs)."""
+"""Requests descriptions of the log directories of several brokers, concurrently
+(DescribeLogDirs)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

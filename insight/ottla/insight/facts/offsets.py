@@ -1,5 +1,5 @@
-"""Look-up of partition offsets by timestamp (ListOffsets), for `ottla consume`, `ottla group` and
-`ottla topic trim`."""
+"""Looks up partition offsets by timestamp (ListOffsets requests), for `ottla consume`, `ottla
+group` and `ottla topic trim`."""
 
 from collections.abc import Iterable
 

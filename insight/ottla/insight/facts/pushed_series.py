@@ -1,4 +1,4 @@
-"""Metrics that clients have pushed (KIP-714), as series over time. Pure."""
+"""Converts the metrics that clients have pushed (KIP-714) to series over time. Pure."""
 
 from collections.abc import Iterable
 

@@ -1,5 +1,5 @@
-"""The state of a broker's removal: the replica moves that empty the broker, and the reasons that
-prevent them."""
+"""Finds the state of a broker's removal: the replica moves that empty the broker, and the reasons
+that prevent them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Replicas of partitions, and reassignments in progress, as values. Pure."""
+"""Types for the replicas of partitions, and for reassignments in progress. Pure."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,5 @@
-"""New offsets of a group: the plan of a reset, which commands and pages show before they commit it.
+"""Computes the new offsets of a group: the plan of a reset, which commands and pages show before
+they commit it.
 
 Nothing is changed here. Each new offset is limited to the range from the partition's first offset
 to its end offset.

@@ -1,4 +1,4 @@
-"""The balance plan (moves of replicas) that the cluster carries out."""
+"""Reads the balance plan (moves of replicas) that the cluster carries out."""
 
 from dataclasses import dataclass
 

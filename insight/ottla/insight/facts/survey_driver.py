@@ -1,4 +1,4 @@
-"""A survey of the cluster's present state: its quorum, its brokers, its partitions.
+"""Surveys the cluster's present state: its quorum, its brokers, its partitions.
 
 Every broker is asked about itself, concurrently and with a short timeout, so that only the
 information about a hanging broker is missing. This module does not judge the state; `health` does.

@@ -1,4 +1,4 @@
-"""ACLs and their operations as text. Pure."""
+"""Formats ACLs and their operations as text, and parses principals and operations. Pure."""
 
 from ottla.model.errors import ConfigError
 from ottla.model.security.acls import (

@@ -1,4 +1,4 @@
-"""Records that a share group does not deliver, by the reason why they wait. Pure."""
+"""Finds the reasons why a share group does not deliver records. Pure."""
 
 from collections.abc import Iterator, Mapping
 

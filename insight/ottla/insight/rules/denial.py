@@ -1,4 +1,5 @@
-"""Causes of a denied operation: the ACL that denies it, or ACLs that almost allow it. Pure."""
+"""Finds the causes of a denied operation: the ACL that denies it, or ACLs that almost allow it.
+Pure."""
 
 from collections.abc import Iterator, Mapping
 

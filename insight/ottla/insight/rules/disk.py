@@ -1,4 +1,4 @@
-"""Full and offline log directories, and the topics that use most of their space. Pure."""
+"""Finds full and offline log directories, and the topics that use most of their space. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""Plans of changes of the cluster, as dry runs: the steps, their cost, or the reason against them.
-Pure.
+"""Explains a planned change of the cluster as a dry run: its steps and their cost, or the reason
+against it. Pure.
 
 A plan is computed as its command computes it, and shown without being carried out.
 """

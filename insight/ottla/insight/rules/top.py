@@ -1,4 +1,5 @@
-"""The busiest clients, topics, partitions and brokers between two samples of traffic. Pure."""
+"""Lists the busiest clients, topics, partitions and brokers between two samples of traffic.
+Pure."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Rates of traffic between two samples of counters, busiest first. Pure."""
+"""Computes rates of traffic between two samples of counters, busiest first. Pure."""
 
 from collections import defaultdict
 from typing import NamedTuple

@@ -1,5 +1,5 @@
-"""Progress of the balance plan that the cluster carries out: remaining moves and bytes, estimated
-time, reasons for delays."""
+"""Computes the progress of the balance plan (replica moves) that the cluster carries out: remaining
+moves and bytes, estimated time, reasons for delays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

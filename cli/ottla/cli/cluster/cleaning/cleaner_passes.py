@@ -1,4 +1,5 @@
-"""`ottla cleaner run`: requested compaction passes, and their outcomes."""
+"""`ottla cleaner run`: requests compaction passes from brokers, waits for them, and shows their
+outcomes."""
 
 import argparse
 from collections.abc import Iterable, Mapping

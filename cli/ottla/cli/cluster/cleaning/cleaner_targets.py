@@ -1,4 +1,5 @@
-"""The replicas that an `ottla cleaner` command names, and concurrent requests to their brokers."""
+"""Finds the replicas that an `ottla cleaner` command names, and sends requests to their brokers
+concurrently."""
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Options `--release-version` and `--feature` of `ottla storage format`: feature levels of a new
-cluster."""
+"""Options `--release-version` and `--feature` of `ottla storage format`: parses the feature levels
+of a new cluster."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,5 +1,5 @@
-"""Directories, voters and first metadata records of a node that is to be formatted, from its
-settings and the options of 'ottla storage format'. This module writes nothing."""
+"""Derives the directories, voters and first metadata records of a node that is to be formatted,
+from its settings and the options of 'ottla storage format'. This module writes nothing."""
 
 import argparse
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Progress bars of replica moves, as text."""
+"""Formats progress bars of replica moves as text. Prints nothing."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,5 @@
-"""Declaration of the verb `ottla topic reassign`, without an import of its implementation."""
+"""Declares the verb `ottla topic reassign` and its options, without importing its
+implementation."""
 
 from ottla.cli.confirmation import CONFIRMATION
 from ottla.cli.options import one_of, option

@@ -1,4 +1,5 @@
-"""Plans of reassignments: spread over brokers, away from one broker, or read from a file. Pure.
+"""Plans reassignments of partitions: spread over brokers, away from one broker, or read from a
+file's text. Pure.
 
 A plan moves few replicas: a replica stays unless its broker is to be emptied, or has more than an
 equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of two brokers

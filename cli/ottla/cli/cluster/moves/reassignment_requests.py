@@ -1,4 +1,4 @@
-"""Requests to brokers that start, cancel and measure reassignments."""
+"""Sends the requests to brokers that start, cancel and measure reassignments of partitions."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Reasons that delay the removal of a broker. Pure."""
+"""Explains, as text, the reasons that delay the removal of a broker. Pure."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Settings of a process with both roles, broker and controller. Parses texts; reads no file."""
+"""Parses the settings of a process with both roles, broker and controller. Reads no file."""
 
 from collections.abc import Mapping
 from dataclasses import replace

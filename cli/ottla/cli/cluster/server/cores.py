@@ -1,4 +1,4 @@
-"""Number of processor cores that this process may use."""
+"""Finds the number of processor cores that this process may use."""
 
 import os
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""The brokers of a host with many cores, derived from one settings file. This module starts
-nothing.
+"""Derives the brokers of a host with many cores from one settings file. This module starts nothing.
 
 The file describes the host: its node.id is the number of the host. Broker `core` (from 0) has
 

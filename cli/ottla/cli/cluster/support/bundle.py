@@ -1,4 +1,4 @@
-"""`ottla bundle`: the state of the cluster in one archive, without secrets.
+"""`ottla bundle`: collects the state of the cluster in one archive, without secrets.
 
 The archive is for a helper who has no access to the cluster. It contains the output of commands of
 `ottla` as JSON, and no records, passwords, users or ACLs.

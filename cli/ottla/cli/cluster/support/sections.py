@@ -1,5 +1,5 @@
-"""The files of a support archive.  Each file is collected separately, so that only one file is
-missing if a request fails."""
+"""Collects the files of a support archive from the cluster. Each file is collected separately, so
+that only one file is missing if a request fails."""
 
 import platform
 import sys

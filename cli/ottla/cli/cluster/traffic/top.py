@@ -1,4 +1,4 @@
-"""`ottla top`: the busiest brokers, topics, partitions and clients, live."""
+"""`ottla top`: shows the busiest brokers, topics, partitions and clients, live."""
 
 import argparse
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""`ottla cluster upgrade`: releases of the nodes, and the finalization of feature levels.
+"""`ottla cluster upgrade`: shows the releases of the nodes, and finalizes feature levels.
 
 Until the levels are finalized, each node may return to the previous release.
 """
