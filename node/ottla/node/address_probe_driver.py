@@ -20,7 +20,7 @@ This machine can never have reached a peer at such an address, so the address is
 
 async def probe_address(host: str, port: int, /) -> ProbeResult:
     """Connect to all addresses of a host, close each connection at once, and return the combined
-    result. Implements the interface `Probe`."""
+    result: accepted, refused or unknown. Implements the interface `Probe`."""
     tries: list[ProbeResult] = []
     with trio.move_on_after(PROBE_TIMEOUT_MS / 1000) as patience:
         try:

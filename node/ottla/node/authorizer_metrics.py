@@ -48,7 +48,7 @@ class AuthorizerMetrics:
         """Create the metrics of one node's authorizer.
 
         `role` is broker or controller. `acls` returns the ACLs in force. `now_ms` is a monotonic
-        clock.
+        clock in milliseconds.
         """
         self._labels = (AUTHORIZER_CLASS, StandardAuthorizer.__name__, role)
         self._authorizer = authorizer
@@ -57,7 +57,7 @@ class AuthorizerMetrics:
         self._rates = [RateBetweenLooks(span_ms=SPAN_MS, begun_ms=now_ms()) for _ in TEXTS]
 
     def families(self) -> Iterator[Family]:
-        """Yield the rates of authorizations, and the number of ACLs."""
+        """Yield metrics of the rates of authorizations, and of the number of ACLs."""
         authorizer, now_ms = self._authorizer, self._now_ms()
         counts = [0, 0, 0]
         if authorizer is not None:

@@ -12,10 +12,11 @@ _NANOSECONDS_PER_MS = 1_000_000
 
 
 class RealClock:
-    """The monotonic clock and the wall clock of the kernel."""
+    """Clock of this machine: the monotonic clock and the wall clock of the kernel."""
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds since an arbitrary time.  The value never decreases."""
+        """Return the monotonic time in milliseconds since an arbitrary moment. The value never
+        decreases."""
         return time.monotonic_ns() // _NANOSECONDS_PER_MS
 
     def wall_ms(self) -> int:

@@ -36,7 +36,7 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.wire.batch import parse_header
 
 FIRST_RECORDS_FILE = "bootstrap.checkpoint"
-"""File with the first metadata records of a new cluster, under Kafka's name."""
+"""Name of the file with the first metadata records of a new cluster, the same as in Kafka."""
 
 BRING_BACK = "bring the old directory back, as a wiped controller may not vote"
 
@@ -94,11 +94,11 @@ async def format_directories(
 
 
 async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:
-    """Return the first metadata records of a new cluster, except for the records of features at
-    the levels of every new cluster.
+    """Return the first metadata records of a new cluster, except for the records of features at the
+    levels of every new cluster.
 
-    Returns an empty tuple if the file does not exist.  Raises CorruptDataError if it is damaged,
-    and NewerReleaseError if a newer release wrote it.
+    Returns an empty tuple if the file does not exist. Raises CorruptDataError if the file is
+    damaged, and NewerReleaseError if a newer release wrote it.
     """
     try:
         data = await disk.read_file(f"{metadata_log_dir}/{FIRST_RECORDS_FILE}")
@@ -249,11 +249,11 @@ async def quorum_identity(
     Raises ConfigError if neither a snapshot nor the settings name a controller.
 
     The voters are read from the latest readable snapshot, or else from the settings. A controller
-    that was formatted without voters knows none: it finds the leader by the settings, and reads
-    the voters from the log. `QuorumIdentity.addresses_of` has the order of their addresses.
+    that was formatted without voters knows none: it finds the leader by the settings, and reads the
+    voters from the log. `QuorumIdentity.addresses_of` defines the order of the voters' addresses.
     With `are_voters_fixed`, the voters do not change before the level of the metadata allows it.
     `endpoints` are the addresses of this controller, by default the one in `configured`, and
-    `listener` is the controllers' listener to which this node connects.  Controllers with negative
+    `listener` is the controllers' listener to which this node connects. Controllers with negative
     ids are bootstrap servers, which are only contacted.
     """
     contacts = tuple(
@@ -312,9 +312,9 @@ async def _stored_voters(
 
 
 def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
-    """Return the endpoints of a controller by listener, taken from its own settings. The result is
-    empty if its listeners have no host, and neither the voters nor the advertised listeners name
-    it."""
+    """Return the endpoints (host and port) of a controller by listener, taken from its own
+    settings. The result is empty if its listeners have no host, and neither the voters nor the
+    advertised listeners name it."""
     return tuple(
         VoterEndpoint(name, host, port) for name, host, port, _ in config.advertised_addresses
     )

@@ -63,7 +63,7 @@ def prepare_process(*, name: str | None = None, dies_with_parent: bool = False) 
 
 
 def raise_open_files_limit() -> None:
-    """Raise the limit of open files to the hard limit."""
+    """Raise this process's limit of open files to the hard limit."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
@@ -124,7 +124,8 @@ async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
 
 @asynccontextmanager
 async def open_stop_signal() -> AsyncIterator[trio.Event]:
-    """Yield an event that the first SIGTERM or SIGINT sets.  The second one ends the process."""
+    """Yield an event that the first SIGTERM or SIGINT to this process sets. The second one ends the
+    process."""
     is_stopping = trio.Event()
     with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:

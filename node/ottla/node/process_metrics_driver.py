@@ -21,8 +21,8 @@ PAGE_BYTES = resource.getpagesize()
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 _STARTTIME_AT = 19
-"""Index of the start time in /proc/self/stat, counted from the first field after the command name.
-The start time is in clock ticks."""
+"""Index of the process's start time in /proc/self/stat, counted from the first field after the
+command name. The start time is in clock ticks."""
 
 DISK = {
     "read_bytes": ("linux-disk-read-bytes", "Bytes this process had read from disks."),
@@ -38,7 +38,7 @@ about a millisecond."""
 
 
 def cpu_seconds() -> float:
-    """Return the user and system time that this process has spent, in seconds."""
+    """Return the CPU time (user and system) that this process has used, in seconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -117,7 +117,7 @@ def _descriptors() -> Iterator[Family | None]:
 
 
 def _started_at() -> float:
-    """Return the time at which the process started, in seconds since 1970."""
+    """Return the time at which this process started, in seconds since 1970."""
     booted_at = next(
         int(line.split()[1])
         for line in Path("/proc/stat").read_text().splitlines()

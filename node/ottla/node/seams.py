@@ -39,17 +39,18 @@ async def compute_inline(function: Callable[[], R]) -> R:
 
 @frozen(kw_only=True)
 class NodeSeams:
-    """All interfaces of a node to its environment, except for its clients."""
+    """All interfaces of a node to its environment (time, files, other nodes), except for its
+    clients."""
 
     clock: Clock
     rng: Rng
     open_disk: OpenDisk
     open_rpc: OpenRpc
     probe: Probe = probe_nothing
-    """Function that detects whether the process that listened at an address has ended."""
+    """Function that detects whether the process that listened at a peer's address has ended."""
     compute: Compute = compute_inline
     """Function that runs other functions whose computation would block the event loop for too
     long."""
     cleaning: CleaningRunner | None = None
-    """Runner that compacts logs in another process. If it is None, logs are compacted in this
-    process."""
+    """Runner that compacts partition logs in another process. If it is None, logs are compacted in
+    this process."""

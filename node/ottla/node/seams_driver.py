@@ -28,7 +28,8 @@ async def compute_in_thread(function: Callable[[], R]) -> R:
 
 
 def real_seams() -> NodeSeams:
-    """Return the implementations of all interfaces for a real machine."""
+    """Return the implementations of all interfaces of a node to its environment, for a real
+    machine."""
     return NodeSeams(
         clock=RealClock(),
         rng=RealRng(),

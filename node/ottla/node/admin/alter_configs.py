@@ -70,7 +70,8 @@ class AlterLoggersApi:
         obstacle_of: Callable[[Resource], str] = lambda resource: "",
         on_levels: Callable[[], None] = lambda: None,
     ) -> None:
-        """`forward_large` forwards requests that are costly to encode; by default it is `forward`.
+        """`forward_large` forwards requests that are costly to encode; by default, it is the same
+        function as `forward`.
 
         `obstacle_of` returns the reason why this node cannot use the settings of a resource, or an
         empty text. `on_levels` is called after the level of a logger was changed.
@@ -88,7 +89,8 @@ class AlterLoggersApi:
         request: Request,
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
-        """Change the loggers that the request names, and forward all other resources.
+        """Change the levels of the loggers that the request names, and forward all other resources
+        to the controller.
 
         `finish` adds results that were decided earlier to the response.
         """

@@ -30,8 +30,8 @@ ZERO_MINIMUMS_FROM = 4
 (KAFKA-17011)."""
 
 TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
-"""The only level of the trace context feature; see `wire/headers`. Controllers do not know the
-feature, so that it is not finalised."""
+"""Range of supported levels of the trace context feature, which has only one level; see
+`wire/headers`. Controllers do not know the feature, so that it is not finalised."""
 
 SOFTWARE_CHARS_MAX = 256
 """Maximum number of characters that are stored of a client's software name and version, while its

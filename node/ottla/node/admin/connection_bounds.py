@@ -30,7 +30,7 @@ def value_in_force(
     image: MetadataImage, node_id: NodeId, definition: Definition, config: object
 ) -> Any:
     """Return the effective value of a node's dynamic setting. `config` contains the value from the
-    file, or else the default."""
+    node's settings file, or else the default."""
     assert definition.is_dynamic
     for name in (str(node_id), CLUSTER_DEFAULT):
         text = image.config(BROKER_RESOURCE, name).get(definition.key)

@@ -211,8 +211,8 @@ class DescribedNode:
         return result_of(definition, given, is_read_only=not definition.is_dynamic)
 
     def texts(self, image: MetadataImage, source: ConfigSource) -> Mapping[str, str]:
-        """Return the values that are set in one source (this broker, the cluster or the file), by
-        the name of the broker setting."""
+        """Return the values of broker settings that are set in one source (this broker, the cluster
+        or the file), by the name of the setting."""
         match source:
             case ConfigSource.BROKER:
                 return image.config(ConfigKind.BROKER, str(self._node_id))

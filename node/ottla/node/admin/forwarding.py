@@ -20,8 +20,8 @@ class ForwardingPort(Protocol):
     """Interface of the controller client, reduced to the method that forwards requests."""
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:
-        """Forward a client's request, and return the controller's response.  Raises RefusedError if
-        the whole request is refused."""
+        """Forward a client's request to the active controller, and return the controller's
+        response. Raises RefusedError if the whole request is refused."""
         ...
 
 

@@ -73,7 +73,7 @@ class LogLevels:
 
 
 def _name_of(found: logging.Logger) -> str:
-    """Return the name of the most detailed of Kafka's levels that a logger logs."""
+    """Return the name of the most detailed of Kafka's log levels at which a logger logs."""
     level = found.getEffectiveLevel()
     return next((name for name, number in LEVELS.items() if level <= number), "FATAL")
 

@@ -13,7 +13,8 @@ from ottla.node.network.purgatory import Purgatory, WaitingEntry
 from ottla.node.network.response_queue import ResponseSlot
 
 IMAGE_CHANGED = "the metadata image has changed"
-"""Purgatory key of all requests that wait for a newer image."""
+"""Key in the purgatory (the table of waiting requests) of all requests that wait for a newer
+metadata image."""
 
 
 class MetadataCache:

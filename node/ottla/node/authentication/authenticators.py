@@ -96,7 +96,7 @@ class Authenticators:
         before its requests are dispatched."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
-        """Look up users in `metadata` from now on, and end the sessions of users that are deleted
+        """From now on, look up users in `metadata`, and end the sessions of users that are deleted
         there."""
         self._image = lambda: metadata.image
         metadata.add_publisher(self.sessions)
@@ -142,7 +142,7 @@ class Authenticators:
                 yield UNSECURED_WARNING.format(name)
 
     def problems(self) -> Iterator[str]:
-        """Yield a description of each problem that prevents clients from logging in."""
+        """Yield a description of each present problem that prevents clients from logging in."""
         for plan in self.key_plans:
             if plan.source.problem:
                 yield plan.source.problem
@@ -178,7 +178,7 @@ class Authenticators:
 
 
 def _check_installed() -> None:
-    """Raise ConfigError if the packages that verify signatures are not installed."""
+    """Raise ConfigError if the Python packages that verify signatures are not installed."""
     try:
         algorithms()
     except ModuleNotFoundError:

@@ -108,7 +108,7 @@ def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
 
 
 def _key_of(row: Mapping[str, Any]) -> VerificationKey | None:
-    """Return the key in one entry of a JWKS. Returns None if the key is not for signatures or
+    """Return the key in one entry of a JWKS. Returns None if the key is not meant for signatures or
     cannot be decoded."""
     key_type, curve, key_id = row.get("kty"), row.get("crv", ""), row.get("kid")
     if row.get("use", "sig") != "sig" or "d" in row or not isinstance(key_id, str | None):
@@ -129,8 +129,8 @@ def _key_of(row: Mapping[str, Any]) -> VerificationKey | None:
 
 @cache
 def algorithms() -> Mapping[str, Any]:
-    """Return PyJWT's signature algorithms by name. Raises ModuleNotFoundError without the extra
-    `oauth`."""
+    """Return PyJWT's signature algorithms by name. Raises ModuleNotFoundError if the extra `oauth`
+    is not installed."""
     from jwt.algorithms import get_default_algorithms
 
     return get_default_algorithms()

@@ -35,7 +35,7 @@ class SaslExchange(Protocol):
 
 
 class SaslMechanism(Protocol):
-    """SASL mechanism by which clients authenticate."""
+    """Interface of a SASL mechanism, by which clients authenticate."""
 
     @property
     def name(self) -> str:
@@ -44,7 +44,8 @@ class SaslMechanism(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """True once the mechanism can look up users. Until then, clients get an error and retry."""
+        """True once the SASL mechanism can look up users. Until then, clients get an error and
+        retry."""
         ...
 
     def begin(self) -> SaslExchange:

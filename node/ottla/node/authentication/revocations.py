@@ -19,8 +19,8 @@ the id of a delegation token."""
 
 
 def credential_name(mechanism: str, reply: SaslReply) -> CredentialName | None:
-    """Return the name of the metadata credential with which a client logged in. Returns None if it
-    used no such credential."""
+    """Return the name of the metadata credential with which a client logged in. Returns None if the
+    client used no such credential."""
     if reply.token_id is not None:
         return TOKEN, reply.token_id
     if mechanism in SCRAM_BY_NAME and reply.user is not None:

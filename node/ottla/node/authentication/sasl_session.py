@@ -41,14 +41,16 @@ ELEMENTS_BYTES_MAX = 1024 * KIB
 its login."""
 
 LIFETIME_FROM = 1
-"""First version of SaslAuthenticate whose response contains the session lifetime."""
+"""First version of SaslAuthenticate whose response contains the lifetime of the client's
+session."""
 
 REAUTHENTICATION_PAUSE_MS = 1_000
 """Milliseconds after a login during which a SaslHandshake is treated as an ordinary request, as in
 Kafka."""
 
 RAW_TOKEN_HEADER = RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0)
-"""Request header that stands for the missing header of a raw token."""
+"""Request header that stands for the missing header of a raw SASL token, which clients send after
+SaslHandshake version 0."""
 
 _API_KEY = Struct(">hh")
 
@@ -112,8 +114,8 @@ class SaslSession:
 
     @property
     def has_logged_in(self) -> bool:
-        """True once the client has logged in. It stays True while an expiring session is
-        renewed."""
+        """True once the client of the connection has logged in. It stays True while an expiring
+        session is renewed."""
         return self._user is not None
 
     @property
@@ -264,8 +266,9 @@ class SaslSession:
         """Store the authenticated user, and start the session. Returns the session lifetime in
         milliseconds, or 0 if it is unlimited.
 
-        `credential_ms` is the remaining lifetime of the credential; None if it never expires.
-        `hears_lifetime` is True if the client learns the session lifetime."""
+        `credential_ms` is the remaining lifetime of the client's credential in milliseconds; None
+        if it never expires. `hears_lifetime` is True if the client learns the session lifetime.
+        """
         counts = self._rules.counts
         if self._user is None:
             counts.successes += 1

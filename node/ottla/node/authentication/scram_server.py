@@ -49,7 +49,7 @@ class ScramMechanism:
     ) -> None:
         self.hashing = hashing
         self.tokens = tokens
-        """Delegation tokens that clients may use as credentials."""
+        """Delegation tokens that clients may use as SCRAM credentials."""
         self._credentials = credentials
         self._rng = rng
         self._own_secret = rng.uuid().bytes + rng.uuid().bytes

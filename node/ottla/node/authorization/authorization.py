@@ -29,7 +29,7 @@ class Authorization:
         request.
 
         `by_acls` is the authorizer that decides from the first request on. Before the first
-        metadata image it knows only the super users. It is None if ACLs are not used.
+        metadata image, this authorizer knows only the super users. It is None if ACLs are not used.
         """
         self.is_active = False
         """True if any request can be refused, so that every request must be authorized."""
@@ -66,15 +66,15 @@ class Authorization:
         self.is_active = authorizer.is_active
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the ACLs in a newer metadata image, also to open connections."""
+        """Apply the ACLs in a newer metadata image. They also apply to open connections."""
         if image.acls is not self._acls and self._by_acls is not None:
             self._acls = image.acls
             self._by_acls.take(image.acls)
             self._in_force.note_change()
 
     def client_key_of(self, peer: Peer) -> ClientKey | None:
-        """Return the key under which responses to this client are cached: ACL version, principal
-        and host. Returns None if no cached response may be used."""
+        """Return the key under which responses to this client are cached: version of the ACLs,
+        principal and host. Returns None if no cached response may be used."""
         permissions: ClientPermissions | None = peer.permissions
         if (
             permissions is None
@@ -90,8 +90,8 @@ class Authorization:
         self._in_force.note_change()
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
-        """Remove the elements of the request that the client may not access, call the handler with
-        the rest, and answer the removed ones with errors."""
+        """Remove the elements of a request that its client may not access, call the handler with
+        the rest, and answer the removed elements with errors."""
         peer = context.peer
         permissions: ClientPermissions | None = peer.permissions
         if (

@@ -43,8 +43,8 @@ class Elements:
         self.parts = parts
 
     def name_of(self, element: Any) -> str:
-        """Return the name of the resource that an element names, or an empty text if the element
-        has an id instead."""
+        """Return the name of the resource that an element of a request names, or an empty text if
+        the element contains an id instead."""
         name: str = getattr(element, self.name) if self.name else element
         return name
 
@@ -113,8 +113,8 @@ class Gate:
     def _is_allowed_at_once(
         self, context: RequestContext, request: Any, permissions: ClientPermissions
     ) -> bool:
-        """Return whether a request for one or two resources, as most are, is allowed without
-        dividing the check into steps.
+        """Check a request for one or two resources, as most are, without dividing the check into
+        steps. Returns whether it is allowed.
 
         The decisions of this method are cached, so that a later check in steps neither decides nor
         logs them again.
@@ -176,8 +176,8 @@ class Gate:
         handler: Handler,
         elements: Elements,
     ) -> Answer:
-        """Pass the elements that the client may access to the handler, and answer all other
-        elements with errors."""
+        """Pass the elements of a request that the client may access to the handler, and answer all
+        other elements with errors."""
         pace, version = StepPace(), context.api_version
         allowed: list[Any] = []
         places: list[Any] = []

@@ -44,7 +44,8 @@ class PermissionCache:
         """Names of the resources on which the client is allowed an operation, by operation and
         resource type."""
         self.writable_topics = self.names[WRITE_TOPIC]
-        """Topics to which the client may write. Each Produce request looks them up."""
+        """Names of the topics to which the client may write. Each Produce request looks up its
+        topics here."""
         self.is_keeping = is_keeping
         """True if allowed operations may be cached. False if each decision of the authorizer must
         be logged."""
@@ -147,16 +148,17 @@ class ClientPermissions:
         return self._in_force.version
 
     def make_client_key(self) -> ClientKey | None:
-        """Return the key under which responses to this client are cached: ACL version, principal
-        and host. Returns None if no cached response may be used."""
+        """Return the key under which responses to this client are cached: version of the ACLs,
+        principal and host. Returns None if no cached response may be used."""
         allowed = self.allowed
         if allowed.client_key is None and allowed.is_keeping:
             allowed.client_key = allowed.version, self.principal, self.host
         return allowed.client_key
 
     def allowed_before(self, granted: Granted) -> AbstractSet[str]:
-        """Return the resources on which the cache already permits the operation and resource type
-        `granted`. For other resources the caller must call `allows`.
+        """Return the names of the resources on which the client is known to be allowed the
+        operation `granted` (a pair of operation and resource type). For other resources the caller
+        must call `allows`.
 
         The result is valid until the caller next lets other tasks run.
         """
@@ -173,7 +175,7 @@ class ClientPermissions:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether the client may perform an operation on a resource now."""
+        """Return whether the client may perform an ACL operation on a resource now."""
         granted = operation, resource_type
         allowed = self.allowed
         if name in allowed.names[granted] and allowed.version == self._in_force.version:
@@ -201,22 +203,23 @@ class ClientPermissions:
         return decision
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same result as `allows`, without caching or logging it. Used for checks that
-        are repeated after the request has ended."""
+        """Return whether the client may perform an ACL operation on a resource now, as `allows`
+        does, but without caching or logging the decision. Used for checks that are repeated after
+        the request has ended."""
         return self._in_force.authorizer.is_allowed(
             self.principal, self.host, operation, resource_type, name, is_logged=False
         )
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return the operations that the client may perform on a resource, as a bit field in the
-        format of responses."""
+        """Return the ACL operations that the client may perform on a resource, as a bit field in
+        the format of responses."""
         return authorized_operations(
             self._in_force.authorizer, self.principal, self.host, resource_type, name
         )
 
     def has(self, need: Need, name: str, *, is_logged: bool = True) -> bool:
-        """Return whether an operation that an API declares as needed is allowed on the resource
-        `name`."""
+        """Return whether the client is allowed an operation that an API declares as needed, on the
+        resource `name`."""
         resource = need.resource
         if resource is ResourceType.CLUSTER:
             name = CLUSTER_NAME

@@ -10,8 +10,8 @@ from ottla.node.network.dispatch import Permissions
 OPERATIONS_NOT_ASKED = -(1 << 31)
 
 OPERATIONS_COST = 8
-"""Cost of computing the allowed operations on one resource, measured in decisions of the
-authorizer."""
+"""Cost of computing the ACL operations that are allowed on one resource, measured in decisions of
+the authorizer."""
 
 
 def may(
@@ -32,21 +32,22 @@ def may(
 def may_describe_topic(
     permissions: Permissions | None, name: str, *, is_logged: bool = True
 ) -> bool:
-    """Return whether the client may describe a topic."""
+    """Return whether the client has permission to describe a topic."""
     return permissions is None or permissions.allows(
         AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_logged=is_logged
     )
 
 
 def may_on_cluster(permissions: Permissions | None, operation: AclOperation) -> bool:
-    """Return whether the client may perform an operation on the cluster. A denial is not logged."""
+    """Return whether the client may perform an ACL operation on the cluster. A denial is not
+    logged."""
     return permissions is None or permissions.allows(
         operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=False
     )
 
 
 def operations_on(permissions: Permissions | None, resource_type: ResourceType, name: str) -> int:
-    """Return the operations that the client may perform on a resource, as a bit field."""
+    """Return the ACL operations that the client may perform on a resource, as a bit field."""
     if permissions is None:
         return sum(1 << operation for operation in OPERATIONS[resource_type])
     return permissions.operations(resource_type, name)

@@ -24,8 +24,8 @@ from ottla.rpc.caller import NODE_URI
 
 CA_DAYS = 3_650
 CERTIFICATE_DAYS = 824
-"""Validity of a certificate in days, not counting the day by which it is backdated.  Some clients
-(macOS) reject certificates that are valid for more than 825 days in all."""
+"""Validity of a certificate in days, not counting the day by which its start is set before its
+issue. Some clients (macOS) reject certificates that are valid for more than 825 days in all."""
 
 BACKDATED = timedelta(days=1)
 """Time by which the start of a certificate's validity precedes its issue. Machines whose clocks are
@@ -46,8 +46,8 @@ class IssuedCertificate:
 
     def write(self, path: Path, *, like: os.stat_result | None = None) -> None:
         """Write the key and the certificate to one file (`ssl.keystore.location`) that only its
-        owner may read.  `like` is the status of the file that is replaced; the new file gets its
-        owner and mode."""
+        owner may read. `like` is the status of the file that is replaced; the new file gets the
+        same owner and mode."""
         write_private(path, self.key + self.certificate, like=like)
 
 
@@ -203,8 +203,8 @@ class CertificateAuthority:
 
 
 def ends_at(certificate: str) -> datetime:
-    """Return the time at which the first certificate in a PEM text expires. Raises ConfigError if
-    the text contains none."""
+    """Return the time at which the first certificate in a PEM text expires, with its time zone.
+    Raises ConfigError if the text contains none."""
     return _read_certificate(certificate).not_valid_after_utc
 
 

@@ -31,9 +31,9 @@ READY = b"+"
 NODE_MODULE = "ottla.cli"
 
 _STARTER = ThreadPoolExecutor(1, "starts-nodes")
-"""Permanent thread that starts nodes for other threads.  The kernel ends a node when the thread
-that forked it ends, and other threads, such as idle threads of a pool, may end earlier than their
-node."""
+"""Permanent thread that starts nodes for other threads. The kernel ends a node when the thread that
+forked it ends, and other threads, such as idle threads of a pool, may end earlier than the nodes
+that they start."""
 
 _FIRST_CHOICE = 10_240
 """Lowest port that is chosen for a local node. The well-known ports of servers, including Kafka's
@@ -212,8 +212,9 @@ def free_port(host: str = "127.0.0.1") -> int:
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Return different ports on which no process listens at present.
 
-    They are never ports that the kernel uses for outgoing connections.  Otherwise, an outgoing
-    connection would sometimes occupy the port of a node before the node starts or restarts.
+    The result contains no ports that the kernel uses for outgoing connections. Otherwise, an
+    outgoing connection would sometimes occupy the port of a node before the node starts or
+    restarts.
     """
     choices = listening_ports()
     with ExitStack() as probes:

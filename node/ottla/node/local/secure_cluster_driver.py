@@ -56,9 +56,9 @@ class SecureCluster:
     """Certificates and users of one local cluster with authentication and ACLs."""
 
     directory: Path
-    """Directory of the cluster's certificates and settings."""
+    """Directory of the secure cluster's certificates and settings."""
     passwords: Mapping[str, str]
-    """Passwords of the users, by user name."""
+    """Passwords of the secure cluster's users, by user name."""
     entries: Sequence[AclEntry] = ()
     """ACLs that the local cluster has from the start."""
     are_brokers_super: bool = True

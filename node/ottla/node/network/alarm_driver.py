@@ -40,7 +40,7 @@ class Alarm:
         parts.task("alarm of waiting requests", self.run)
 
     async def run(self) -> None:
-        """Sleep until each deadline and call `on_due`, until cancelled."""
+        """Sleep until each deadline of the alarm and then call `on_due`, until cancelled."""
         while True:
             now_ms = self._clock.monotonic_ms()
             deadline_ms = self._next_deadline_ms()

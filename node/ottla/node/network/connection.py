@@ -52,7 +52,7 @@ read_length = Struct(">i").unpack_from
 
 
 class ConnectionHost(Protocol):
-    """Methods that a connection calls on its host: the server that owns the socket, or a
+    """Interface by which a connection calls its host: the server that owns the socket, or a
     simulation."""
 
     def on_work(self, connection: "Connection") -> None:
@@ -407,8 +407,8 @@ class Connection:
             self._host.on_work(self)
 
     def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
-        """Start a coroutine on the server of this connection. It performs the steps that build the
-        response to a waiting request."""
+        """Start a coroutine on the server of this connection. The coroutine performs the steps that
+        build the response to a waiting request."""
         self._coroutine_count += 1
         self._host.run(self, slot, steps)
 
@@ -592,8 +592,8 @@ class Connection:
         self._settle()
 
     def _make_room(self) -> None:
-        """Read the length of the frame at the start of the received bytes, and grow the buffer for
-        the rest of the frame."""
+        """Read the length of the frame at the start of the received bytes, and enlarge the buffer
+        for the rest of the frame."""
         held = self._held
         if not self._frame_bytes:
             if len(held) < FRAME_LENGTH_BYTES:
@@ -639,7 +639,8 @@ class Connection:
             self._host.on_work(self)
 
     def give_up(self, reason: str) -> None:
-        """Ask the server to close this connection, since other connections need its memory."""
+        """Ask the server to close this connection, since other connections need the memory that it
+        holds."""
         if not self.is_closed:
             self._host.give_up(self, reason)
 

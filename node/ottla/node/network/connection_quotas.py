@@ -67,8 +67,8 @@ class ConnectionQuotas:
         """Monotonic time in milliseconds until which a listener accepts no connection, by listener
         name."""
         self._ip_limits: Mapping[str | None, float] = {}
-        """Maximum connections per second by IP address. The entry None is the default for addresses
-        without an entry."""
+        """Maximum number of new connections per second by IP address. The entry None is the default
+        for addresses without an entry."""
         self._ip_usages: dict[str, IpUsage] = {}
         """Rate and last time of connections, by IP address, the most recent last."""
         self.throttled_ip_count = 0
@@ -104,7 +104,7 @@ class ConnectionQuotas:
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
         """Decide whether to serve an accepted connection. If so, count the connection and return
-        None. Otherwise return the milliseconds after which to close it."""
+        None. Otherwise return the milliseconds after which to close the connection."""
         waits_ms = self._record(listener, 1, now_ms)
         delay_ms = self._record_ip(host, now_ms)
         if delay_ms:

@@ -50,13 +50,13 @@ ordinary requests are decoded in a thread.
 """
 
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
-"""Size in bytes of a frame whose elements may take more than INLINE_ELEMENTS_BYTES_MAX, and which
-is decoded in a thread. Elements take at most some fifty times their encoded size. A smaller frame
-that cannot be decoded is malformed."""
+"""Size in bytes from which a frame is decoded in a thread, because its array elements may take more
+memory than INLINE_ELEMENTS_BYTES_MAX. Elements take at most some fifty times their encoded size. A
+smaller frame that cannot be decoded is malformed."""
 
 ELEMENTS_BYTES_MAX = 64 * MIB
-"""Maximum memory, in bytes, of the elements of a request. Ordinary requests need far less; a frame
-of 100 MiB could take a GiB."""
+"""Maximum memory, in bytes, of the decoded array elements of a request. Ordinary requests need far
+less; a frame of 100 MiB could take a GiB."""
 
 HandlerResult: TypeAlias = (
     "Message | Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any] | None"
@@ -65,7 +65,8 @@ HandlerResult: TypeAlias = (
 docstring."""
 
 Handler: TypeAlias = Callable[["RequestContext", Any], HandlerResult]
-"""Handler of one API: `handler(context, request) -> response | None | coroutine`."""
+"""Function that handles the requests of one API: `handler(context, request) -> response | None |
+coroutine`."""
 
 FlatReader: TypeAlias = Callable[[memoryview, int, int], Any]
 """Function that reads a common request straight from its bytes: `reader(frame, body_at, version)`.
@@ -103,7 +104,7 @@ UNKNOWN_SOFTWARE = "unknown"
 
 @lru_cache(maxsize=1_024)
 def principal_of(user: str) -> str:
-    """Return the principal of a user in Kafka's notation."""
+    """Return the principal of a user in Kafka's notation, such as `User:alice`."""
     return f"User:{user}"
 
 
@@ -130,7 +131,7 @@ class Peer:
     """Name of the client's software, as the client reported it in its ApiVersions request."""
     software_version: str = UNKNOWN_SOFTWARE
     was_offered_telemetry: bool = False
-    """True if ApiVersions listed client telemetry on this connection."""
+    """True if the ApiVersions response on this connection listed client telemetry."""
     permissions: Any = None
     """Cached permissions of the client (`node/authorization`); None without an authorizer."""
 
@@ -151,7 +152,7 @@ class Peer:
 
 
 class Permissions(Protocol):
-    """Permissions of the client that sent a request; see `node/authorization`."""
+    """Interface of the permissions of the client that sent a request; see `node/authorization`."""
 
     def allows(
         self,
@@ -169,13 +170,14 @@ class Permissions(Protocol):
         ...
 
     def may(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Return the same result as `allows`, without caching or logging it. Used for checks that
-        are repeated after the request has ended."""
+        """Return whether the client may perform an operation on a resource now, as `allows` does,
+        but without caching or logging the decision. Used for checks that are repeated after the
+        request has ended."""
         ...
 
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """Return the operations that the client may perform on a resource, as a bit field in the
-        format of responses."""
+        """Return the ACL operations that the client may perform on a resource, as a bit field in
+        the format of responses."""
         ...
 
     principal: str
@@ -192,8 +194,9 @@ class Permissions(Protocol):
         ...
 
     def allowed_before(self, granted: tuple[AclOperation, ResourceType]) -> AbstractSet[str]:
-        """Return the resources on which the cache already permits the operation and resource type
-        `granted`. For other resources the caller must call `allows`.
+        """Return the names of the resources on which the client is known to be allowed the
+        operation `granted` (a pair of operation and resource type). For other resources the caller
+        must call `allows`.
 
         The result is valid until the caller next lets other tasks run.
         """
@@ -203,9 +206,9 @@ class Permissions(Protocol):
 class RequestContext:
     """Request context of a handler: everything about the request except its body.
 
-    `arrived_ms` is monotonic time.  `slot` receives the response if the handler does not return it.
-    `permissions` is None if everything is allowed: without an authorizer, and for a broker's own
-    requests.
+    `arrived_ms` is the monotonic time of its arrival in milliseconds. `slot` receives the response
+    if the handler does not return it. `permissions` is None if everything is allowed: without an
+    authorizer, and for a broker's own requests.
     """
 
     __slots__ = ("arrived_ms", "header", "peer", "permissions", "slot")
@@ -226,13 +229,13 @@ class RequestContext:
 
     @property
     def has_refused_parts(self) -> bool:
-        """True if authorization removed elements from the request because the client may not access
-        them."""
+        """True if authorization removed elements from the request, because the client may not
+        access them."""
         return self.slot.amend is not None
 
     @property
     def client_id(self) -> str | None:
-        """Client id in the request header."""
+        """Client id in the header of the request."""
         return self.header.client_id
 
     def close_connection(self) -> None:
@@ -279,7 +282,7 @@ class Route:
 
 
 class Quotas(Protocol):
-    """Client quotas and the throttling of clients; see `node/quotas`."""
+    """Interface of client quotas and the throttling of clients; see `node/quotas`."""
 
     is_active: bool
     """True if a quota is set for any client."""
@@ -297,17 +300,18 @@ class Gates(Protocol):
     """True if any request can be refused, so that every request must be authorized."""
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
-        """Remove the elements of the request that the client may not access, call the handler with
-        the rest, and answer the removed ones with errors."""
+        """Remove the elements of a request that its client may not access, call the handler with
+        the rest, and answer the removed elements with errors."""
         ...
 
     def client_key_of(self, peer: Peer) -> ClientKey | None:
-        """Return the key under which responses to this client are cached: ACL version, principal
-        and host. Returns None if no cached response may be used."""
+        """Return the key under which responses to this client are cached: version of the ACLs,
+        principal and host. Returns None if no cached response may be used."""
         ...
 
     def decide_again(self) -> None:
-        """Drop all cached decisions, because ACLs or the logging of decisions changed."""
+        """Drop the authorizer's cached decisions, because ACLs or the logging of decisions have
+        changed."""
         ...
 
 
@@ -342,7 +346,7 @@ class Dispatcher:
         """Function that returns the immutable object from which cached responses are derived; None
         disables caching. A response is reused only while this is the same object."""
         self.coming: frozenset[int] = frozenset()
-        """Keys of the APIs that will be registered when this broker is ready."""
+        """Keys of the APIs whose handlers will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []
         """Functions that are called with the peer (client) of each connection that has closed."""
         self.guards: Mapping[str, Callable[[Peer], ConnectionGuard]] = {}
@@ -353,7 +357,7 @@ class Dispatcher:
         """Work that handlers schedule for the end of an event-loop iteration, done once for all its
         requests."""
         self.times = RequestTimes()
-        """Counters of request durations."""
+        """Counters of request durations, by API and version."""
         self.quotas: Quotas | None = None
         """Client quotas; None if requests are charged to no quota."""
         self.gates: Gates | None = None
@@ -396,7 +400,7 @@ class Dispatcher:
         return frozenset(self._routes)
 
     def decide_again(self) -> None:
-        """Drop the authorizer's cached decisions, because ACLs or the logging of decisions
+        """Drop the authorizer's cached decisions, because ACLs or the logging of decisions have
         changed."""
         if self.gates is not None:
             self.gates.decide_again()
@@ -457,7 +461,7 @@ class Dispatcher:
     def _serve_from_cache(
         self, cache: ResponseCache, route: Route, context: RequestContext, frame: memoryview
     ) -> HandlerResult:
-        """Answer a request from the cache, or call the handler and cache its response.
+        """Answer a request from the cache of responses, or call the handler and cache its response.
 
         If the client is denied a resource that the request names, the denial is decided and logged
         for each request.

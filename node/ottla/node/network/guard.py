@@ -30,14 +30,15 @@ class GuardResponse:
 
 
 class ConnectionGuard(Protocol):
-    """Guard of one connection, which receives its frames until the client has logged in."""
+    """Interface of a connection's guard, which receives the client's frames until the client has
+    logged in."""
 
     is_done: bool
     """True if the connection's guard has finished, and later frames bypass it."""
 
     @property
     def has_logged_in(self) -> bool:
-        """True if the client has authenticated; once True, it stays so."""
+        """True if the client of the connection has authenticated; once True, it stays so."""
         ...
 
     @property

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class RunInThread(Protocol):
-    """Function that runs another function in a thread, off the event loop."""
+    """Interface of a function that runs another function in a thread, off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
         """Run a function in a thread, off the event loop, and return its result."""

@@ -176,12 +176,13 @@ class Purgatory:
             self.on_earlier_deadline()
 
     def listen(self, key: Hashable, listener: WakeListener) -> None:
-        """Call a listener at every wake-up of `key` until `unlisten` is called."""
+        """Register a listener that is called at every wake-up of `key`, until `unlisten` is
+        called."""
         self._listeners.setdefault(key, {})[listener] = None
         self.watched.add(key)
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
-        """Remove a listener from a key, if it is registered."""
+        """Remove a listener from a key of the purgatory, if it is registered."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)

@@ -71,7 +71,7 @@ class Times:
 
     def note_waited(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
         """Record the times of a request that had to wait: its handler started at `started_ns` and
-        returned at `handled_ns`, and its response is ready at `now_ns`."""
+        returned at `handled_ns`, and its response is ready at `now_ns` (all in nanoseconds)."""
         self.local.observe(handled_ns - started_ns)
         self.remote.observe(now_ns - handled_ns)
         self.total.observe(now_ns - started_ns)
@@ -110,7 +110,7 @@ class RequestTimes:
         return found
 
     def count(self) -> int:
-        """Return the number of answered requests, for all APIs together."""
+        """Return the number of requests answered so far, for all APIs together."""
         return sum(map(_count, (*self._times.values(), *self._of_followers.values())))
 
     def counts_of(self, api_key: int) -> list[int]:
@@ -124,7 +124,7 @@ class RequestTimes:
         return counts
 
     def note_refusal(self, api_key: int, code: int) -> None:
-        """Count an error in the response to a request, or in one of its partitions."""
+        """Count an error code in the response to a request, or in one of its partitions."""
         self.errors.of(API[api_key].name, code_of(code).name).value += 1
 
     # ---- metrics

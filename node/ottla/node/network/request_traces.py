@@ -30,7 +30,7 @@ traces are dropped and counted. Each trace takes some 0.2 ms to become spans, in
 in the exporting thread. As clients may request traces, this also bounds their cost."""
 
 CLIENT_ID_CHARS_MAX = 256
-"""Maximum characters of a client id in a trace; the id itself may have 32 KiB."""
+"""Maximum characters of a client id that are recorded in a trace; the id itself may have 32 KiB."""
 
 _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][13579bdf]")
 """Pattern of a `traceparent` header with the sampled flag. Other values have no effect."""
@@ -80,7 +80,8 @@ class RequestTrace:
         self.received_ns = received_ns
         self.taken_ns = taken_ns
         self.handled_ns = 0
-        """Time at which the handler left the request waiting; 0 if it did not wait."""
+        """Time in nanoseconds at which the handler returned and left the request waiting; 0 if it
+        did not wait."""
         self.answered_ns = 0
         self.sent_ns = 0
         self.error_code = 0
@@ -89,7 +90,7 @@ class RequestTrace:
 
     @property
     def name(self) -> str:
-        """Name of the requested API."""
+        """Name of the API of the traced request."""
         return API[self.header.api_key].name
 
     @property
@@ -98,13 +99,13 @@ class RequestTrace:
         return code_of(self.error_code).name if self.error_code else None
 
     def note_answer(self, response: Message) -> None:
-        """Store the error of a response, unless the trace has one already."""
+        """Store the error code of a response, unless the trace has one already."""
         if not self.error_code:
             self.error_code = error_in(response)
 
     @property
     def attributes(self) -> dict[str, str | int]:
-        """Attributes of the request, with OpenTelemetry's names if it defines them."""
+        """Attributes of the traced request, with OpenTelemetry's names if it defines them."""
         header, peer = self.header, self.peer
         error = self.error
         return {
@@ -175,8 +176,9 @@ class RequestTraces:
         return RequestTrace(header, peer, parent=parent, received_ns=received_ns, taken_ns=taken_ns)
 
     def answered(self, trace: RequestTrace, handled_ns: int) -> None:
-        """Record that the response to a traced request is ready. `handled_ns` is the time at which
-        the handler left the request waiting, or 0 if it returned the response."""
+        """Record that the response to a traced request is ready. `handled_ns` is the time in
+        nanoseconds at which the handler left the request waiting, or 0 if it returned the response.
+        """
         trace.handled_ns = handled_ns
         trace.answered_ns = self._now_ns()
 
@@ -202,7 +204,8 @@ class RequestTraces:
 
 
 def error_in(response: Message) -> int:
-    """Return the first error code of a response that counts as the error of the request, or 0."""
+    """Return the first error code of a response that counts as the error of its request, or 0 if
+    there is none."""
     code: int = getattr(response, "error_code", 0)
     field = PARTITIONS_OF.get(response.API_KEY)
     if code or field is None:

@@ -46,12 +46,12 @@ CacheKey: TypeAlias = tuple[int, ListenerKey, ClientKey, bytes]
 
 
 class ResponseCache:
-    """Cached responses for one API, by request and client."""
+    """Cache of encoded responses for one API, by request and client."""
 
     __slots__ = ("_made_of", "_old", "_old_bytes", "_state", "_young", "_young_bytes")
 
     def __init__(self, state: Callable[[], object]) -> None:
-        """`state` returns the immutable object from which all responses are derived."""
+        """`state` returns the immutable object from which all responses of this API are derived."""
         self._state = state
         self._made_of: object = None
         self._young: dict[CacheKey, bytes] = {}
@@ -72,7 +72,7 @@ class ResponseCache:
         return header.api_version, listener_key, client_key, bytes(frame[header.body_at :])
 
     def find(self, key: CacheKey) -> bytes | None:
-        """Return the cached response body, or None if there is no valid one."""
+        """Return the cached response body for a key, or None if there is no valid one."""
         if self._state() is not self._made_of:
             return None
         found = self._young.get(key)

@@ -46,7 +46,7 @@ class SlotOwner(Protocol):
 
 
 class Charge(Protocol):
-    """Charge of a request to its client's quotas; see `node/quotas`."""
+    """Interface of the charge of a request to its client's quotas; see `node/quotas`."""
 
     used_ns: int
     """Nanoseconds of processing time that the request used after the first call of its handler
@@ -61,8 +61,8 @@ class Charge(Protocol):
         ...
 
     def may_give(self, byte_count: int, slot: "ResponseSlot") -> bool:
-        """Charge a fetch for the records that its response would contain. Returns whether the
-        response may contain them."""
+        """Charge the client of a fetch for the records that the response would contain. Returns
+        whether the response may contain them."""
         ...
 
     def settle(self, slot: "ResponseSlot") -> int:
@@ -89,8 +89,8 @@ class ResponseSlot:
     """Slot for one response, in the order of its connection's requests.
 
     It is completed exactly once, by one of the `complete…` methods. Completing a slot whose
-    connection has closed has no effect. `on_abandoned` is called once if the connection closes
-    first, to remove the entry that waits for this slot.
+    connection has closed has no effect. If the connection closes first, `on_abandoned` is called
+    once, to remove the waiting request from its purgatory.
     """
 
     __slots__ = (
@@ -133,7 +133,7 @@ class ResponseSlot:
         """Function that adds errors for the elements that authorization removed from the request.
         None if it removed none."""
         self.error_code = 0
-        """Error code of the response as a whole, or 0."""
+        """Error code of the response as a whole, or 0 if there is none."""
         self.started_ns = started_ns
         self.handled_ns = 0
         """Time in nanoseconds at which the handler returned and left the request waiting; 0 until
@@ -344,6 +344,6 @@ class ResponseQueue:
 
 
 def _finished_steps(response: Message) -> Answer:
-    """Return a generator in the form of steps that returns `response` at once."""
+    """Return a generator in the form of a handler's steps that returns `response` at once."""
     yield
     return response

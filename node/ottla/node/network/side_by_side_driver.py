@@ -12,8 +12,8 @@ Part: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def side_by_side(parts: Sequence[Part]) -> None:
-    """Run all pieces of work in `parts` concurrently, and return when all are done. The caller
-    bounds their number.
+    """Run all pieces of work in `parts` concurrently, and return when all are done. The caller must
+    bound the number of pieces.
 
     Raises the error of a failed piece. All other pieces are then cancelled.
     """

@@ -23,8 +23,8 @@ class TurnEnd:
         iterations."""
 
     def begin(self) -> None:
-        """Mark the start of an event-loop iteration. Until the end of the iteration, `call` accepts
-        functions."""
+        """Record the start of an event-loop iteration. Until the end of the iteration, `call`
+        accepts functions."""
         self._is_coming = True
 
     def call(self, work: Callable[[], None]) -> bool:

@@ -77,7 +77,8 @@ class ImageLoader:
             await self._applied.wait()
 
     async def run(self) -> None:
-        """Load committed records and publish images until cancelled."""
+        """Load committed metadata records into the image and publish the images, until
+        cancelled."""
         while True:
             self._work = trio.Event()
             await self._catch_up()

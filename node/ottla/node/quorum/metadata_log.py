@@ -281,7 +281,8 @@ class MetadataLog:
         return self._history.has_voter_below(key, end_offset)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the size of a snapshot's file in bytes, or None if there is no such file."""
+        """Return the size in bytes of a metadata snapshot's file, or None if there is no such
+        file."""
         return self._snapshots.size_bytes(snapshot_id)
 
     # --- effects of raft's core --------------------------------------------------------------
@@ -391,7 +392,7 @@ class MetadataLog:
         return self._reserve.left_bytes
 
     def when_disk_full(self, listener: Callable[[], None]) -> None:
-        """Set a function that is called each time the disk is found to be full."""
+        """Set a function that is called each time the metadata log finds its disk full."""
         self._reserve.on_needed = listener
 
     async def keep_reserve(self) -> None:
@@ -448,8 +449,8 @@ class MetadataLog:
                 return True
 
     def _log_once(self, sentence: str) -> None:
-        """Log a message once. It is logged again only if the operation has succeeded in the
-        meantime."""
+        """Log a message about a failing disk operation once. It is logged again only if the
+        operation has succeeded in the meantime."""
         if sentence in self._unsaid:
             self._unsaid.remove(sentence)
             _LOGGER.error(sentence)
@@ -476,11 +477,12 @@ class MetadataLog:
     async def read_snapshot(
         self, snapshot_id: OffsetAndEpoch, *, position: int, bytes_max: int
     ) -> bytes:
-        """Return a range of a snapshot's file, or b"" if the file does not exist any longer."""
+        """Return a range of bytes of a metadata snapshot's file, or b"" if the file does not exist
+        any longer."""
         return await self._snapshots.read(snapshot_id, position=position, bytes_max=bytes_max)
 
     async def read_whole_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """Return the complete contents of a snapshot's file."""
+        """Return the complete contents of a metadata snapshot's file."""
         return await self._snapshots.read_whole(snapshot_id)
 
     # --- snapshots of this node --------------------------------------------------------------
@@ -583,8 +585,8 @@ class MetadataLog:
             self.promises.note_flushed(self._below(self.flushed_offset))
 
     async def _promise_at_most(self, end_offset: Offset) -> None:
-        """Lower the durable end offset that this voter has acknowledged, before the uncommitted
-        records above `end_offset` are removed."""
+        """Lower the durable end offset up to which this voter has acknowledged records, before the
+        uncommitted records above `end_offset` are removed."""
         if self.promises is not None:
             await self.promises.lower_to(self._below(end_offset))
 

@@ -19,8 +19,8 @@ REPEAT_MS = 60_000
 longer one makes the problem easy to miss."""
 
 SILENCE_MS = 5_000
-"""Time in ms for which a peer must be unreachable before this is logged.  The time is longer than a
-restart or an election."""
+"""Time in ms for which a peer in the quorum must be unreachable before this is logged. The time is
+longer than a restart or an election."""
 
 
 @dataclass(slots=True)

@@ -139,7 +139,7 @@ class QuorumMember:
         (`other_directory_problem`); None if there was none."""
         self._listeners: list[LeadershipListener] = []
         self.meter = QuorumMeter(clock.monotonic_ms())
-        """Rates and latencies of the quorum in the last minute."""
+        """Meter of the quorum's rates and latencies in the last minute."""
         self._ports = QuorumPorts(
             log,
             clock=clock,
@@ -425,8 +425,8 @@ class QuorumMember:
     async def stop(self) -> None:
         """Leave the quorum, and refuse all further requests.
 
-        Waits until the event in progress is processed, whichever task handles it, because this
-        event may start tasks in this member's nursery.
+        Waits until raft has processed its current event, in whichever task, because this event may
+        start tasks in this member's nursery.
         """
         self._ports.is_stopped = True
         with trio.CancelScope(shield=True):

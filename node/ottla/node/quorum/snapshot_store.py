@@ -19,8 +19,8 @@ from ottla.wire.batch import parse_header
 
 
 async def open_snapshot_store(disk: Disk, directory: str) -> "SnapshotStore":
-    """Find the complete snapshots in a directory, and return a store that contains them. Files that
-    are partly written or partly removed are deleted."""
+    """Find the complete metadata snapshots in a directory, and return a store that contains them.
+    Files that are partly written or partly removed are deleted."""
     found: dict[OffsetAndEpoch, KeptSnapshot] = {}
     for name in await disk.listdir(directory):
         if name.endswith((snapshot.PART_SUFFIX, snapshot.DELETED_SUFFIX)):
@@ -96,12 +96,14 @@ class SnapshotStore:
         return min(self._kept, default=None)
 
     def size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the size of a snapshot's file in bytes, or None if there is no such file."""
+        """Return the size in bytes of a metadata snapshot's file, or None if there is no such
+        file."""
         kept = self._kept.get(snapshot_id)
         return None if kept is None else kept.size_bytes
 
     async def read(self, snapshot_id: OffsetAndEpoch, *, position: int, bytes_max: int) -> bytes:
-        """Return a range of a snapshot's file, or b"" if the file does not exist any longer."""
+        """Return a range of bytes of a metadata snapshot's file, or b"" if the file does not exist
+        any longer."""
         with suppress(FileNotFoundError):
             file = self._disk.open(self._path(snapshot_id))
             try:
@@ -111,7 +113,7 @@ class SnapshotStore:
         return b""
 
     async def read_whole(self, snapshot_id: OffsetAndEpoch) -> bytes:
-        """Return the complete contents of a snapshot's file."""
+        """Return the complete contents of a metadata snapshot's file."""
         return await self._disk.read_file(self._path(snapshot_id))
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> DiskFile:

@@ -36,8 +36,8 @@ class SnapshotCheck:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """True if neither an undamaged snapshot nor the log contains the records directly above
-        `base`."""
+        """True if neither an undamaged snapshot nor the metadata log contains the records directly
+        above the end of `base`."""
         if self.log_start is not None:
             return self.log_start > self.base.offset
         return any(one.offset > self.base.offset for one in self.damaged)

@@ -52,7 +52,8 @@ class ClientUsage:
 
 
 class Throttle(NamedTuple):
-    """A throttled client, with the user and client id under which its usage is counted."""
+    """Client that a quota throttles, with the user and client id under which its usage is
+    counted."""
 
     user: str
     client_id: str
@@ -147,11 +148,11 @@ class ClientQuotas:
         return delay_ms
 
     def offer(self, user: str, client_id: str, value: float, now_ms: int) -> Offer:
-        """Charge a client for records if its credit covers them. Otherwise charge nothing. Returns
-        the decision, with the milliseconds for which the client is throttled.
+        """Charge a client for the records of a fetch if its credit covers them. Otherwise charge
+        nothing. Returns the decision, with the milliseconds for which the client is throttled.
 
-        Records that exceed the maximum credit are given when the bucket is full; otherwise they
-        would never be given.
+        Records that exceed the maximum credit are returned when the token bucket is full; otherwise
+        they would never be returned.
         """
         found = self.find(user, client_id, now_ms)
         if found is None:
@@ -159,8 +160,8 @@ class ClientQuotas:
         return self.offer_to(found, value, now_ms)
 
     def offer_to(self, found: Found, value: float, now_ms: int) -> Offer:
-        """Return the same decision as `offer`, for a client whose limit and usage `find` has
-        returned."""
+        """Return the same decision about records as `offer`, for a client whose limit and usage
+        `find` has returned."""
         match, usage = found
         bucket = usage.bucket
         usage.last_ms = now_ms

@@ -14,7 +14,7 @@ class IdleQuota(Protocol):
     """Interface of a quota from which the usage of idle clients or addresses can be deleted."""
 
     def forget_idle(self, now_ms: int) -> None:
-        """Delete the usage of clients or addresses that were idle for an hour."""
+        """Delete the quota usage of clients or addresses that were idle for an hour."""
         ...
 
 

@@ -20,9 +20,9 @@ class QuotaType:
     kafka_name: str
     """Name of the quota in Kafka's `ClientQuotaType`, which a quota callback receives."""
     bean: str
-    """Type of the quota in the name of Kafka's MBean."""
+    """Value of the key `type` in the name of the quota's MBean in Kafka."""
     attribute: str
-    """Attribute of the MBean that contains the rate."""
+    """Attribute of the quota's MBean in Kafka that contains the rate."""
     unit_text: str
     """Help text of the quota's rate metric."""
     reason: str
@@ -57,4 +57,4 @@ QUOTA_TYPES = {
         lasts_one_window=True,
     ),
 }
-"""Table of client quotas, by the keys of their limits."""
+"""Table of a broker's client quotas, by the keys of their limits."""

@@ -20,7 +20,7 @@ class UsageRow(NamedTuple):
     rate: float
     """Client's usage per second, in the quota's unit, over the windows of the quota."""
     throttle_ms: int
-    """Remaining milliseconds for which the client is throttled."""
+    """Milliseconds for which the quota still throttles the client."""
 
 
 def usage_rows(

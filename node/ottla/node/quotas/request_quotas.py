@@ -99,8 +99,9 @@ class RequestCharge:
         return bytes_max if found is None else fetch.most_at_once(found, bytes_max, now_ms)
 
     def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
-        """Charge a fetch for the records that its response would contain. Returns whether the
-        response may contain them. The handler must have called `fetch_bytes_max` before.
+        """Charge the client of a fetch for the records that the response would contain. Returns
+        whether the response may contain them. The handler must have called `fetch_bytes_max`
+        before.
 
         If the response may not contain the records, nothing is charged, and it is sent without
         records.
@@ -199,7 +200,7 @@ class RequestQuotas:
         custom_limits: Callable[[str], CustomLimits] | None = None,
     ) -> None:
         """`custom_limits` returns the limits for the key of a quota if the operator's quota
-        callback decides them. None means that the metadata contains the limits."""
+        callback decides them. None means that the limits are read from the metadata."""
         self.now_ms = clock.monotonic_ms
         self.loop_clock = loop_clock
         self._lines = LogLimiter()
@@ -255,7 +256,7 @@ class RequestQuotas:
             one.forget_idle(now_ms)
 
     def record_exempt(self, used_ns: int) -> None:
-        """Count the time of requests for which no client is charged."""
+        """Count the processing time of requests for which no client is charged."""
         if self.request.is_active:
             self.exempt.record(used_ns / NS_PER_PERCENT, self.now_ms())
 

@@ -47,7 +47,7 @@ class InputWindow:
 
     @property
     def view(self) -> memoryview:
-        """View of the received bytes, without a copy."""
+        """View of the connection's received bytes, without a copy."""
         return memoryview(self._buffer)[self._start : self.end]
 
     @property
@@ -102,7 +102,7 @@ class InputWindow:
             self.clear()
 
     def clear(self) -> None:
-        """Drop all received bytes. Views into the buffer keep it alive."""
+        """Drop all received bytes and the buffer. Views into the buffer keep it alive."""
         self._buffer = bytearray()
         self._start = self.end = 0
 
@@ -134,8 +134,8 @@ class OutputBuffer:
 
     def __init__(self) -> None:
         self.charge: Charge | None = None
-        """Quota charge of the last response added to the output. The time for writing is charged to
-        it."""
+        """Quota charge of the request whose response was last added to the output; None if there is
+        none. The time for writing is charged to its client."""
         self.chunks: deque[Chunk] = deque()
         self.byte_count = 0
         self._sent_of_first = 0
@@ -228,6 +228,6 @@ class OutputBuffer:
         self._sent_of_first = left
 
     def clear(self) -> None:
-        """Drop all output of a closed connection."""
+        """Drop all unsent output of a closed connection."""
         self.chunks.clear()
         self.byte_count = self._sent_of_first = 0

@@ -82,7 +82,7 @@ process is paused is not counted."""
 
 
 class RequestMemoryHolder(Protocol):
-    """Methods that the pool of request memory calls on a connection."""
+    """Interface by which the pool of request memory calls a connection."""
 
     @property
     def unfinished_frame_bytes(self) -> int:
@@ -197,7 +197,7 @@ class RequestMemory:
 
     @property
     def held_bytes_of_all(self) -> int:
-        """Bytes of request memory that all connections hold, authenticated or not."""
+        """Number of bytes of request memory that all connections hold, authenticated or not."""
         unauthenticated = self.unauthenticated
         return self.reserved_bytes + (
             0 if unauthenticated is None else unauthenticated.reserved_bytes
@@ -379,7 +379,7 @@ class RequestMemory:
 
     def _frame_timeout_ms(self, frame_bytes: int) -> int:
         """Return the milliseconds that a frame of `frame_bytes` may take to arrive. For
-        unauthenticated connections this includes their waits for each other."""
+        unauthenticated connections, this includes the time that they wait for each other."""
         if self.unauthenticated is None and self._waiters:
             return UNAUTHENTICATED_GRACE_MS
         return frame_timeout_ms(frame_bytes)

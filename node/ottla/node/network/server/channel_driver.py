@@ -26,8 +26,8 @@ bytes are copied when a frame crosses its end. A smaller buffer costs more syste
 batches. A batch of 128 KiB should arrive in one read."""
 
 WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
-"""Bytes that one connection may write per event-loop iteration.  A response of 1 MiB, the default
-limit of clients for a partition, is sent in one iteration with its header."""
+"""Maximum number of bytes that one connection may write per event-loop iteration. A response of 1
+MiB, the default limit of clients for a partition, is sent in one iteration with its header."""
 
 READ_AHEAD_BYTES = MIB
 """Number of bytes of a file slice that are checked at a time for being in the page cache. If they
@@ -84,7 +84,8 @@ class Channel(HostedChannel):
         self.interest = EPOLLIN
         self.is_reading_ahead = False
         self.is_shaking = False
-        """True while the TLS handshake is unfinished; always False for a plain socket."""
+        """True while the TLS handshake of the connection is unfinished; always False for a plain
+        socket."""
         self._disk = disk
         self._buffer = buffer
         self._read_ahead = read_ahead

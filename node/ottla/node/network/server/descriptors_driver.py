@@ -12,8 +12,8 @@ KEPT_FROM_CLIENTS = 32
 Without this reserve, rolling the metadata log could fail and end the process."""
 
 CONNECTIONS_MIN = 16
-"""Number of connections allowed even with few file descriptors, so that operators can connect and
-see the reason."""
+"""Number of client connections that are allowed even with few file descriptors, so that operators
+can connect and see the reason."""
 
 
 def connection_count_allowed() -> int:

@@ -51,7 +51,7 @@ NETWORK_ERRNOS = (
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostedChannel(ABC):
-    """Transport of one client, and host of the connection over it.
+    """Transport of one client (such as a socket), and host of the connection over it.
 
     `ConnectionHosting.host` sets `connection`.
     """
@@ -128,7 +128,7 @@ C = TypeVar("C", bound=HostedChannel)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionHosting(ABC, Generic[C]):
-    """Connections of one server. An error in one of them does not affect any other."""
+    """Client connections of one server. An error in one of them does not affect any other."""
 
     connection_class: ClassVar[type[Connection]] = Connection
 
@@ -275,8 +275,8 @@ class ConnectionHosting(ABC, Generic[C]):
             charge.note_written(now_ns() - began_ns)
 
     def _flush_completed(self, now_ms: int) -> None:
-        """Send the responses that this iteration completed on other connections.  Requests held
-        back on those connections are served in the next iteration."""
+        """Send the responses that this event-loop iteration has completed on other connections.
+        Requests held back on those connections are served in the next iteration."""
         completed, self._ready = self._ready, {}
         for channel in completed:
             if not channel.connection.is_closed:
@@ -287,7 +287,8 @@ class ConnectionHosting(ABC, Generic[C]):
     # Interface for channels.
 
     def on_work(self, channel: C) -> None:
-        """Schedule the channel for the next event-loop iteration, which starts at once."""
+        """Schedule the channel (a transport and its connection) for the next event-loop iteration,
+        which starts at once."""
         self._ready[channel] = None
         self._have_turn()
 
@@ -330,7 +331,8 @@ class ConnectionHosting(ABC, Generic[C]):
     def _on_bad_input(self, channel: C, error: ProtocolError, now_ms: int) -> None:
         """Close a connection whose peer violates Kafka's protocol, after the earlier responses.
 
-        A client that connects before the broker is ready is not at fault, and not logged.
+        If a client connects before the broker is ready, its connection is closed without a log
+        message.
         """
         if not isinstance(error, NotServedYetError):
             self.closed_for_bad_input_count += 1

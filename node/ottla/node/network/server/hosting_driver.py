@@ -46,7 +46,7 @@ class EncryptingChannel(Protocol):
 
     tls: ListenerTls
     is_shaking: bool
-    """True while the TLS handshake is unfinished."""
+    """True while the TLS handshake of the connection is unfinished."""
 
     def shake_hands(self) -> None:
         """Run one step of the TLS handshake. The last step sets `is_shaking` to False, and sets the
@@ -60,7 +60,7 @@ class EncryptingChannel(Protocol):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionServer(ConnectionHosting[C]):
-    """Connections of a server that runs on an event loop. Subclasses add the transport."""
+    """Client connections of a server that runs on an event loop. Subclasses add the transport."""
 
     def __init__(
         self,

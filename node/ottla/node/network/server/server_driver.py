@@ -92,8 +92,9 @@ class SocketServer(ConnectionServer[Channel]):
         self._admission = admission
         admission.count_allowed = connection_count_allowed()
         self._paused_sockets: dict[int, int | None] = {}
-        """Listening sockets that accept nothing at present, each with the time in milliseconds to
-        resume. The time is None if the socket waits until another connection has closed."""
+        """Listening sockets that accept nothing at present, each with the monotonic time in
+        milliseconds at which to resume. The time is None if the socket waits until another
+        connection has closed."""
         self._closing_max = min(DELAYED_CLOSES_MAX, admission.count_allowed // 4)
         self._closing: dict[socket.socket, None] = {}
         """Rejected sockets that stay open for a while before they are closed, which delays the next
@@ -176,12 +177,13 @@ class SocketServer(ConnectionServer[Channel]):
     # The event loop.
 
     async def run(self) -> None:
-        """Serve clients until cancelled."""
+        """Accept and serve clients until cancelled."""
         self.start_tasks()
         await self.serve_connections()
 
     async def serve_connections(self) -> None:
-        """Serve the events of epoll until cancelled.  May be called again after that."""
+        """Serve the events that epoll reports for all sockets, until cancelled. May be called again
+        after that."""
         epoll_fd = self._epoll.fileno()
         while True:
             if self._ready or self._events or self._resuming or self._may_shake_hands:
@@ -259,8 +261,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._knocked.append(fd)
 
     def _on_event(self, channel: Channel, mask: int, now_ms: int) -> None:
-        """Read and serve the received bytes of a socket that epoll reported, and send the ready
-        output."""
+        """Read and serve the received bytes of a client's socket that epoll reported, and send the
+        ready output."""
         if channel.is_shaking:
             assert isinstance(channel, TlsChannel)
             channel.on_shaking_event()

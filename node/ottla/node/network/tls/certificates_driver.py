@@ -148,7 +148,7 @@ class Certificates:
 
     async def use(self, name: str, config: TlsConfig, signature: Stamps | None = None) -> None:
         """Apply a TLS configuration to the listener `name`. If the configuration cannot be used,
-        log the reason."""
+        log the reason and keep the current one."""
         tls = self.served[name]
         try:
             prepared = await self._compute(partial(self._prepared, name, config))

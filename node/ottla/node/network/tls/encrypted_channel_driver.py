@@ -45,7 +45,7 @@ for file slices; a smaller one takes less memory for clients that do not read.""
 
 
 class SharedBuffers:
-    """Buffers for ciphertext and plaintext that all encrypted channels of a server share, one after
+    """Buffers for ciphertext and plaintext that all TLS connections of a server share, one after
     another."""
 
     __slots__ = ("ciphertext", "plaintext")
@@ -138,7 +138,7 @@ class TlsChannel(Channel):
         self.sock.close()
 
     def release(self) -> socket.socket:
-        """Return the socket of the channel to the caller, who closes it."""
+        """Return the socket of the TLS connection to the caller, who closes it."""
         self._is_released = True
         return self.sock
 
@@ -282,7 +282,8 @@ class TlsChannel(Channel):
             self._encrypt(self._next_bytes()[:SEND_BUFFER_BYTES])
 
     def _encrypt(self, data: memoryview) -> None:
-        """Encrypt output into TLS records, and send as much of them as one system call accepts.
+        """Encrypt output into TLS records, and send as many of their bytes as one system call
+        accepts.
 
         The output counts as sent when its last record has been sent.
         """
@@ -315,8 +316,8 @@ class TlsChannel(Channel):
         return room[: output.copy_into(room, self._copy_slice)]
 
     def _copy_slice(self, piece: FileSlice, sent_before: int, room: memoryview) -> int:
-        """Copy the next bytes of a file slice into `room`, and return their number. If the bytes
-        are not in the page cache, start loading them and return 0."""
+        """Copy the next bytes of a file slice into the buffer `room`, and return the number of
+        copied bytes. If the bytes are not in the page cache, start loading them and return 0."""
         position = piece.position + sent_before
         if not self._disk.is_cached(piece.file, position, len(room)):
             ahead = min(piece.length - sent_before, READ_AHEAD_BYTES)

@@ -64,7 +64,7 @@ def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
 
 
 class Handshakes(Generic[C]):
-    """Unfinished TLS handshakes, and a queue of those whose client has sent bytes."""
+    """Unfinished TLS handshakes of a server, and a queue of those whose client has sent bytes."""
 
     def __init__(self, now_ms: int) -> None:
         self._deadlines: dict[C, int] = {}

@@ -83,7 +83,8 @@ class ServedTls:
         return PreparedTls(config, material, server_context(config, material))
 
     def take_up(self, prepared: "PreparedTls") -> None:
-        """For all new connections, use a certificate that `prepared` has returned."""
+        """Use a certificate that `prepared` has returned, for all new connections of the
+        listener."""
         self.config = prepared.config
         self.material = prepared.material
         self.context = prepared.context
@@ -101,8 +102,8 @@ class PreparedTls:
 
 
 def check_compatible(config: TlsConfig, old: Certificate, new: Certificate) -> None:
-    """Raise ConfigError if a certificate may not replace another one because of its subject or
-    names."""
+    """Raise ConfigError if a TLS certificate may not replace another one, because its subject or
+    its names differ."""
     spelling = config.spelling(KEYSTORE_LOCATION)
     if not config.allow_dn_changes and new.subject.lower() != old.subject.lower():
         raise ConfigError(
