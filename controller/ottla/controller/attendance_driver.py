@@ -36,7 +36,8 @@ cut off. When a process ends, the kernel closes its connections one by one, and 
 may be the last. A single probe may therefore be too early; more than a few have no benefit."""
 
 LOOK_MS = 50
-"""Interval, in ms, between checks whether a silent broker has opened a new call."""
+"""Interval, in ms, between checks whether a silent broker has opened a new call to this
+controller."""
 
 STALL_MS = 3 * LOOK_MS
 """Duration in ms of a check for silent brokers above which its result is ignored. The process was
@@ -44,8 +45,8 @@ then suspended during the check, so requests of brokers may still be waiting to 
 
 
 class AttendanceKeeper:
-    """The calls that brokers keep open at this controller to show that they are alive, and the
-    tasks that handle the end of a call."""
+    """Keeper of the calls that brokers keep open at this controller to show that they are alive,
+    and of the tasks that handle the end of a call."""
 
     def __init__(
         self,

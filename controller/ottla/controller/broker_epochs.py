@@ -6,9 +6,9 @@ from ottla.model.ids import NodeId
 
 
 def registered(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-    """Return the registration of a broker.
+    """Return the registration of a broker that sends a request with a broker epoch.
 
-    Raises RefusedError if the broker is not registered under this broker epoch.
+    Raises RefusedError if the broker is not registered under this epoch.
     """
     broker = image.brokers.get(NodeId(broker_id))
     if broker is None:

@@ -90,7 +90,7 @@ class ClientAnswer(NamedTuple):
     """Offset of the last metadata record that the request has written. NO_RECORDS if there is
     none."""
     throttle_ms: int
-    """Time for which the client is to be throttled, in ms."""
+    """Time in ms for which the client that sent the request is to be throttled."""
 
 
 class _Step(NamedTuple):
@@ -142,7 +142,8 @@ class Controller:
             _custom_limits(config, UnexpectedErrors() if errors is None else errors),
         )
         self.authorizer = make_authorizer(config, clock)
-        """Authorizer used by the task that makes decisions. None if every operation is allowed."""
+        """Authorizer of clients, used by the task that makes decisions. None if every operation is
+        allowed."""
         self._deciding = trio.Lock()
         self.epoch: Epoch | None = None
         """Epoch in which this node is the active controller.  None while it is not active."""
@@ -259,7 +260,7 @@ class Controller:
     async def register_controller(
         self, request: pb.RegisterControllerRequest
     ) -> pb.RegisterControllerResponse:
-        """Register a controller, which may be this one."""
+        """Register a controller of the cluster, which may be this one."""
         turn = self.turn
         registration = await self.decide(
             lambda image, _: controllers.register_controller(image, self._member.identity, request)
@@ -364,8 +365,8 @@ class Controller:
         """Return an authorizer over the ACLs of a metadata image, which may contain uncommitted
         records, or None if everything is allowed.
 
-        A response waits until everything that its decision depends on is committed, including the
-        ACLs.
+        A response to a client waits until everything on which its decision depends is committed,
+        including the ACLs.
         """
         if self.authorizer is not None:
             self.authorizer.take(image.acls)
@@ -453,11 +454,11 @@ class Controller:
         return self._prepared(make(image, next_offset), image)
 
     def _prepared(self, decision: Decision[R], image: MetadataImage) -> "tuple[R, list[_Step]]":
-        """Return the reply of a decision and the record batches to append.  May be called in a
+        """Return the reply of a decision and the record batches to append. May be called in a
         thread.
 
-        The image after the last batch is the image of the decision.  Only the images before that
-        are computed here.
+        The metadata image after the last batch is the image of the decision. Only the images before
+        it are computed here.
         """
         check_writable(decision.records, decision.image)
         steps = []
@@ -544,8 +545,8 @@ class Controller:
             await turn.wait()
 
     def session_time_ms(self) -> int:
-        """Return the time of the session clock, in ms. If this process was suspended, all sessions
-        are first extended by the length of the suspension."""
+        """Return the time, in ms, of the clock by which brokers' sessions expire. If this process
+        was suspended, all sessions are first extended by the length of the suspension."""
         now_ms = self._clock.monotonic_ms()
         stall_ms = self.sessions.look(now_ms)
         if stall_ms:

@@ -123,7 +123,7 @@ def controller_registry(
 
 
 def empty_controller_registry() -> Registry:
-    """Return the registry of a controller that has done nothing: all metrics with their
+    """Return the metrics registry of a controller that has done nothing: all metrics with their
     descriptions."""
     registry = controller_registry(
         ControllerCounts(),
@@ -177,7 +177,7 @@ def _role(
 
 
 def _cluster(image: MetadataImage) -> Iterator[Family | None]:
-    """Yield the metrics that count topics, partitions and brokers, by state."""
+    """Yield the metrics that count the cluster's topics, partitions and brokers, by state."""
     partition_count = offline_count = unpreferred_count = 0
     topic_ids = image.topics.keys_by(_order)
     for topic_at, topic_id in enumerate(topic_ids):

@@ -43,7 +43,7 @@ class Decision(Generic[R]):
     records: tuple[Record, ...]
     reply: R
     image: MetadataImage
-    """The metadata image after the records of the decision are applied."""
+    """Metadata image after the records of the decision are applied."""
     is_atomic: bool = False
     """True if all records of the decision must take effect together.
 
@@ -123,7 +123,8 @@ class Draft:
 
 @frozen(kw_only=True)
 class ReplicaStatus:
-    """Progress of one voter or observer, as reported by the leader of the quorum."""
+    """Progress of one replica of the metadata log (voter or observer), as reported by the leader of
+    the quorum."""
 
     id: NodeId
     directory_id: UUID
@@ -131,7 +132,7 @@ class ReplicaStatus:
     last_fetch_ms: int
     last_caught_up_ms: int
     endpoints: tuple[tuple[str, str, int], ...] = ()
-    """Endpoints as (listener name, host, port).  Known only for voters."""
+    """Endpoints of the replica's node as (listener name, host, port). Known only for voters."""
 
 
 @frozen(kw_only=True)
@@ -183,7 +184,8 @@ Raises RefusedError if the whole request is refused.
 
 
 def request_uuid(data: bytes) -> UUID:
-    """Return a UUID in a broker's request.  Raises RefusedError if it does not have 16 bytes."""
+    """Return a UUID that a broker's request contains as bytes. Raises RefusedError if it does not
+    have 16 bytes."""
     if len(data) != 16:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"A uuid has 16 bytes, not {len(data)}")
     return UUID(bytes=data)

@@ -39,7 +39,7 @@ WITHOUT_VOTE = {
 """Explanations, for operators, of why a controller has no vote, by its standing in the quorum."""
 
 SENTENCES = "\n"
-"""Separator between the descriptions of problems in one error message."""
+"""Separator between the descriptions of the quorum's problems in one error message."""
 
 PARTITIONS_MAX = 1_000
 """Maximum number of partitions in a DescribeQuorum request, although only one partition has a
@@ -95,11 +95,11 @@ def _without_vote(voters: Iterable[RaftReplicaStatus]) -> Iterator[str]:
 def describe_quorum(
     image: MetadataImage, context: Context, request: DescribeQuorumRequest
 ) -> Decision[DescribeQuorumResponse]:
-    """Return the description of the quorum of `__cluster_metadata-0`.  No other partition has a
+    """Return the description of the quorum of `__cluster_metadata-0`. No other partition has a
     quorum of its own.
 
-    A partition that occurs twice in the request is described once.  Raises
-    RefusedError(INVALID_REQUEST) for more than PARTITIONS_MAX.
+    A partition that occurs twice in the request is described once. Raises
+    RefusedError(INVALID_REQUEST) for more than PARTITIONS_MAX partitions.
     """
     status, version = context.quorum_status(), context.api_version
     count = sum(len(topic.partitions) for topic in request.topics)

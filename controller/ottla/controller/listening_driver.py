@@ -131,7 +131,7 @@ async def open_listeners(
 
 
 def _limits(config: ControllerConfig) -> ConnectionLimits:
-    """Return the limits that apply to each connection of a client."""
+    """Return the limits that apply to each connection of a client to this controller."""
     return ConnectionLimits(
         frame_bytes_max=min(config.socket_request_bytes_max, FORWARD_BYTES_MAX),
         send_buffer_bytes=config.socket_send_buffer_bytes,
@@ -176,7 +176,8 @@ def _services(
 
 
 def _admission(config: ControllerConfig) -> ConnectionQuotas:
-    """Return the quotas of clients' connections. Connections of nodes are not counted."""
+    """Return the quotas on clients' connections to this controller. Connections of nodes are not
+    counted."""
     return ConnectionQuotas(
         config.quota_windows,
         listeners=[one.name for one in config.listeners],

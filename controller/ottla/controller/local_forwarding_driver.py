@@ -24,7 +24,8 @@ class LocalForwarding:
     """Decider of clients' requests in this process, if this controller is the active one."""
 
     def __init__(self, controller: Controller, leader_id: Callable[[], NodeId | None]) -> None:
-        """`leader_id` returns the leader of the quorum, or None if this node knows none."""
+        """`leader_id` returns the node id of the quorum's leader, or None if this node knows
+        none."""
         self._controller = controller
         self._leader_id = leader_id
 

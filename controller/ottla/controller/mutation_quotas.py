@@ -66,7 +66,8 @@ class MutationCharge:
             self._until_ms = self._now_ms + bucket.throttle_ms
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the time for which the client is to be throttled, in ms."""
+        """Return the time in ms for which the client is to be throttled because of the partitions
+        that it has created and deleted."""
         return max(0, self._until_ms - now_ms)
 
 
@@ -126,7 +127,8 @@ class MutationQuotas:
         return self._buckets
 
     def forget_all(self) -> None:
-        """Drop all token buckets, so that every client starts with a full one."""
+        """Drop all token buckets for partition mutations, so that every client starts with a full
+        one."""
         self._buckets.clear()
 
     def _bucket(self, names: tuple[str, str], limit: float, now_ms: int) -> TokenBucket:

@@ -82,8 +82,8 @@ class NodeIdentities:
         self._authorizer = authorizer
 
     def admit(self, path: str, request: Message, caller: Caller) -> None:
-        """Check that a caller is the node that it claims to be.  In a request that registers a
-        broker, set the principal in the caller's certificate.
+        """Check that the caller of a gRPC method is the node that it claims to be. In a request
+        that registers a broker, set the principal in the caller's certificate.
 
         Raises RefusedError(CLUSTER_AUTHORIZATION_FAILED) if the caller is another node.
         """

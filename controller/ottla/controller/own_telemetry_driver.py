@@ -39,7 +39,7 @@ def unready_reason(*, is_leader: bool, knows_leader: bool, is_caught_up: bool) -
 
 
 class ControllerTelemetry:
-    """The metrics of one controller, and the tasks that export them."""
+    """Exporter of one controller's metrics: the metrics, and the tasks that export them."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class Requester:
         *,
         is_logged: bool = True,
     ) -> bool:
-        """Return whether the client may perform an operation on a resource."""
+        """Return whether the client may perform an ACL operation on a resource."""
         if self.authorizer is None or not self.principal:
             return True
         return self.authorizer.is_allowed(
@@ -40,19 +40,19 @@ class Requester:
         )
 
     def allows_on_cluster(self, operation: AclOperation, *, is_logged: bool = True) -> bool:
-        """Return whether the client may perform an operation on the cluster."""
+        """Return whether the client may perform an ACL operation on the cluster."""
         return self.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_logged=is_logged)
 
     def check_topic(self, operation: AclOperation, name: str) -> None:
-        """Raise RefusedError if the client may not perform an operation on a topic."""
+        """Raise RefusedError if the client may not perform an ACL operation on a topic."""
         if not self.allows(operation, ResourceType.TOPIC, name):
             raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def check_cluster(self, operation: AclOperation) -> None:
-        """Raise RefusedError if the client may not perform an operation on the cluster."""
+        """Raise RefusedError if the client may not perform an ACL operation on the cluster."""
         if not self.allows_on_cluster(operation):
             raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 A_BROKER = Requester()
-"""Requester of the requests that a broker sends for itself."""
+"""Requester of the requests that a broker sends for itself, to whom everything is allowed."""

@@ -89,7 +89,7 @@ class Upkeep:
                 nursery.start_soon(self._keep_running, task)
 
     async def _keep_running(self, task: Callable[[], Awaitable[None]]) -> None:
-        """Run an endless task, and restart it after a pause if it raises an unexpected
+        """Run an endless background task, and restart it after a pause if it raises an unexpected
         exception."""
         while True:
             try:

@@ -28,7 +28,7 @@ class FairPlaces(Generic[K]):
         self._by_count: defaultdict[int, dict[str, None]] = defaultdict(dict)
         """Addresses of peers by the number of their connections."""
         self._most = 0
-        """Number of connections of the address that has the most."""
+        """Number of connections of the peer address that has the most."""
         self._total = 0
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class FairPlaces(Generic[K]):
         return replaced
 
     def free(self, key: K, host: str) -> None:
-        """Free the place of a closed connection. A second call has no effect."""
+        """Free the place of a closed connection for another one. A second call has no effect."""
         places = self._by_host.get(host)
         if places is None or key not in places:
             return

@@ -41,8 +41,8 @@ ENDING_MS_MAX = 10_000
 """Maximum milliseconds for which a node's connection may be half closed."""
 
 NEWCOMERS_MAX = 4_096
-"""Maximum number of connections that have not sent their first bytes. With fewer, the connections
-of many nodes that restart at once replace each other."""
+"""Maximum number of open connections whose peers have not sent their first bytes. With fewer, the
+connections of many nodes that restart at once replace each other."""
 
 CLOSED_AT_ONCE_MAX = 256
 """Maximum number of connections without timely first bytes that are closed in one pass, which takes
@@ -91,7 +91,8 @@ class NodeHosts:
 
 
 class Newcomer:
-    """An accepted connection that has not sent enough bytes to decide on its protocol."""
+    """Accepted connection whose peer has not sent enough bytes to decide on the protocol (gRPC or
+    Kafka's)."""
 
     __slots__ = ("deadline_ms", "host", "listener", "needed_bytes", "protocol", "sock")
 
@@ -174,7 +175,7 @@ class FrontServer(SocketServer):
         }
 
     def close(self) -> None:
-        """Close every socket of the server."""
+        """Close every socket of this controller's server."""
         for newcomer in [*self._waiting.values(), *self._arrived]:
             newcomer.sock.close()
         for connection, _ in list(self._spliced.values()):
@@ -337,7 +338,8 @@ class FrontServer(SocketServer):
                 self._epoll.modify(fd, wanted)
 
     def _end(self, connection: SplicedConnection) -> None:
-        """Close a node's connection and its counterpart to gRPC. A second call has no effect."""
+        """Close a node's connection and the connection to gRPC's server that carries its bytes. A
+        second call has no effect."""
         fd = connection.outer.fileno()
         if self._spliced.get(fd, (None,))[0] is not connection:
             return

@@ -20,7 +20,7 @@ from ottla.storage.disk.disk_seam import Disk
 
 
 class ListenerService(NamedTuple):
-    """One listener of a controller, with the services of both protocols."""
+    """One listener of a controller, with its services for both protocols (gRPC and Kafka's)."""
 
     listener: Listener
     """Address of the listener, and the TLS settings for Kafka's clients."""
@@ -31,8 +31,8 @@ class ListenerService(NamedTuple):
 
 
 class OpenFront(Protocol):
-    """Function that opens the listeners of a controller. Raises ConfigError if an address cannot be
-    opened."""
+    """Interface of a function that opens the listeners of a controller. Raises ConfigError if an
+    address cannot be opened."""
 
     def __call__(
         self,

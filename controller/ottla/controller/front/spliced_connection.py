@@ -11,14 +11,15 @@ from typing import Protocol
 from ottla.model.limits import KIB
 
 READ_BYTES_MAX = 64 * KIB
-"""Maximum number of bytes of one read, and thus of the bytes buffered for each direction. A smaller
-value costs more system calls for snapshots; a larger one buffers more for peers that read slowly.
-"""
+"""Maximum number of bytes of one read from a spliced socket, and thus of the bytes buffered for
+each direction. A smaller value costs more system calls for snapshots; a larger one buffers more for
+peers that read slowly."""
 
 READABLE, WRITABLE = 1, 4
 """Epoll events EPOLLIN and EPOLLOUT: a socket can be read, or written."""
 OUTPUT = 1
-"""SHUT_WR of shutdown(2): ends the stream to the peer, and leaves the other direction open."""
+"""Constant SHUT_WR of shutdown(2), which ends the stream to the peer, and leaves the other
+direction open."""
 
 
 class SplicedSocket(Protocol):
@@ -113,7 +114,8 @@ class Direction:
 
 
 class SplicedConnection:
-    """Two sockets whose bytes are copied in both directions."""
+    """Connection of a node to gRPC's server: two sockets whose bytes are copied in both
+    directions."""
 
     __slots__ = ("host", "inbound", "inner", "outbound", "outer", "token")
 
@@ -133,12 +135,12 @@ class SplicedConnection:
 
     @property
     def is_over(self) -> bool:
-        """True if both directions of the connection have ended."""
+        """True if both directions of the spliced connection have ended."""
         return self.inbound.has_ended and self.outbound.has_ended
 
     @property
     def is_ending(self) -> bool:
-        """True if at least one direction of the connection has ended."""
+        """True if at least one direction of the spliced connection has ended."""
         return self.inbound.has_ended or self.outbound.has_ended
 
     def interest(self, stream: SplicedSocket) -> int | None:

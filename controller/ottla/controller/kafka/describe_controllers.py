@@ -20,7 +20,7 @@ from ottla.wire.messages.describe_cluster_response import (
 
 
 class KnownControllers(NamedTuple):
-    """The controllers of the cluster, as this controller knows them."""
+    """Interface of the cluster's controllers, as far as this controller knows them."""
 
     registered: Iterable[ControllerRegistration]
     voters: VoterSet

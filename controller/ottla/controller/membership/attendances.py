@@ -62,8 +62,8 @@ class Suspicion:
 
 
 class Attendances:
-    """The calls that brokers keep open at this controller, and the evidence collected after a call
-    was cut off."""
+    """Registry of the calls that brokers keep open at this controller while they are alive, and of
+    the evidence collected after a call was cut off."""
 
     def __init__(self, sessions: BrokerSessions) -> None:
         self._sessions = sessions

@@ -22,15 +22,15 @@ class Session:
     broker_epoch: int
     contact_ms: int
     contact_count: int = 0
-    """Number of heartbeats that the broker has sent in this session."""
+    """Number of heartbeats that the broker has sent since this session began."""
     metadata_offset: Offset = NO_OFFSET
     """Last metadata offset that the broker has reported as applied in its heartbeats."""
     produce_p99_us: int | None = None
     """99th percentile of the durations of Produce requests in µs, as last reported by the broker.
     None if there were none."""
     cut_off_ms: int | None = None
-    """Time at which the call that the broker kept open was cut off, in ms. None if it was not, or
-    if the broker has sent a heartbeat or opened another call since."""
+    """Monotonic time in ms at which the call that the broker kept open was cut off. None if the
+    call was not cut off, or if the broker has sent a heartbeat or opened another call since."""
     shutdown_offset: Offset | None = None
     """Metadata offset that all other brokers must apply before this broker may shut down.  None
     unless it is shutting down."""
@@ -53,14 +53,15 @@ class BrokerSessions:
         assert session_timeout_ms > 0
         self.session_timeout_ms = session_timeout_ms
         self.look_interval_ms = max(1, session_timeout_ms // LOOKS_PER_SESSION)
-        """Longest permitted interval between two calls of `look`, in ms. Otherwise `look` takes the
-        interval for a suspension."""
+        """Maximum interval between two calls of `look`, in ms. `look` treats a longer interval as a
+        suspension of this process."""
         self._sessions: dict[NodeId, Session] = {}
         self._looked_ms: int | None = None
 
     def look(self, now_ms: int) -> int:
         """Detect a suspension of this process (SIGSTOP, a paused VM) since the last call, and
-        extend all sessions by it. Returns its length in ms, or 0."""
+        extend all sessions by it. Returns the length of the suspension in ms, or 0 if there was
+        none."""
         looked_ms, self._looked_ms = self._looked_ms, now_ms
         stall_ms = 0 if looked_ms is None else now_ms - looked_ms
         if stall_ms <= 2 * self.look_interval_ms:
@@ -99,7 +100,8 @@ class BrokerSessions:
         return max((one for one in reported if one is not None), default=None)
 
     def of(self, broker: BrokerRegistration) -> Session:
-        """Return the session of a broker that has just sent a heartbeat."""
+        """Return the session of a broker that has just sent a heartbeat. The broker must have
+        one."""
         session = self._sessions[broker.id]
         assert session.broker_epoch == broker.epoch
         return session

@@ -154,8 +154,8 @@ def replicas_lost(
 def _partitions_of(
     image: MetadataImage, brokers: Sequence[NodeId]
 ) -> Iterator[tuple[TopicIdPartition, PartitionState]]:
-    """Yield every partition that has a replica on at least one of the brokers. Each partition is
-    yielded once."""
+    """Yield every partition that has a replica on at least one of the given brokers. Each partition
+    is yielded once."""
     for position, broker in enumerate(brokers):
         earlier = brokers[:position]
         for partition, state in image.partitions_of(broker):
@@ -166,7 +166,8 @@ def _partitions_of(
 def broker_available(
     image: MetadataImage, config: ControllerConfig, broker: NodeId
 ) -> Iterator[Record]:
-    """Yield the elections of leaderless partitions that have a replica on the broker."""
+    """Yield the leader elections of leaderless partitions that have a replica on a broker that has
+    returned."""
     rules = TopicRules(image, config, coming=broker)
     for partition, state in image.partitions_of(broker):
         if state.leader == NO_NODE:
@@ -195,9 +196,9 @@ def rebalance(image: MetadataImage, config: ControllerConfig) -> tuple[Record, .
 
 
 def elect_leaderless(image: MetadataImage, config: ControllerConfig) -> tuple[Record, ...]:
-    """Return the elections of leaderless partitions that now have a replica that may lead.
+    """Return the leader elections of leaderless partitions that now have a replica that may lead.
 
-    Such partitions exist after a topic has allowed unclean elections.  They also exist after a
+    Such partitions exist after a topic has allowed unclean elections. They also exist after a
     controller crashed between the batches of the decision in which a broker returned.
     """
     rules = TopicRules(image, config)

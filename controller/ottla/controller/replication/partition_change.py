@@ -34,11 +34,11 @@ class Election(Enum):
 
 @frozen(kw_only=True)
 class Rules:
-    """Settings and brokers on which the change of a partition depends."""
+    """Settings, and brokers that can lead, on which the change of a partition depends."""
 
     can_lead: Callable[[NodeId], bool]
-    """Predicate that is true if the broker is alive, is not leaving, and its directory for the
-    partition is online."""
+    """Predicate for a broker id: true if the broker is alive, is not leaving, and its log directory
+    for the partition is online."""
     min_insync_replicas: int
     is_elr_enabled: bool
     allows_unclean: bool = False
@@ -60,7 +60,8 @@ class Assignment:
 
     @classmethod
     def of(cls, state: PartitionState) -> "Assignment":
-        """Return the present assignment of a partition."""
+        """Return the present assignment of a partition: its replicas, and those that a reassignment
+        adds and removes."""
         return cls(
             replicas=state.replicas,
             directories=state.directories,

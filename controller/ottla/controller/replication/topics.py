@@ -60,10 +60,9 @@ from ottla.wire.messages.delete_topics_response import (
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 REPLICAS_SHARE = 10
-"""Number of replicas that a request may place, on average, for each partition that it may create.
-With fewer, large replication factors are refused; with more, one request could place a million
-replicas.
-"""
+"""Maximum number of replicas that a request may place, on average, for each partition that it may
+create. With fewer, large replication factors are refused; with more, one request could place a
+million replicas."""
 
 UNSET = -1
 """Number in a request that stands for the cluster's default partition count or replication
@@ -204,7 +203,8 @@ class DeletionRights:
         self._may_delete_all = requester.allows_on_cluster(AclOperation.DELETE, is_logged=False)
 
     def may_describe(self, name: str) -> bool:
-        """Return whether the client may know that a topic of this name exists."""
+        """Return whether the client may know that a topic of this name exists (permission to
+        describe it)."""
         return self._may_delete_all or self._requester.allows(
             AclOperation.DESCRIBE, ResourceType.TOPIC, name
         )

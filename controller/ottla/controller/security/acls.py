@@ -113,7 +113,7 @@ def delete_acls(
 
 
 class _TooMuchError(Exception):
-    """Exception for a DeleteAcls request whose filters compare or match too many ACLs."""
+    """Raised for a DeleteAcls request whose filters compare or match too many ACLs."""
 
 
 class _Search:

@@ -268,7 +268,8 @@ def _check_resource(image: MetadataImage, resource: tuple[int, str]) -> ConfigKi
 
 
 def _check_controller(image: MetadataImage, resource: tuple[int, str], wanted: Changes) -> None:
-    """Raise RefusedError if a changed setting has no effect on a controller."""
+    """Raise RefusedError if a changed setting of a broker resource has no effect on a
+    controller."""
     kind, name = resource
     node_id = parse_node_id(name)
     if kind != ConfigKind.BROKER or node_id is None or node_id in image.brokers:
@@ -303,7 +304,7 @@ def _check_balance(image: MetadataImage, requester: Requester, wanted: Changes) 
     """Raise RefusedError for a balance plan while another one is in progress, or while a throttle
     is set that no balance plan has set.
 
-    The permission is the one for reassignments, since the plan reassigns partitions.
+    The client needs the permission for reassignments, since the plan reassigns partitions.
     """
     if wanted.keys().isdisjoint(BALANCE_KEYS):
         return

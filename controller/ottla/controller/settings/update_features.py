@@ -115,7 +115,8 @@ def _upgrade_type(context: Context, update: FeatureUpdateKey) -> int:
 
 
 def _check(image: MetadataImage, context: Context, update: FeatureUpdateKey) -> None:
-    """Raise RefusedError if one feature update is not permitted. The checks have Kafka's order."""
+    """Raise RefusedError if the update of one feature is not permitted. The checks have Kafka's
+    order."""
     name, level, kind = update.feature, update.max_version_level, _upgrade_type(context, update)
 
     def invalid(reason: str) -> RefusedError:
