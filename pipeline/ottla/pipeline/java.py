@@ -108,7 +108,7 @@ def javas(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) 
 
 
 def look_at(home: str, found_by: str) -> Java | None:
-    """Return the Java installation in a directory, or None if there is none."""
+    """Return the Java installation in a directory, or None if the directory contains none."""
     directory = os.path.realpath(home)
     program = os.path.join(directory, "bin", "java")
     if not os.access(program, os.X_OK):
@@ -160,8 +160,8 @@ def _likeliness(java: Java) -> tuple[int, int]:
 
 
 def _ask_java(program: str) -> tuple[str, frozenset[str]]:
-    """Run a java program, and return the version and the modules that it prints. Both are empty if
-    it does not run."""
+    """Run the program `java` of an installation, and return the version and the modules that it
+    prints. Both are empty if it does not run."""
     version = re.search(r'version "([^"]*)"', _printed(program, "-version"))
     modules = _printed(program, "--list-modules").split()
     return version[1] if version else "", frozenset(name.partition("@")[0] for name in modules)

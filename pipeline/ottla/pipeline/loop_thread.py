@@ -19,8 +19,8 @@ A = TypeVarTuple("A")
 
 
 class _KeptManager:
-    """Async context manager that `LoopThread.enter` keeps open. `opened` is set once it is open or
-    has failed; `release` closes it."""
+    """Async context manager that `LoopThread.enter` keeps open. `opened` is set once the manager is
+    open or has failed; `release` closes it."""
 
     def __init__(self, manager: AbstractAsyncContextManager[Any]) -> None:
         self.manager = manager
@@ -59,7 +59,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="ottla loop", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. Returns once its event loop is running."""
+        """Start the thread. Returns once the thread's event loop is running."""
         self._thread.start()
         self._is_ready.wait()
 

@@ -33,7 +33,8 @@ def one_sentence(doing: str) -> Iterator[None]:
     """Convert every OttlaError that the `with` block raises into a TopicError, whose traceback
     Spark hides.
 
-    `doing` describes the activity, such as "read topics", for errors that do not name it.
+    `doing` describes the activity, such as "read topics", for error messages that do not name the
+    activity.
     """
     try:
         yield

@@ -43,7 +43,8 @@ class ArchiveOptions:
     name: str
     """Name of the streaming query. The query commits its progress to the group spark-<name>."""
     source: Mapping[str, str]
-    """Options of Spark's data source `format("ottla")`: addresses, topics, starting offsets."""
+    """Options of Spark's data source `format("ottla")`, by name: addresses, topics, starting
+    offsets."""
     schema: str | None = None
     """Schema of the records' JSON values: a DDL text, or the path of a file that contains one. None
     archives raw bytes."""
@@ -113,8 +114,8 @@ def _check_checkpoint(options: ArchiveOptions, directory: ArchiveDirectory) -> N
 
 
 def start_archive(spark: "SparkSession", options: ArchiveOptions) -> "StreamingQuery":
-    """Start and return the streaming query that writes an archive. It continues from its checkpoint
-    if there is one."""
+    """Start and return the streaming query that writes an archive. The query continues from its
+    checkpoint if there is one."""
     for key, value in PARQUET.items():
         spark.conf.set(key, value)
     records = spark.readStream.format(FORMAT).options(**options.source).load()
@@ -144,9 +145,9 @@ def arranged(records: "DataFrame", options: ArchiveOptions) -> "DataFrame":
     drops a required column.
 
     Without a schema, the columns are those of Spark's data source `format("ottla")`. With a schema,
-    `value` is a struct, and `bad_value` contains the bytes that did not match the schema. A
-    transform gets the records in one of these forms, and may return any columns besides topic, date
-    and hour.
+    `value` is a struct, and `bad_value` contains the bytes that did not match the schema. The
+    user's transform gets the records in one of these forms, and may return any columns besides
+    topic, date and hour.
     """
     schema = None if options.schema is None else read_schema(options.schema)
     found = shaped(records, schema)
@@ -204,7 +205,7 @@ def _transformed(records: "DataFrame", transform: Transform) -> "DataFrame":
 
 
 def shaped(records: "DataFrame", schema: "StructType | None") -> "DataFrame":
-    """Return records with the additional columns date and hour. If there is a schema, values are
-    parsed as JSON."""
+    """Return records with the additional columns date and hour. If there is a schema, the records'
+    values are parsed as JSON."""
     placed = with_hour(records)
     return placed if schema is None else with_json_value(placed, schema)

@@ -33,14 +33,14 @@ LOCK = "_ottla.lock"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """Key in the metadata of a Parquet file under which Spark stores its own schema."""
 NO_DATA = ("_", ".")
-"""Prefixes of file names that Spark and most other readers ignore."""
+"""Prefixes of the names of files that Spark and most other readers ignore."""
 MILLISECONDS = 1_000
 LOCAL_SCHEMES = ("", "file")
 
 
 def local_path(output: str) -> Path | None:
-    """Return the path of an output on this machine, or None if the output is remote (s3a://,
-    hdfs://)."""
+    """Return the path of an archive's output on this machine, or None if the output is remote
+    (s3a://, hdfs://)."""
     parts = urlsplit(output)
     if parts.scheme == "":
         return Path(output)
@@ -48,7 +48,7 @@ def local_path(output: str) -> Path | None:
 
 
 def check_output(output: str) -> None:
-    """Raise ConfigError if an output on this machine is not a writable directory."""
+    """Raise ConfigError if an archive's output on this machine is not a writable directory."""
     path = local_path(output)
     if path is None:
         return
@@ -200,7 +200,7 @@ class ArchiveDirectory:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames within a directory durable."""
+    """Make renames within a directory durable, by an fsync."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 IDENTITY = ("topic", "partition", "offset", "timestamp")
-"""Columns that identify a record in an archive."""
+"""Names of the columns that identify a record in an archive."""
 STAGING = "_ottla-staging"
 """Name of the directory for a backfill's new files until the log of Spark's file sink names them.
 Its underscore hides it from readers."""
@@ -43,7 +43,7 @@ MICROSECONDS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """A span of time, [start_ms, end_ms), whose records are to be archived."""
+    """Span of time [start_ms, end_ms), in ms since 1970, whose records are to be archived."""
 
     start_ms: int
     end_ms: int
@@ -54,7 +54,7 @@ class TimeSpan:
 
     def source_options(self) -> dict[str, str]:
         """Return the options of Spark's data source `format("ottla")` that read the records of the
-        span, and few others."""
+        time span, and few others."""
         return {
             "startingTimestamp": str(self.start_ms),
             "startingOffsetsByTimestampStrategy": "latest",
@@ -63,10 +63,10 @@ class TimeSpan:
 
 
 def backfill(spark: "SparkSession", options: ArchiveOptions, span: TimeSpan) -> int:
-    """Add the missing records of a time span to an archive. Returns their number.
+    """Add the missing records of a time span to an archive. Returns the number of added records.
 
     Raises ConfigError if the archive lacks the columns that identify records, or if another process
-    has its lock.
+    has the archive's lock.
     """
     for key, value in PARQUET.items():
         spark.conf.set(key, value)

@@ -40,11 +40,11 @@ class CompactionResult:
     byte_count_before: int = 0
     byte_count_after: int = 0
     removed_count: int = 0
-    """Number of files that were removed because the sink's log does not name them."""
+    """Number of files that were removed because the log of Spark's file sink does not name them."""
     removed_byte_count: int = 0
     waiting_batch_count: int = 0
-    """Number of batches that Spark has not yet merged into one file of the sink's log. Until then,
-    the files of each batch are merged separately."""
+    """Number of batches whose entries Spark has not yet merged into one file of its sink's log.
+    Until then, the files of each batch are merged separately."""
 
 
 def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> CompactionResult:
@@ -160,7 +160,7 @@ def codec_of(sources: Sequence[Any]) -> str:
 
 
 def row_groups(sources: Sequence[Any]) -> Iterator[Any]:
-    """Yield all rows of Parquet files, in tables of about GROUP_BYTES."""
+    """Yield all rows of Parquet files, in Arrow tables of about GROUP_BYTES bytes."""
     kept: list[Any] = []
     byte_count = 0
     for source in sources:

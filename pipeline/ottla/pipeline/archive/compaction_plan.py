@@ -20,9 +20,9 @@ merged. With 1, a nearly full file would be rewritten for each new small file.""
 
 
 FILES_MAX = 200
-"""Maximum number of files in one merge, all of which are open at the same time. A larger value may
-exceed the usual limit of 1,024 open files. With a smaller value, many tiny files need more runs to
-become one."""
+"""Maximum number of archive files in one merge, all of which are open at the same time. A larger
+value may exceed the usual limit of 1,024 open files. With a smaller value, many tiny files need
+more runs to become one."""
 
 
 class Merge(NamedTuple):
@@ -33,7 +33,7 @@ class Merge(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """Approximate size of the merged file in bytes."""
+        """Approximate size in bytes of the file that the merge writes."""
         return sum(entry.byte_count for entry in self.entries)
 
 

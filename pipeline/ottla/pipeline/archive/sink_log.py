@@ -21,7 +21,8 @@ ADD = "add"
 KEPT = "/=:@!$&'()*+,;~"
 """Characters that Hadoop does not escape when it writes a file's path as a URI."""
 BLOCK_BYTES = 32 << 20
-"""Block size in bytes of Hadoop's local file system. Readers split their tasks at blocks."""
+"""Block size in bytes of Hadoop's local file system. Spark's readers split the files among tasks at
+blocks."""
 
 
 class LogFile(NamedTuple):
@@ -87,7 +88,7 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
 
 def parse(name: str, text: str) -> list[SinkLogEntry]:
     """Return the entries in `text`, the content of one file in the log of Spark's file sink. Raises
-    CorruptDataError if it is malformed."""
+    CorruptDataError if the content is malformed."""
     version, *lines = text.splitlines() or [""]
     if version != VERSION:
         raise CorruptDataError(f"{FOLDER}/{name}: begins with {version[:40]!r}, not {VERSION!r}")

@@ -34,7 +34,7 @@ class AnswerState(StrEnum):
 
 
 class DoctorAnswer(NamedTuple):
-    """Result of one check of the machine."""
+    """Result of one check that this machine can run Spark with Ottla."""
 
     name: str
     state: AnswerState
@@ -61,7 +61,8 @@ class Interpreter:
 
     program: str
     chosen_by: str
-    """Reason why Spark selects this Python: PYSPARK_PYTHON, or a note that it is not set."""
+    """Reason why Spark selects this Python interpreter: PYSPARK_PYTHON, or a note that it is not
+    set."""
     version: tuple[int, int] | None
     """Version of the Python interpreter, or None if it does not run."""
     packages: Mapping[str, Package]
@@ -71,14 +72,14 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Facts of a machine, collected without starting Spark."""
+    """Facts of a machine that the checks need, collected without starting Spark."""
 
     python: tuple[int, int]
     program: str
     packages: Mapping[str, Package]
     """State of the packages in `PACKAGES_MIN`, as the Python that runs this program finds them."""
     javas: Sequence[Java]
-    """Java installations of the machine, in order of preference."""
+    """Java installations of the machine, in order of preference for Spark."""
     java_home: str
     """Value of the environment variable JAVA_HOME. Empty if it is not set."""
     spark_home: str

@@ -13,16 +13,19 @@ class SparkVersion(NamedTuple):
 
     spark: str
     is_supported: bool
-    """False if Ottla's data source needs a newer version of Spark."""
+    """True if Ottla's data source works with this version of Spark; False if it needs a newer
+    one."""
     java: str
     kafka_connector: str
-    """Version of org.apache.spark:spark-sql-kafka-0-10_2.13."""
+    """Newest version of org.apache.spark:spark-sql-kafka-0-10_2.13; empty if there is none."""
     avro: str
-    """Version of org.apache.spark:spark-avro_2.13."""
+    """Newest version of org.apache.spark:spark-avro_2.13; empty if there is none."""
     delta: str
-    """Version of the Python package delta-spark, which names the pyspark that it accepts."""
+    """Newest version of the Python package delta-spark, which names the pyspark that it accepts;
+    empty if there is none."""
     iceberg: str
-    """Version of org.apache.iceberg:iceberg-spark-runtime-<Spark>_2.13."""
+    """Newest version of org.apache.iceberg:iceberg-spark-runtime-<Spark>_2.13; empty if there is
+    none."""
 
 
 SPARK_VERSIONS = (
@@ -39,7 +42,7 @@ LIBRARIES = {
     "delta": "delta-spark",
     "iceberg": "Iceberg's runtime",
 }
-"""Names of the libraries in messages, by their fields in SparkVersion."""
+"""Names of Spark's libraries in messages, by their fields in SparkVersion."""
 TABLE_FORMATS = "Parquet, Iceberg, Delta"
 """Names of the table formats that `pipeline archive` writes. They need none of the libraries in
 this module: pyiceberg and deltalake, from the extra `tables`, commit the files that Spark writes.

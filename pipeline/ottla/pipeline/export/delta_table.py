@@ -189,8 +189,8 @@ def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTabl
     """Open the Delta table `delta:DIR` for one export, and yield it. The table is closed at the end
     of the caller's block.
 
-    `option` is the name of the option with the target in errors. Raises ConfigError if DIR is not a
-    directory of this machine, or if it contains data that no export has written.
+    `option` is the name of the option that names the table, for error messages. Raises ConfigError
+    if DIR is not a directory of this machine, or if it contains data that no export has written.
     """
     path = local_directory(option, target.removeprefix(PREFIX)).resolve()
     if path.exists() and not path.is_dir():

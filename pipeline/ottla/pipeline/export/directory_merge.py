@@ -21,7 +21,7 @@ MERGE_LOCK = "_ottla.merge.lock"
 both may run at once."""
 NOTE = ".ottla-merge.json"
 DRAFT = ".ottla-merge-"
-"""Prefix of the name of a merged file that has not replaced its source files yet."""
+"""Prefix of the name of a merged Parquet file that has not replaced its source files yet."""
 
 
 def replace_files(path: Path, draft: str, names: Sequence[str]) -> None:
@@ -66,7 +66,8 @@ def complete_replacement(path: Path) -> None:
 
 def complete_after_death(path: Path) -> None:
     """Complete the replacement of files that a process has started and not finished because it
-    died. Does nothing if there is none, or if its process is still running and has the lock."""
+    died. Does nothing if there is no such replacement, or if the process is still running and has
+    the lock."""
     if (path / NOTE).exists():
         with suppress(ConfigError), changing(path, lock=MERGE_LOCK):
             complete_replacement(path)

@@ -41,7 +41,7 @@ all of its records are used."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
-    """The topic of an export, the format of its rows, and the size of its commits."""
+    """Options of an export: the topic, the format of the rows, and the size of the commits."""
 
     topic: str
     read: ReadOptions
@@ -71,8 +71,8 @@ class ExportFigures:
     """Number of rows that this run of the export has committed to the table."""
     file_count: int
     behind_count: int
-    """Number of offsets between the rows read so far and the end of the topic at the last
-    check."""
+    """Number of offsets between the rows that the export has read and the end of the topic at the
+    last check."""
     bad_count: int
     """Number of rows read by this run of the export whose value does not fit the table's
     columns."""
@@ -126,8 +126,8 @@ class TopicExport:
         self._settle_columns()
 
     def run(self) -> ExportFigures:
-        """Export up to the present end of the topic, or without end if `follows` is true. Ends
-        early if `is_ending` returns True. Returns the final counters and position.
+        """Export the topic up to its present end, or without end if `follows` is true. Ends early
+        if `is_ending` returns True. Returns the final counters and position.
 
         Raises RefusedError if records were lost, if the topic is a new one of the same name, or if
         another export writes the table. Raises ConnectionLostError if no broker responds.

@@ -168,9 +168,9 @@ def open_iceberg_table(
     """Open the Iceberg table `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and yield it. The
     table is closed at the end of the caller's block.
 
-    `options` complement the configuration of pyiceberg. `option` is the name of the option with the
-    target in errors. Raises ConfigError for a catalog that cannot be opened, and for a table with
-    data that no export has written.
+    `options` complement the configuration of pyiceberg. `option` is the name of the option that
+    names the table, for error messages. Raises ConfigError for a catalog that cannot be opened, and
+    for a table with data that no export has written.
     """
     name, *identifier = target.removeprefix(PREFIX).split(".")
     if not name or not identifier or not all(identifier):

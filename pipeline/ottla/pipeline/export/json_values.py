@@ -32,7 +32,8 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class ParsedValues(NamedTuple):
-    """Columns for some JSON values: the parsed values, and the bytes of values that do not fit."""
+    """Arrow columns for some JSON values: the parsed values, and the bytes of values that do not
+    fit the columns."""
 
     value: pa.StructArray
     bad_value: pa.BinaryArray
@@ -107,11 +108,11 @@ class JsonValues:
 def read_values(
     values: pa.BinaryArray, type_: pa.StructType | None, unknown: str
 ) -> pa.Array | None:
-    """Return a column of structs that Arrow has read from JSON values.  Returns None if at least
-    one value is neither one valid object nor null.
+    """Return an Arrow column of structs read from JSON values. Returns None if at least one value
+    is neither one valid object nor null.
 
-    Without a `type_`, Arrow infers the type.  `unknown` is Arrow's behaviour for fields that
-    `type_` lacks: ignore or infer.
+    Without a `type_`, Arrow infers the type. `unknown` is Arrow's behaviour for fields that `type_`
+    lacks: ignore or infer.
     """
     lines = pc.binary_join_element_wise(
         HEAD, values, TAIL, NOTHING, null_handling="replace", null_replacement="null"
@@ -199,8 +200,8 @@ def _list_of(type_: pa.DataType) -> pa.DataType:
 
 
 def _fitted(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Flags | None]:
-    """Return a column with only the fields of `type_`, and a mask of the rows in which any other
-    field is not null. The mask is None if the column has no other fields."""
+    """Return an Arrow column with only the fields of `type_`, and a mask of the rows in which any
+    other field is not null. The mask is None if the column has no other fields."""
     if column.type == type_:
         return column, None
     has_more: Flags | None = None

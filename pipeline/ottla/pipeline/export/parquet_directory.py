@@ -112,7 +112,8 @@ class ParquetDirectory:
 
 @contextmanager
 def open_directory(path: Path) -> Iterator[ParquetDirectory]:
-    """Lock a directory for one export, and yield it. The directory is created if necessary.
+    """Lock a directory of Parquet files for one export, and yield it. The directory is created if
+    necessary.
 
     Raises ConfigError if another process has the lock, or if the directory contains Parquet files
     that no export has written.

@@ -65,8 +65,8 @@ class ParquetFile:
         self._written().close()
 
     def discard(self) -> None:
-        """Drop the rows in memory and end the writer. The caller must not use the output file,
-        which is incomplete."""
+        """Drop the rows in memory and end the writer of the Parquet file. The caller must not use
+        the output file, which is incomplete."""
         self._rows = []
         if self._writer is not None:
             with suppress(Exception):  # whatever ended the export is what the user must see

@@ -69,7 +69,7 @@ def _leaves(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _repeats(values: pa.Array) -> bool:
-    """Return whether a dictionary of the values would be much smaller than the values
+    """Return whether a dictionary of a column's values would be much smaller than the values
     themselves."""
     count = len(values) - values.null_count
     if not count:

@@ -18,7 +18,7 @@ TOPIC_TYPE = pa.dictionary(pa.int8(), pa.string())
 """Arrow type of the column `topic` in memory: a dictionary with one text for all rows. In files it
 is a string."""
 SMALLEST_BITS = 32
-"""Width in bits of the smallest integers that Iceberg has."""
+"""Width in bits of the smallest integers that Iceberg tables have."""
 
 
 def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.Schema:

@@ -32,7 +32,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablePosition:
-    """State of an export after a commit: the next offset of each partition."""
+    """Position of an export in its topic after a commit: the next offset of each partition."""
 
     topic: str
     topic_id: str
@@ -173,7 +173,8 @@ class ExportProgress:
         self._ranges, self._at = ranges, 0
 
     def add(self, partition: int, first: int, last: int, count: int) -> None:
-        """Add `count` rows of one partition, with offsets from `first` to `last` inclusive."""
+        """Count `count` rows of one partition as read, with offsets from `first` to `last`
+        inclusive."""
         while self._ranges[self._at].partition != partition:
             self._finish()
         wanted = self._ranges[self._at]

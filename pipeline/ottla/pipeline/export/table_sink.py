@@ -29,18 +29,18 @@ class TableSink(Protocol):
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Schema of the table's rows, or None if it has none yet."""
+        """Arrow schema of the table's rows, or None if it has none yet."""
 
     def prepare(self, schema: pa.Schema) -> None:
         """Create the table with the given schema if it does not exist."""
 
     def open_file(self, schema: pa.Schema, *, compression: str) -> ParquetFile:
-        """Create and return the file that the next commit adds. Readers do not see the file before
-        the commit."""
+        """Create and return the data file that the next commit adds to the table. Readers do not
+        see the file before the commit."""
 
     def commit(self, file: ParquetFile, position: TablePosition) -> None:
-        """Add the rows of an open file to the table, and store the position, in one atomic
-        change."""
+        """Add the rows of an open data file to the table, and store the export's position, in one
+        atomic change."""
 
 
 class FileTable(Protocol):
@@ -60,7 +60,7 @@ class FileTable(Protocol):
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Schema of the table's rows, or None if the table does not exist yet."""
+        """Arrow schema of the table's rows, or None if the table does not exist yet."""
 
     @property
     def data_location(self) -> str:
@@ -70,8 +70,8 @@ class FileTable(Protocol):
         """Create the table with the given schema if it does not exist."""
 
     def commit_files(self, locations: Sequence[str], position: TablePosition) -> None:
-        """Add finished files to the table, possibly none, and store the position, in one atomic
-        change."""
+        """Add finished files to the table, possibly none, and store the export's position, in one
+        atomic change."""
 
 
 def fenced(name: str, found: TablePosition | None, expected_number: int) -> RefusedError:

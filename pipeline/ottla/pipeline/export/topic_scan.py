@@ -39,8 +39,8 @@ class TopicScan:
         self._read = read
         self._rows = TableRows(topic, values)
         self.failure: OttlaError | None = None
-        """Error that ended a stream of the scan, or None. SQL engines pass on only the text of an
-        error, so the caller reads the error itself here."""
+        """Error that ended a stream of the scan, or None if there was none. SQL engines pass on
+        only the text of an error, so the caller reads the error itself here."""
 
     def __arrow_c_schema__(self) -> Any:
         return self._rows.schema.__arrow_c_schema__()
@@ -92,7 +92,7 @@ def scans_of(
 
 
 def is_named(topic: str, query: str) -> bool:
-    """Return whether a topic's name occurs in a query as a whole word."""
+    """Return whether a topic's name occurs in an SQL query as a whole word."""
     return re.search(rf"(?<![\w.-]){re.escape(topic)}(?![\w.-])", query) is not None
 
 

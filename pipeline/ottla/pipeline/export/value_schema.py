@@ -40,7 +40,7 @@ def value_type_of(option: str, text: str) -> pa.StructType:
     """Return the Arrow type of a DDL text such as 'id BIGINT, tags ARRAY<STRING>'.
 
     Raises ConfigError if the text is malformed or has a type without a form in JSON. `option` is
-    the name of the option in the error.
+    the name of the option with the text, for the error message.
     """
     why = ddl_problem(text)
     if why:

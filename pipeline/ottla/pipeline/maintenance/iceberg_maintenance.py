@@ -74,7 +74,7 @@ def maintain_iceberg(
     """Merge the small files of an Iceberg table, expire old snapshots, and remove unused files,
     once.
 
-    Returns the numbers of files, rows and snapshots. Raises ConfigError for a table that is
+    Returns the numbers of changed files, rows and snapshots. Raises ConfigError for a table that is
     partitioned or has row deletes from another engine. Raises RefusedError if another maintenance
     has merged the same files, and ConnectionLostError if the outcome of a commit is unknown.
     """

@@ -53,7 +53,8 @@ class MaintenanceResult:
     removed_byte_count: int = 0
 
     def add_size(self, byte_count: int) -> None:
-        """Add the size of a written file, in bytes, to `byte_count_after`."""
+        """Add the size in bytes of a written file to `byte_count_after`, the total size of written
+        files."""
         self.byte_count_after = (self.byte_count_after or 0) + byte_count
 
 

@@ -189,8 +189,8 @@ class ClusterQueries:
         return {at: int(one.offset) for at, one in found.items()}
 
     def _call(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Send an idempotent request by calling `attempt`, and repeat it after temporary failures.
-        Returns its result."""
+        """Send an idempotent request to the cluster by calling `attempt`, and repeat it after
+        temporary failures. Returns the result of `attempt`."""
 
         async def body() -> T:
             return await retry_until_timeout(

@@ -25,7 +25,8 @@ from ottla.model.ids import TopicPartition
 from ottla.pipeline.read.ranges import OffsetRange
 
 ID_MARK = "@"
-"""Separator between a topic's name and its id; topic names cannot contain it."""
+"""Separator between a topic's name and its id in a stored position; topic names cannot contain
+it."""
 EARLIEST, LATEST = -2, -1
 """Symbolic offsets for the start and the end of a log, in options and in requests."""
 
@@ -141,8 +142,8 @@ def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
 
 
 def recreated_topics(start: StreamPosition, end: StreamPosition) -> set[str]:
-    """Return the topics whose id differs from their id at `start`. None of their records has been
-    read."""
+    """Return the topics whose id differs from their id in the position `start`, because they were
+    deleted and created again. None of their records has been read."""
     return {
         topic
         for topic, topic_id in start.topic_ids.items()
@@ -271,8 +272,7 @@ class OffsetLookups(NamedTuple):
 
     known: dict[TopicPartition, int]
     asked: dict[TopicPartition, int]
-    """Timestamp in ms, EARLIEST or LATEST, by which the offset of each partition has to be looked
-    up."""
+    """Lookup for the offset of each partition: a timestamp in ms since 1970, EARLIEST or LATEST."""
 
 
 def ask_for(place: Place, partitions: Iterable[TopicPartition]) -> OffsetLookups:

@@ -99,7 +99,7 @@ def _within_logs(
 ) -> dict[TopicPartition, int]:
     """Return the user's offsets, each limited to the log of its partition.
 
-    Raises RefusedError for an offset outside the log, unless `failOnDataLoss` is false.
+    Raises RefusedError for an offset outside the partition's log, unless `failOnDataLoss` is false.
     """
     if not isinstance(place, OffsetPerPartition):
         return offsets

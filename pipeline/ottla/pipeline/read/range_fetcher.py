@@ -243,7 +243,8 @@ class RangeFetcher:
             self._lose(lost)
 
     async def _refresh(self) -> None:
-        """Request the leaders and topic ids of the topics in `_stale`."""
+        """Request the leaders and topic ids of the topics in `_stale`, whose metadata is
+        outdated."""
         answer = await self._cluster.metadata(self._stale)
         unknown = {
             topic.name or ""

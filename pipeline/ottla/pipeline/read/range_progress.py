@@ -20,7 +20,7 @@ from the first range on, so more ranges are useful only if most of them are near
 
 
 class RangeProgress:
-    """One offset range of a task, and the progress of reading it."""
+    """One offset range of a Spark task, and the progress of reading it."""
 
     __slots__ = ("at", "held", "is_out_of_range", "lookback", "position", "range", "topic_id")
 

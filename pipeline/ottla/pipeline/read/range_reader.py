@@ -58,8 +58,8 @@ class Rows:
         self._names = column_names(options.columns, options.include_headers)
         self._first = progress.range.start
         self._may_learn = may_learn
-        """True if more records than the configured look-back may be read, in case these do not
-        suffice to detect repeated records."""
+        """True if more records before the range than the configured look-back may be read, in case
+        that the look-back does not suffice to detect repeated records."""
         self.replays: ReplayFilter | None = None
         needed = self._names
         if options.drop_replays:
@@ -113,8 +113,8 @@ class Rows:
 
 
 def learn(wanted: OffsetRange, options: ReadOptions) -> ReplayFilter:
-    """Return a filter of repeated records that has read `replay_lookback_count` records before the
-    range."""
+    """Return a filter of repeated records that has read the `replay_lookback_count` records before
+    the offset range."""
     rows: Rows | None = None
     last = wanted._replace(start=wanted.start - 1, end=wanted.start)
     with open_loop_thread() as loop:

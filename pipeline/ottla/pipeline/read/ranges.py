@@ -24,7 +24,7 @@ each of many partitions gets its own task."""
 
 
 class OffsetRange(NamedTuple):
-    """The records of one partition in [start, end).  In a compacted log, some offsets have no
+    """Range of offsets [start, end) in one partition. In a compacted log, some offsets have no
     record."""
 
     topic: str

@@ -42,7 +42,8 @@ def worker_registry(address: str, config: RegistryConfig | None = None) -> Schem
 
 
 class PlainReader:
-    """Reader that decodes records of all formats to plain values, each with its own schema."""
+    """Reader that decodes records of all formats to plain Python values, each record with its own
+    schema."""
 
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -53,7 +54,7 @@ class PlainReader:
         }
 
     def read(self, data: bytes) -> Any:
-        """Return the value of a record as a plain value; a Protobuf message becomes a dict.
+        """Return the value of a record as a plain Python value; a Protobuf message becomes a dict.
 
         Raises SchemaError if the record cannot be read.
         """

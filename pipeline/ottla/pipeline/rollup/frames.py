@@ -39,7 +39,7 @@ VALUES = ("value", "count", "sum", "bounds", "counts")
 HEAD = (*SERIES, "received_ms", "at_ns", "start_ns", *VALUES)
 """Columns of the last point of a metric series, as stored between batches."""
 CONTRIBUTION = (*LABEL_NAMES, "received_ms", "metric", "unit", "kind", "attributes", *VALUES)
-"""Columns of the value that one metric point contributes to its window."""
+"""Columns of the value that one metric point adds to its window."""
 
 _arrow_udf: Any = arrow_functions.arrow_udf
 """pyspark's `arrow_udf` without its type stubs, which reject the type hints that pyspark
@@ -114,8 +114,8 @@ def first_copies(pushes: DataFrame, seen: DataFrame | None = None) -> DataFrame:
 
 
 def points_of(pushes: DataFrame, options: RollupOptions) -> DataFrame:
-    """Return every metric point of clients' pushes. `at_ns` is the time of the point, or else the
-    time at which the push was received."""
+    """Return every metric point of clients' pushes. `at_ns` is the time of the point in nanoseconds
+    since 1970, or else the time at which the push was received."""
     points = pushes.select(*LABEL_NAMES, "received_ms", F.inline("points"))
     received_ns = F.col("received_ms") * 1_000_000
     points = points.withColumn(

@@ -42,7 +42,7 @@ are text."""
 
 
 class Memory(NamedTuple):
-    """State that one batch of a rollup stream leaves for the next."""
+    """State that one batch of a rollup stream leaves for the next batch."""
 
     seen: DataFrame
     """Recent pushes (clients' reports of metrics, columns `SEEN`), by which copies are detected."""

@@ -26,7 +26,7 @@ _NAME = re.compile(r"`.*`|\w+", re.DOTALL)
 
 
 class _DdlError(Exception):
-    """An error in the DDL text of a schema."""
+    """Raised for a mistake in the DDL text of a schema."""
 
 
 def ddl_problem(text: str) -> str:
@@ -105,7 +105,8 @@ class _DdlReader:
             self._pass_brackets(what)
 
     def _pass_clauses(self) -> None:
-        """Skip NOT NULL, COMMENT '…' and other clauses that Spark may accept after a type."""
+        """Skip NOT NULL, COMMENT '…' and other clauses that Spark may accept after a type in
+        DDL."""
         while self._peek() not in ("", ",", ">", ")"):
             if self._peek() == "(":
                 self._pass_brackets(self._before())

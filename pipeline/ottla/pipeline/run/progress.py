@@ -31,7 +31,7 @@ class BatchProgress(NamedTuple):
     """
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values of this batch as a JSON object."""
+        """Return the row count, duration and lag of this batch as a JSON object."""
         return self._asdict()
 
 
@@ -96,7 +96,7 @@ class Totals:
         self._lags: dict[str, int | None] = {}
 
     def add(self, batch: BatchProgress) -> None:
-        """Add the values of one batch to the sums."""
+        """Add the values of one batch to the sums over all batches."""
         self.row_count += batch.row_count
         self.batch_count += 1
         self._busy_s += batch.batch_s

@@ -67,8 +67,7 @@ _sessions: "WeakSet[SparkSession]" = WeakSet()
 
 
 def end_quietly(session: "SparkSession") -> None:
-    """Arrange that the program ends without stack traces of Java and py4j. Repeated calls have no
-    effect."""
+    """Let the program end without stack traces of Java and py4j. Repeated calls have no effect."""
     if session in _sessions or not hasattr(session, "_jsparkSession"):
         return  # under Spark Connect, there is no JVM to call
     if not _sessions:

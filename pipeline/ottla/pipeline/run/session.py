@@ -46,7 +46,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """Options of a Spark session."""
+    """Options of a Spark session that a command opens."""
 
     name: str
     """Name of the Spark application, as shown by the cluster's web UI."""
@@ -57,8 +57,8 @@ class SessionOptions:
     log: Path | None = None
     """Path of the file for Spark's output, or None for a file in the temporary directory."""
     kept_open: tuple[int, ...] = ()
-    """File descriptors that the JVM inherits.  They are locks on the output, to which the JVM may
-    still write for a moment after its command was killed."""
+    """File descriptors that the JVM inherits. They hold locks on the output, to which the JVM may
+    still write for a moment after the command was killed."""
 
     @property
     def is_local(self) -> bool:
@@ -110,7 +110,7 @@ def spark_exceptions() -> tuple[type[Exception], ...]:
 
 
 def require_pyspark() -> None:
-    """Raise ConfigError if the extra [spark] is not installed."""
+    """Raise ConfigError if pyspark, from the extra [spark], is not installed."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401

@@ -55,8 +55,8 @@ class TableArchiveOptions:
     name: str
     """Name of the streaming query. The query commits its progress to the group spark-<name>."""
     source: Mapping[str, str]
-    """Options of Spark's data source `format("ottla")`. `startingOffsets` applies only to a new
-    table."""
+    """Options of Spark's data source `format("ottla")`, by name. `startingOffsets` applies only to
+    a new table."""
     schema: str | None = None
     """Schema of the records' JSON values: a DDL text, or the path of a file that contains one. None
     archives raw bytes."""
@@ -126,8 +126,8 @@ def table_rows(records: "DataFrame", options: TableArchiveOptions) -> "DataFrame
 
 
 def prepare(table: FileTable, rows: "DataFrame") -> None:
-    """Create the table if it does not exist.  Raises ConfigError if the existing table has other
-    columns than `rows`."""
+    """Create the table of the archive if it does not exist. Raises ConfigError if the existing
+    table has other columns than `rows`."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = nullable(to_arrow_schema(rows.schema, timezone="UTC"))

@@ -79,14 +79,15 @@ def written(write: WriteId, task: TaskContext, produced: ProducedRows) -> TaskRe
 
 
 def commit_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Commit the prepared transactions of a batch's tasks. Raises TopicError if a commit fails."""
+    """Commit the prepared transactions of a batch's Spark tasks. Raises TopicError if a commit
+    fails."""
     with one_sentence(WRITING):
         _end(target, messages, is_commit=True)
 
 
 def abort_tasks(target: SinkTarget, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Abort the prepared transactions of a batch's tasks. If an abort fails, the transaction ends
-    by its timeout."""
+    """Abort the prepared transactions of a batch's Spark tasks. If an abort fails, the transaction
+    ends by its timeout."""
     try:
         _end(target, messages, is_commit=False)
     except (OttlaError, ConnectionLostError) as error:

@@ -41,7 +41,8 @@ With fewer rows, record batches are small; with more, the sizes of partitions di
 
 
 class WriteId(NamedTuple):
-    """Identity of a Spark task, which is the same for all attempts at it."""
+    """Identity of a Spark task (query, batch and task), which is the same for all attempts at the
+    task."""
 
     query: str
     """Id of the streaming query, from its checkpoint. For a batch query, the id that the user has

@@ -62,10 +62,10 @@ class StampedRecords(NamedTuple):
     order."""
 
     rows: Numbers
-    """For each record, its index among all records of the fetch."""
+    """For each record with such headers, its index among all records of the fetch."""
     tasks: list[Task]
     task: Numbers
-    """For each record, the index of its task in `tasks`."""
+    """For each record, the index in `tasks` of the Spark task that wrote it."""
     place: Numbers
     check: pa.BinaryArray
 

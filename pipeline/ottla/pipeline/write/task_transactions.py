@@ -134,7 +134,7 @@ async def note(
 async def end_transactions(
     target: SinkTarget, prepared: Sequence[PreparedTransaction], *, is_commit: bool
 ) -> None:
-    """Commit or abort the prepared transactions of a batch's tasks."""
+    """Commit or abort the prepared transactions of a batch's Spark tasks."""
     try:
         await complete_transactions(
             target.bootstrap, prepared, target.producer_config(), is_commit=is_commit
