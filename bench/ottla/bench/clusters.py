@@ -49,7 +49,7 @@ REQUESTS = 150_000
 
 def start(rounds: int, progress: Progress) -> Figures:
     """Measure the start of a cluster. Returns the time in seconds until `ottla up` is ready, and
-    the memory of the six idle nodes."""
+    the memory in MB of the six idle nodes."""
     seconds: list[float] = []
     for index in range(rounds):
         with open_local_cluster() as cluster:
@@ -117,8 +117,8 @@ def _controller_failover(cluster: StartedCluster) -> float:
 
 
 def replication(rounds: int, progress: Progress) -> Figures:
-    """Compare acks=1 with acks=all, and one replica with three. Returns the throughput and the
-    latency of one record.
+    """Compare acks=1 with acks=all, and one replica with three. Returns the throughput, and the
+    latency of single records, by name.
 
     The combinations take turns within each round, on one cluster, so that other load of the machine
     affects all of them.

@@ -119,8 +119,8 @@ def _topics(arguments: argparse.Namespace) -> AbstractContextManager[RunTopics]:
 
 
 def _load(arguments: argparse.Namespace) -> Load:
-    """Return the load that the command-line options describe.  For all other values, the defaults
-    of `Load` apply."""
+    """Return the load that the command-line options of a benchmark describe. For all other values,
+    the defaults of `Load` apply."""
     given = {field.name for field in fields(Load)} & vars(arguments).keys()
     bootstrap = vars(arguments).get("bootstrap_server", "")
     options = {name: vars(arguments)[name] for name in given - {"topic"}}
@@ -261,8 +261,8 @@ def _health_of_pushes(figures: dict[str, Any]) -> int:
 
 
 def _check_reached(bootstrap: str) -> None:
-    """Raise ConfigError if no broker can be reached.  Without this check, clients would retry for a
-    long time, and log each retry."""
+    """Raise ConfigError if no broker of the cluster can be reached. Without this check, clients
+    would retry for a long time, and log each retry."""
     try:
         addresses = parse_bootstrap(bootstrap)
     except ValueError:
@@ -396,7 +396,7 @@ def _measure_transactions(arguments: argparse.Namespace) -> int:
 
 
 def _measure_steady(arguments: argparse.Namespace) -> int:
-    """Write at a steady rate, then read all records back.  Returns exit code 0 if every
+    """Write records at a steady rate, then read all of them back. Returns exit code 0 if every
     acknowledged record is stored exactly once and in order, and 2 otherwise."""
     # The settings are parsed first, so that an invalid one creates no topic.
     settings = dict(_assignment(text) for text in arguments.set)

@@ -37,7 +37,7 @@ COLUMNS = {"interpreted": "instructions", "compiled": "compiled"}
 """Name of the table's column for interpreted and for compiled code."""
 
 ZERO, DUMP, START, STOP = 0x4354_0001, 0x4354_0000, 0x4354_0004, 0x4354_0005
-"""Numbers of callgrind's client requests (valgrind/callgrind.h)."""
+"""Numbers of callgrind's client requests, which control its counters (valgrind/callgrind.h)."""
 REQUEST = bytes.fromhex(
     "4889f8"  # mov rax, rdi: the request and its arguments
     "31d2"  # xor edx, edx: the result without valgrind
@@ -184,7 +184,8 @@ def count_paths(directory: Path) -> None:
 
 
 def _client_request() -> Callable[[int], object]:
-    """Return a function that sends a client request without arguments to valgrind."""
+    """Return a function that sends a client request without arguments to valgrind, which counts the
+    instructions."""
     memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(REQUEST)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))

@@ -64,7 +64,7 @@ Drive = Callable[[int], object]
 
 
 class CountedBroker:
-    """A broker that runs under callgrind."""
+    """Broker that runs under callgrind, which counts its CPU instructions."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self._process = process

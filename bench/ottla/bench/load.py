@@ -22,7 +22,7 @@ SILENCE_S = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Records to send or read, and the settings of the load."""
+    """Load of a benchmark: the records to send or read, and the settings of the client."""
 
     bootstrap: str
     topic: str = ""

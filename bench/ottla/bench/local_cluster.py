@@ -77,8 +77,8 @@ class RunningCluster:
         self.pids = pids
         self.ready_s = ready_s
         self.starter_pid: int | None = None
-        """Id of the process from which the nodes were forked and with which they share memory.
-        None if there is no such process."""
+        """Process id of the process from which the nodes were forked and with which they share
+        memory. None if there is no such process."""
 
     @property
     def all_pids(self) -> list[int]:
@@ -155,7 +155,7 @@ class RunningCluster:
         self.wait_for(ask)
 
     def metrics(self, broker_id: int) -> dict[str, float]:
-        """Return the metrics of a broker, by name."""
+        """Return the values of a broker's metrics, by name."""
 
         async def ask(cluster: Cluster) -> dict[str, float]:
             await cluster.metadata([])
@@ -167,7 +167,7 @@ class RunningCluster:
 
 
 class StartedCluster(RunningCluster):
-    """Nodes that `ottla up` has started, with the names that it prints."""
+    """Local cluster of nodes that `ottla up` has started, with the names that it prints."""
 
     def __init__(self, directory: Path, ready_s: float) -> None:
         self._path = directory / "cluster.json"

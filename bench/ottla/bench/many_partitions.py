@@ -44,7 +44,7 @@ ACKS_ALL = -1
 
 
 class ManyFailover(NamedTuple):
-    """Durations of the phases of one failover, in seconds."""
+    """Durations, in seconds, of the phases of one failover of many partitions."""
 
     detection_s: float
     """Time in seconds from the kill until another broker's metadata no longer listed the killed
@@ -55,7 +55,7 @@ class ManyFailover(NamedTuple):
 
 
 class OpenPartitions:
-    """The partitions that have not acknowledged a record since their leader was killed."""
+    """Partitions of the topic that have not acknowledged a record since their leader was killed."""
 
     def __init__(self, count: int) -> None:
         self._open = set(range(count))

@@ -60,7 +60,7 @@ def registry_of_partitions() -> Registry:
 
 
 def samples() -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield the label values and the metric value of each partition."""
+    """Yield the label values and the metric value of each partition in the registry."""
     for topic in range(TOPICS):
         for partition in range(PARTITIONS):
             yield (f"topic-{topic}", str(partition)), topic * partition

@@ -46,8 +46,8 @@ class SmallRequest(NamedTuple):
     answer: bytes | None = None
     """Bytes that every response to the request must have, or None if responses differ."""
     before: tuple[bytes, ...] = ()
-    """Frames that are sent first on each connection, such as a login.  Each of them is sent after
-    the response to the previous one."""
+    """Frames of the requests that are sent first on each connection, such as a login. Each of them
+    is sent after the response to the previous one."""
 
 
 class RequestLatency(NamedTuple):

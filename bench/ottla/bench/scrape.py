@@ -69,7 +69,7 @@ class Prober:
 
 
 class Scrape(NamedTuple):
-    """Times and size of one fetch of a broker's metrics."""
+    """Times and size of one fetch (scrape) of a broker's metrics."""
 
     seconds: float
     byte_count: int

@@ -27,7 +27,7 @@ itself may have killed it."""
 
 
 class RunTopics:
-    """The topics that one benchmark run uses."""
+    """Topics that one benchmark run uses: its own, or those that the user has named."""
 
     def __init__(self, bootstrap: str, given: str | None, *, is_kept: bool) -> None:
         self.name = given or fresh_name()
@@ -48,7 +48,7 @@ class RunTopics:
         return name
 
     def make(self, load: Load) -> None:
-        """Create the load's topic if it does not exist."""
+        """Create the topic of a load if it does not exist."""
         self.claim(load.topic)
         try:
             make_topic(load)
@@ -93,7 +93,8 @@ def fresh_name() -> str:
 
 
 async def _delete(bootstrap: str, names: Sequence[str]) -> dict[str, str]:
-    """Delete topics.  Returns the reasons why topics could not be deleted, by topic."""
+    """Delete topics of a benchmark run. Returns the reasons why topics could not be deleted, by
+    topic."""
     with trio.move_on_after(DELETE_TIMEOUT_S):
         async with open_admin(bootstrap) as admin:
             outcomes = await admin.delete_topics(names)

@@ -56,7 +56,7 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class PushOutcomes:
-    """Counts, error codes and latencies of all metric pushes."""
+    """Outcomes of all pushes of metrics: counts, error codes and latencies."""
 
     codes: Counter[str] = field(default_factory=Counter)
     latencies_ms: list[float] = field(default_factory=list)
@@ -133,8 +133,8 @@ class PushingClients:
             progress(int(seconds - max(0.0, end - now)))
 
     def rest(self, seconds: float) -> None:
-        """Push no metrics for the given time in seconds. All later pushes are delayed by that
-        time."""
+        """Push no metrics for the given time in seconds. All later pushes of metrics are delayed by
+        that time."""
         end = time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
             self._receive(end - now)

@@ -21,8 +21,8 @@ record within its partition."""
 
 READ_AT_ONCE = 10_000
 READ_TIMEOUT_S = 0.2
-"""Time in seconds to wait for a full batch of messages. librdkafka returns fewer messages only
-after this time."""
+"""Time in seconds to wait for a full batch of messages when records are read back. librdkafka
+returns fewer messages only after this time."""
 
 EXAMPLES_MAX = 3
 
@@ -32,7 +32,7 @@ LOGIN = ("security.", "ssl.", "sasl.")
 
 @dataclass(slots=True)
 class AuditedRecords:
-    """The records of one run that were read back from one partition, in the order of their
+    """Records of one run of a load that were read back from one partition, in the order of their
     offsets."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
@@ -56,7 +56,7 @@ class AuditVerdict:
 
     @property
     def is_clean(self) -> bool:
-        """True if every acknowledged record is stored exactly once, in order."""
+        """True if the audit has found every acknowledged record stored exactly once, in order."""
         return not (self.lost or self.doubled or self.out_of_order or self.unasked)
 
     def figures(self) -> dict[str, Any]:

@@ -23,7 +23,8 @@ FIRST_VALUE = 1_000_000
 
 
 class MetadataPause:
-    """Times of the acknowledged metadata changes, in seconds."""
+    """Times, in seconds, at which changes of metadata were acknowledged while the active controller
+    was killed."""
 
     def __init__(self) -> None:
         self.acknowledged_s: list[float] = []

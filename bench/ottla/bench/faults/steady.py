@@ -36,7 +36,7 @@ bursts; a shorter one costs more CPU time."""
 FLUSH_EVERY_S = 0.25
 LAST_ANSWERS_S = 120.0
 BURST_S = 0.25
-"""Largest delay of the load generator, in seconds, for which it catches up at once. Records that
+"""Maximum delay of the load generator, in seconds, for which it catches up at once. Records that
 are later than this are not sent."""
 
 

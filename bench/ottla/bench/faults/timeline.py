@@ -21,14 +21,14 @@ SHADES = " ▁▂▃▄▅▆▇█"
 
 
 class Mark(NamedTuple):
-    """An action that disturbed the cluster during the run, such as the kill of a broker."""
+    """Action that disturbed the cluster during a run of the load, such as the kill of a broker."""
 
     at_s: float
     text: str
 
 
 class Gap(NamedTuple):
-    """The time between two successive acknowledgements in one partition."""
+    """Time between two successive acknowledgements of records in one partition."""
 
     seconds: float
     began_s: float
@@ -36,7 +36,7 @@ class Gap(NamedTuple):
 
 def per_second(ledger: RunLedger) -> list[list[int]]:
     """Return, for each partition, the number of records that were acknowledged in each second of
-    the run."""
+    the load's run."""
     seconds = int(ledger.ended_s - ledger.started_s) + 1
     counts = [[0] * seconds for _ in ledger.answers]
     for row, answers in zip(counts, ledger.answers, strict=True):

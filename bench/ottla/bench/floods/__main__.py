@@ -76,13 +76,14 @@ FLOODS = {
 
 
 class FloodRow(NamedTuple):
-    """Result of one flood of one server."""
+    """Result of one flood of one server: the bystander's latencies, and the server's memory."""
 
     flood: str
     server: str
     waits: BystanderLatencies
     rss_mib: tuple[float, float, float]
-    """Resident memory in MiB: before the flood, its maximum, and some seconds after the flood."""
+    """Resident memory of the server in MiB: before the flood, its maximum, and some seconds after
+    the flood."""
 
 
 def produce_request() -> bytes:

@@ -53,7 +53,7 @@ class WriteKeys:
 
     @classmethod
     def of_secret(cls, secret: bytes, digest: str, key_bytes: int) -> "WriteKeys":
-        """Return the keys that TLS 1.3 derives from a secret (RFC 8446 §7.3)."""
+        """Return the keys that TLS 1.3 derives from a traffic secret (RFC 8446 §7.3)."""
         key = expand_label(secret, "key", key_bytes, digest)
         return cls("TLSv1.3", key, expand_label(secret, "iv", 12, digest), digest, secret)
 
@@ -85,7 +85,7 @@ class WriteKeys:
 
 
 class RecordClient:
-    """A client over memory buffers that performs a TLS handshake, and then creates records of any
+    """TLS client over memory buffers that performs a handshake, and then creates TLS records of any
     kind."""
 
     def __init__(self, context: ssl.SSLContext, host: str, folder: Path) -> None:

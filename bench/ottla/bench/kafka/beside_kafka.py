@@ -60,7 +60,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideWork:
-    """The load of one round of the comparison, which is the same for both servers."""
+    """Load of one round of the comparison, which is the same for Ottla and Kafka."""
 
     load: Load
     """Load of the rows produce and fetch of the comparison. Each row sets its own bootstrap address

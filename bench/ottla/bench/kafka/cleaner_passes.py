@@ -55,7 +55,7 @@ CASES = (
 
 
 def write_segment(directory: str, case: PassCase, size_bytes: int) -> CleanableSegment:
-    """Write records of nearly equal size into a new segment, until the segment has `size_bytes`
+    """Write records of nearly equal size into a new log segment, until the segment has `size_bytes`
     uncompressed. Returns the segment."""
     rng = random.Random(1)
     count = size_bytes // case.record_bytes
@@ -77,7 +77,7 @@ def write_segment(directory: str, case: PassCase, size_bytes: int) -> CleanableS
 
 
 def task_for(directory: str, segment: CleanableSegment) -> CleaningTask:
-    """Return a task that cleans a segment with Kafka's default settings."""
+    """Return a task of the log cleaner that cleans a segment with Kafka's default settings."""
     return CleaningTask(
         directory=directory,
         segments=(segment,),

@@ -32,8 +32,8 @@ DIRTY_VALUE = bytes(90)
 SEGMENT_BYTES = 32 << 20
 RECORDS_PER_KEY = 3.3
 PHASE_S = 6.0
-"""Length in seconds of a phase without a compaction.  A phase with a compaction lasts as long as
-the compaction."""
+"""Length in seconds of a phase of the measurement without a compaction. A phase with a compaction
+lasts as long as the compaction."""
 
 SETTLE_S = 2.0
 WITHOUT, WITH = "without", "with"
@@ -171,7 +171,7 @@ def fill_dirty(cluster: RunningCluster, topic: str, count: int, segment_bytes: i
 
 
 def compact(bootstrap: str, topic: str) -> None:
-    """Enable compaction of a topic, by its `cleanup.policy`."""
+    """Enable compaction of a topic, by the topic's setting `cleanup.policy`."""
     module = library("confluent_kafka.admin")
     entry = module.ConfigEntry(
         "cleanup.policy", "compact", incremental_operation=module.AlterConfigOpType.SET

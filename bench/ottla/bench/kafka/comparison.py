@@ -68,8 +68,8 @@ class FigureComparison(NamedTuple):
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """Return the median, the lowest and the highest of the values that were measured in the
-    rounds."""
+    """Return the median, the lowest and the highest of the values that were measured in the rounds
+    of a comparison."""
     return Spread(median(values), min(values), max(values))
 
 

@@ -120,11 +120,11 @@ def open_kafka(
     users: Mapping[str, str] | None = None,
     listeners: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[KafkaServer]:
-    """Format an empty directory, start Kafka in it and yield the server. It stops at the end of the
-    block.
+    """Format an empty directory, start Kafka in it and yield the server. The server stops at the
+    end of the block.
 
-    `users` maps the users who may log in by SASL/PLAIN to their passwords.  `listeners` maps the
-    names of further listeners to their protocols.  Raises ConfigError if there is no Java or no
+    `users` maps the users who may log in by SASL/PLAIN to their passwords. `listeners` maps the
+    names of further listeners to their protocols. Raises ConfigError if there is no Java or no
     Kafka, and RefusedError if Kafka does not start.
     """
     version = version_of(jars)

@@ -27,7 +27,7 @@ sent."""
 SAMPLE_EVERY = 20
 TICK_S = 0.002
 BURST_S = 0.25
-"""Largest delay of the load generator, in seconds, for which it catches up at once. Records that
+"""Maximum delay of the load generator, in seconds, for which it catches up at once. Records that
 are later than this are not sent."""
 
 READ_AT_ONCE = 1_000
@@ -45,7 +45,7 @@ class PacedLoad(HelperProcess):
         self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
 
     def take(self, words: list[str]) -> None:
-        """Store the latency of one record, from the words of a line that the process has
+        """Store the latency of one record, from the words of a line that the load's process has
         printed."""
         kind, sent_at, seconds = words
         self.waited[kind].append(RequestLatency(float(sent_at), float(seconds)))

@@ -116,7 +116,7 @@ class SecurityPairs(NamedTuple):
 
     def holds(self) -> int:
         """Return the number of times that Ottla's event loops were blocked for more than 20 ms
-        since they started."""
+        since the servers started."""
         return sum(pair[OURS].long_holds() for pair in (self.plain, self.with_entries))
 
 
@@ -178,7 +178,7 @@ def costs_of(rounds: Sequence[Measured]) -> dict[str, dict[str, Spread]]:
 
 
 def prepare(pairs: SecurityPairs, work: SecurityWork) -> None:
-    """Create the topics and ACLs of the benchmark on all servers."""
+    """Create the topics and ACLs of the security benchmark on all servers."""
     for server in pairs.plain.values():
         prepare_tls(server, work)
         prepare_entries(server, work, has_authorizer=False)

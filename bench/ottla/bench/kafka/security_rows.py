@@ -77,7 +77,7 @@ class SecurityWork:
     """The load of one round of the security benchmark, the same for all servers."""
 
     records: int
-    """Number of records of 1 KB that each row produces and fetches."""
+    """Number of records of 1 KB that each row of the security benchmark produces or fetches."""
     handshake_s: float
     requests: int
     connections: int
@@ -122,7 +122,8 @@ def prepare_entries(server: SecurityServer, work: SecurityWork, *, has_authorize
 
 
 def _make_entries(server: SecurityServer, count: int) -> None:
-    """Create ACLs that allow the user all operations on the topic, and on `count` other topics."""
+    """Create ACLs that allow the logged-in user all operations on the measured topic, and on
+    `count` other topics."""
     module = library("confluent_kafka.admin")
     admin = module.AdminClient({"bootstrap.servers": server.addresses[PLAINTEXT], "log_level": 3})
     entries = [
@@ -281,7 +282,8 @@ TLS_ROWS: dict[str, SecurityRow] = {
     "handshakes-tls13": partial(_handshakes_row, TLS13),
     "handshakes-tls12": partial(_handshakes_row, TLS12),
 }
-"""Rows that are measured on servers without an authorizer: their functions by name."""
+"""Functions that measure the rows with and without TLS on servers without an authorizer, by row
+name."""
 
 ENTRIES_ROWS = {f"{kind}-acls": kind for kind in VERSIONS}
 """Kind of request by row, for the rows with small requests of a logged-in user to servers with and

@@ -22,8 +22,8 @@ RECORDS_BETWEEN_LOOKS = 64
 """Number of records that a load produces between two checks of the clock, which takes some hundred
 microseconds."""
 QUEUED_RECORDS_MAX = 10_000
-"""Maximum number of records in the producer's queue.  With more, a transaction would be longer than
-intended."""
+"""Maximum number of records in the queue of a load's producer. With more, a transaction would be
+longer than intended."""
 ANSWER_TIMEOUT_S = 60.0
 ENDS_SKIPPED = 1
 """Number of a producer's first commits of transactions that are not counted, because the producer
@@ -67,9 +67,9 @@ def produce_in_transactions(load: TransactionLoad, duration_s: float) -> Result:
 
 
 def commit_small_ones(load: TransactionLoad, producers: int = 1) -> Result:
-    """Commit transactions of one record in each partition, one after the other.
+    """Commit transactions with one record in each partition, one transaction after the other.
 
-    The returned result counts transactions.  If there are several producers, they run concurrently.
+    The returned result counts transactions. If there are several producers, they run concurrently.
     """
 
     def run_one(_: int) -> tuple[float, list[float]]:

@@ -33,7 +33,7 @@ from ottla.rpc.rpc_driver import open_rpc_runtime
 
 BROKERS = (100, 1_000)
 FIRST_BROKER = 1_000
-"""Lowest id of the simulated brokers. It is above the ids of controllers."""
+"""Lowest broker id of the simulated brokers. It is above the ids of controllers."""
 HEARTBEAT_S = 2.0
 SESSION_S = 9.0
 RUN_S = 60.0

@@ -213,8 +213,8 @@ class PerformanceRun:
         return rows
 
     def _keep_all(self, sittings: Mapping[str, MeasuredGroup]) -> None:
-        """Write the values of all groups measured so far, so that a failure loses at most one
-        round."""
+        """Write the measured values of all groups so far to files, so that a failure loses at most
+        one round."""
         for sitting in sittings.values():
             if sitting.values:
                 sitting.keep(self.directory)

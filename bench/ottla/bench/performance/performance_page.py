@@ -69,7 +69,7 @@ UNDECIDED = " ?"
 
 
 def base_of(group: str) -> str:
-    """Return the table column by whose values the other columns are divided to get a group's
+    """Return the column of a group's table by whose values the other columns are divided to get the
     ratios."""
     return LIBRDKAFKA if group == "client" else THEIRS
 

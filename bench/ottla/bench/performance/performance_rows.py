@@ -55,7 +55,7 @@ memory."""
 
 
 class RatioGoal(NamedTuple):
-    """Goal for the ratio of Ottla's median to Kafka's."""
+    """Goal of a benchmark row for the ratio of Ottla's median to Kafka's."""
 
     ratio: float | None
     """Limit of the ratio of the medians: the maximum or the minimum that meets the goal. None if
@@ -282,7 +282,8 @@ def _admin_row(count: int, partitions: int = 1) -> PerformanceRow:
 
 
 def _under_quotas(row: PerformanceRow) -> PerformanceRow:
-    """Return a copy of a row in which the client has quotas that are too high to be reached."""
+    """Return a copy of a benchmark row in which the client has quotas that are too high to be
+    reached."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         set_quotas(cluster.bootstrap, QUOTAS)

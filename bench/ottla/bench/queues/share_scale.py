@@ -43,7 +43,7 @@ from ottla.wire.messages.share_fetch_request import FetchPartition, FetchTopic, 
 
 GROUPS, PARTITIONS = 1_000, 100
 FETCHED_PARTITIONS = 1_000
-"""Number of partitions that the measured ShareFetch names."""
+"""Number of partitions that the measured ShareFetch request names."""
 FETCHES_MAX = 20
 """Number of ShareFetch requests after which all of the named partitions must have been read."""
 IN_FLIGHT = 2_000
@@ -59,7 +59,7 @@ SHARE_FETCH_VERSION, PRODUCE_VERSION = 1, 12
 
 
 class SteppedClock:
-    """Clock that advances only when its time is set."""
+    """Simulated clock that advances only when its time is set."""
 
     def __init__(self) -> None:
         self.now_ms = NOW_MS
@@ -103,7 +103,7 @@ class Slices:
 
 
 class ManyShares:
-    """A broker without drivers, and share partitions of many groups on the partitions of one
+    """Broker without drivers, with the share partitions of many groups on the partitions of one
     topic."""
 
     def __init__(self, groups: int, partitions: int) -> None:

@@ -163,7 +163,8 @@ class Feeder:
 
 @contextmanager
 def feeding(work: SparkWork, rate: int) -> Iterator[Feeder]:
-    """Yield a feeder, which writes records to the source topic while the block runs."""
+    """Yield a producer that writes numbered records to the source topic at a steady rate while the
+    block runs."""
     feeder = Feeder(work, rate)
     thread = threading.Thread(target=feeder.run, daemon=True)
     thread.start()

@@ -33,7 +33,7 @@ class SparkWork(NamedTuple):
     source: str
     copy: str
     directory: str
-    """Directory of the Parquet files and the checkpoints."""
+    """Directory of the Spark driver's Parquet files and checkpoints."""
     batch_records: int
     """Maximum number of records in a batch of the driver's queries. It is small, so that there are
     many batches during which the driver can be killed."""
@@ -119,8 +119,8 @@ def verify(spark: "SparkSession", work: SparkWork) -> dict[str, int]:
 def compare(
     source: list[SourceRow], archive: list[SourceRow], copy: list[SourceRow]
 ) -> dict[str, int]:
-    """Return the number of records in a source, its archive and its copy, and the number of errors
-    of each kind. The rows may be in any order."""
+    """Return the number of records in a source topic, its archive and its copy, and the number of
+    errors of each kind. The rows may be in any order."""
     wanted, found = Counter(source), Counter(archive)
     wanted_copy = Counter((row.key, row.value) for row in source)
     found_copy = Counter((row.key, row.value) for row in copy)
