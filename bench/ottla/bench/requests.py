@@ -191,7 +191,7 @@ class _Client:
 
 
 def topic_id_of(address: tuple[str, int], topic: str) -> UUID:
-    """Return the id of a topic, as the server at `address` reports it."""
+    """Return the id of the topic with the given name, as the server at `address` reports it."""
     answer = answer_to(address, small_request("metadata", topic, UUID(int=0)).frame)
     _, at = headers.decode_response_header(MetadataRequest.API_KEY, METADATA_VERSION, answer)
     found = codec.decode(MetadataResponse, METADATA_VERSION, memoryview(answer)[at:])

@@ -20,7 +20,7 @@ def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def table_of_figures(figures: Mapping[str, Any]) -> str:
-    """Return measured values as a text table with one row for each."""
+    """Return measured values as a text table with one row for each value."""
     return table_of(("FIGURE", "VALUE"), [(name, _shown(value)) for name, value in figures.items()])
 
 

@@ -57,7 +57,7 @@ EVENTS = "kafka.controller:type=ControllerEventManager,name="
 
 
 class ControllerCounts:
-    """Counters and histograms of one controller, for its metrics."""
+    """Counters and histograms of one controller, from which its metrics are exported."""
 
     def __init__(self) -> None:
         self.turns = Counter()

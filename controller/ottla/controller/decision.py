@@ -66,7 +66,7 @@ class Decision(Generic[R]):
             yield self.records[start : start + records_max]
 
     def with_reply(self, reply: S) -> "Decision[S]":
-        """Return a copy of this decision with another reply."""
+        """Return a copy of this decision with another reply to the sender of the request."""
         return Decision(
             self.records,
             reply,
@@ -137,7 +137,7 @@ class ReplicaStatus:
 
 @frozen(kw_only=True)
 class QuorumStatus:
-    """State of the metadata quorum, as reported by its leader."""
+    """State of the metadata quorum and its replicas, as reported by the quorum's leader."""
 
     leader_id: NodeId
     leader_epoch: Epoch

@@ -16,7 +16,7 @@ from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 def write_snapshot(
     image: MetadataImage, context: Context, request: WriteSnapshotRequest
 ) -> Decision[WriteSnapshotResponse]:
-    """Return the decision on a client's WriteSnapshot request."""
+    """Return the controller's decision on a client's WriteSnapshot request."""
     reply = WriteSnapshotResponse(error_message=None)
     return Decision((), reply, image, snapshot_request=request)
 

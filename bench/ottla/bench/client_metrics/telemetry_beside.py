@@ -45,11 +45,11 @@ class PushPhase(NamedTuple):
     ended_at: float
     pushes: int
     loop_s: float
-    """CPU seconds that the brokers' event loops used in the phase."""
+    """CPU seconds that the brokers' event loops used during this phase of the measurement."""
 
     @property
     def loop_share(self) -> float:
-        """CPU seconds that the brokers' event loops used per second of the phase."""
+        """CPU seconds that the brokers' event loops used per second of this phase."""
         return self.loop_s / (self.ended_at - self.began_at)
 
     def waits_ms(self, waited: Sequence[RequestLatency]) -> list[float]:

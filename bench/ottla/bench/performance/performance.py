@@ -174,7 +174,7 @@ def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceRun:
-    """One run of `ottla bench performance` that measures groups of rows."""
+    """One run of `ottla bench performance`, which measures groups of benchmark rows."""
 
     jars: Path
     directory: Path

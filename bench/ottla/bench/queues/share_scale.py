@@ -145,7 +145,7 @@ class ManyShares:
         assert codes == {ErrorCode.NONE}
 
     def load(self) -> None:
-        """Load every share partition, as the leader of its topic partition does."""
+        """Load every share partition, as the broker that leads the topic partition does."""
         shares, table = self.core.shares.delivery.shares, self.core.table
 
         def load_group(group: str) -> None:

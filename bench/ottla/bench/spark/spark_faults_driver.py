@@ -49,7 +49,7 @@ class SparkWork(NamedTuple):
 
 
 class SourceRow(NamedTuple):
-    """A record of the source topic, or a copy of it."""
+    """Record of the source topic, or its copy in the files or in the other topic."""
 
     partition: int
     offset: int

@@ -233,7 +233,7 @@ def next_state(
     request: pb.HeartbeatRequest,
     shutdown_offset: Offset | None,
 ) -> BrokerControlState:
-    """Return the state to which a heartbeat moves its broker."""
+    """Return the state (such as fenced or shutting down) to which a heartbeat moves its broker."""
     if broker.is_fenced:
         if request.want_shut_down:
             return BrokerControlState.SHUTDOWN_NOW

@@ -22,7 +22,7 @@ from ottla.wire.messages.remove_raft_voter_response import RemoveRaftVoterRespon
 def add_voter(
     image: MetadataImage, context: Context, request: AddRaftVoterRequest
 ) -> Decision[AddRaftVoterResponse]:
-    """Return the decision on a client's AddRaftVoter request."""
+    """Return the controller's decision on a client's AddRaftVoter request."""
     _check_cluster(context, request.cluster_id)
     endpoints = tuple(
         VoterEndpoint(one.name, one.host, one.port)
@@ -46,7 +46,7 @@ def add_voter(
 def remove_voter(
     image: MetadataImage, context: Context, request: RemoveRaftVoterRequest
 ) -> Decision[RemoveRaftVoterResponse]:
-    """Return the decision on a client's RemoveRaftVoter request."""
+    """Return the controller's decision on a client's RemoveRaftVoter request."""
     _check_cluster(context, request.cluster_id)
     key = ReplicaKey(NodeId(request.voter_id), request.voter_directory_id or ZERO_UUID)
     change = RemoveVoterRequest(cluster_id=context.cluster_id, voter_key=key)

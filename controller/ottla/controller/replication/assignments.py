@@ -114,8 +114,8 @@ def check_hosts(
     image: MetadataImage, replicas: tuple[NodeId, ...], before: Iterable[NodeId] = ()
 ) -> None:
     """Raise RefusedError if a client's assignment puts several replicas on one host although the
-    active brokers have enough hosts. It is allowed if at most as many replicas share a host as in
-    the previous assignment `before`.
+    active brokers have enough hosts. The assignment is allowed if at most as many replicas share a
+    host as in the previous assignment `before`.
 
     Kafka has no notion of hosts. A host may run a broker for each core. The loss of such a host
     could mean the loss of several replicas, and min.insync.replicas would count brokers that fail

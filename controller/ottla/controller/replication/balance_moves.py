@@ -144,7 +144,7 @@ class _PlanStep:
         self._busy: Counter[NodeId] = Counter()
 
     def records(self) -> list[Record]:
-        """Return the metadata records of this step of the balance plan."""
+        """Return the metadata records that this step of the balance plan writes."""
         moves = stored_moves(self._image)
         records: list[Record] = []
         ended: set[StoredMove] = set()

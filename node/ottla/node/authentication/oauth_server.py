@@ -92,7 +92,7 @@ class OAuthExchange:
         self._has_failed = False
 
     def respond(self, token: bytes) -> SaslReply:
-        """Process the client's OAUTHBEARER message, and return the response to it."""
+        """Process the client's OAUTHBEARER message, and return the server's response."""
         if self._has_failed:
             # After a rejected token, any further message of the client, also its acknowledgement,
             # ends the login.

@@ -108,7 +108,7 @@ class SaslSession:
         self._mechanism = ""
         self._exchange: SaslExchange | None = None
         self._user: str | None = None
-        """User of the connection's first login; None before it."""
+        """User of the connection's first login; None while the client has not logged in."""
         self._authenticated_ms = 0
         self._ends_ms: int | None = None
 

@@ -110,7 +110,7 @@ def principal_of(user: str) -> str:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Peer:
-    """The remote peer of a connection, and the listener that accepted it."""
+    """Remote peer (client) of a connection, and the listener that accepted the connection."""
 
     connection_id: int
     listener_name: str
@@ -224,7 +224,7 @@ class RequestContext:
 
     @property
     def api_version(self) -> int:
-        """Version of the API in which the request is encoded, and its response too."""
+        """Version of the API in which the request is encoded, and in which its response must be."""
         return self.header.api_version
 
     @property
@@ -245,7 +245,7 @@ class RequestContext:
 
 
 class Route:
-    """One API that this broker serves: its versions and handlers."""
+    """Entry of the dispatcher for one API that this broker serves: its versions and handlers."""
 
     __slots__ = (
         "cache", "handler", "highest", "large_handler", "lowest", "read_flat",
@@ -493,7 +493,7 @@ class Dispatcher:
     def _serve_frame(
         self, route: Route, context: RequestContext, frame: memoryview
     ) -> HandlerResult:
-        """Decode a request and return the result of its handler."""
+        """Decode the request in a frame, and return the result of its handler."""
         header = context.header
         request_type = route.request_type
         if request_type is None:

@@ -34,7 +34,8 @@ class ConnectionGuard(Protocol):
     logged in."""
 
     is_done: bool
-    """True if the connection's guard has finished, and later frames bypass it."""
+    """True if the guard has finished because the client has logged in. Later frames bypass the
+    guard."""
 
     @property
     def has_logged_in(self) -> bool:
@@ -74,7 +75,8 @@ class GuardState:
 
     @property
     def is_done(self) -> bool:
-        """True if the connection's guard has finished, and later frames bypass it."""
+        """True if the connection's guard has finished because the client has logged in. Later
+        frames bypass the guard."""
         return self._guard.is_done
 
     @property

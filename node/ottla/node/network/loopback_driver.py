@@ -43,7 +43,7 @@ class LoopbackSlot(ResponseSlot):
             self.answered.set()
 
     def fail(self, fault: Exception) -> None:
-        """Fail this broker's own request with the exception that prevented its response."""
+        """Fail this broker's own request with the exception that prevented the response."""
         self.fault = fault
         self.answered.set()
 

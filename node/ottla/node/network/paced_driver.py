@@ -25,7 +25,7 @@ class RunInThread(Protocol):
     """Interface of a function that runs another function in a thread, off the event loop."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """Run a function in a thread, off the event loop, and return its result."""
+        """Run a function in a thread, off the event loop, and return the function's result."""
         ...
 
 

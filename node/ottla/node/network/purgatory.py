@@ -70,7 +70,8 @@ class WaitingEntry(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Answer the waiting request if possible now. Returns whether it was answered."""
+        """Answer the waiting request if its condition is now met. Returns whether it was
+        answered."""
 
     @abstractmethod
     def on_expire(self) -> None:
@@ -182,7 +183,8 @@ class Purgatory:
         self.watched.add(key)
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
-        """Remove a listener from a key of the purgatory, if it is registered."""
+        """Remove a listener from a key, if it is registered there. Wake-ups of the key no longer
+        call it."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)

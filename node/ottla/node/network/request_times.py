@@ -78,7 +78,8 @@ class Times:
 
 
 class TimedRequests(NamedTuple):
-    """Kind of requests that metrics report separately, with their times."""
+    """Kind of requests that metrics report separately (such as fetches from followers), with their
+    times."""
 
     name: str
     times: tuple[Times, ...]

@@ -42,7 +42,8 @@ errors count as errors of the request."""
 
 
 class TracedPeer(Protocol):
-    """Properties of a client that are recorded in its traces."""
+    """Interface of a client, with the properties that are recorded in the traces of its
+    requests."""
 
     listener_name: str
     peer_host: str

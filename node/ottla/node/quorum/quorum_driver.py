@@ -182,7 +182,7 @@ class QuorumMember:
 
     @property
     def role_name(self) -> str:
-        """Role of this node in the quorum, by Kafka's name for it."""
+        """Kafka's name for the role of this node in the quorum, such as leader or follower."""
         role = self._core.role
         if role is Role.FOLLOWER and not self.identity.is_voter:
             return "observer"

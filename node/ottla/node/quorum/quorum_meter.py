@@ -31,7 +31,7 @@ class Recent:
         """Count, sum, maximum and length in ms of the previous window of measured values."""
 
     def note(self, value: int, now_ms: int) -> None:
-        """Add a measured value to the current window."""
+        """Add a measured value to the count, sum and maximum of the current window."""
         self._turn(now_ms)
         self._count += 1
         self._sum += value
@@ -68,7 +68,8 @@ class Recent:
 
 
 class QuorumMeter:
-    """Rates and latencies that one member of the quorum measures."""
+    """Meter of the rates and latencies of appends, commits and elections, for one member of the
+    quorum."""
 
     def __init__(self, now_ms: int) -> None:
         self.commits_ms = Recent(now_ms)

@@ -100,7 +100,7 @@ class CheckpointFile:
         self._file = disk.open(f"{directory}/{VOTER_CHECKPOINT_FILE}")
         self._sequence = self._durable_sequence = 1
         self._position = SLOT_BYTES
-        """Position in bytes of the file's slot that may be overwritten next."""
+        """Position in bytes of the slot (of two in the file) that may be overwritten next."""
         self.checkpoint = checkpoint
         """Checkpoint that was last written to the file."""
 

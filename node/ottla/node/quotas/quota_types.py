@@ -15,7 +15,7 @@ from ottla.model.values import frozen
 
 @frozen
 class QuotaType:
-    """Kind of client quota, with its names in Kafka."""
+    """Kind of client quota, such as produced bytes, with its names in Kafka."""
 
     kafka_name: str
     """Name of the quota in Kafka's `ClientQuotaType`, which a quota callback receives."""

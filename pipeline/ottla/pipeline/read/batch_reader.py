@@ -20,7 +20,7 @@ READ = "read from topics"
 
 @dataclass
 class TaskPartition(InputPartition):
-    """Offset ranges of one Spark task, which Spark sends to an executor."""
+    """Input partition of one Spark task: its offset ranges, which Spark sends to an executor."""
 
     ranges: tuple[OffsetRange, ...]
 

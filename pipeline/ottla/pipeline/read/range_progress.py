@@ -60,7 +60,7 @@ class RangeProgress:
             self.position = fetched.next_offset
 
     def give(self) -> FetchedBatches:
-        """Return the stored record batches, and remove them from the range."""
+        """Return the record batches that are stored for this range, and remove them from it."""
         held, self.held = self.held, None
         assert held is not None
         return held

@@ -129,7 +129,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*cut(list(batch.ranges), self._options)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield the records of one task of a batch."""
+        """Yield the records of one Spark task of a batch of the stream."""
         return read_task(partition, self._options.read)
 
     def commit(self, end: dict[str, Any]) -> None:

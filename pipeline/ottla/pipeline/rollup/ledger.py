@@ -50,7 +50,7 @@ class Memory(NamedTuple):
     """Last point of every cumulative metric series (columns `HEAD`), or None if there was no such
     series."""
     open: DataFrame
-    """Metric points of windows that are not over yet (columns `OPEN`)."""
+    """Metric points of time windows that are not over yet (columns `OPEN`)."""
     newest_ms: int | None
     """Time in ms since 1970 at which a broker received the newest push, or None before the first
     push."""

@@ -80,11 +80,11 @@ class BatchResult(NamedTuple):
     unreadable: int
     """Number of records that could not be decoded as client metrics."""
     late: int
-    """Number of metric points in windows that had already been written."""
+    """Number of metric points in time windows whose rollup had already been written."""
     ripe: int
-    """Number of metric points in windows that this batch has completed."""
+    """Number of metric points in time windows that this batch has completed."""
     waiting: int
-    """Number of metric points in windows that are not over yet."""
+    """Number of metric points in time windows that are not over yet."""
 
 
 def start(spark: SparkSession, options: TelemetryOptions) -> StreamingQuery:

@@ -64,7 +64,7 @@ class QueryWatch:
         self._show = show
         self._ending = ending
         self._seen: dict[Any, int] = {}
-        """Number of the last batch that was shown, by the run id of its query."""
+        """Number of the last batch that was shown to the user, by the run id of its query."""
         self._ending_seen: dict[Any, int] = {}
         """Number of the last batch that had ended when the stop of the queries was requested, by
         the run id of its query."""

@@ -147,7 +147,8 @@ def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
 
 @dataclass
 class ColumnRun:
-    """The records of one partition in one Arrow batch. Implements `RecordRun`."""
+    """Run of the records that one Arrow batch contains for one topic partition. Implements
+    `RecordRun`."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray
@@ -160,7 +161,8 @@ class ColumnRun:
         value_lengths = _lengths(self.values)
         content = key_lengths.clip(0) + value_lengths.clip(0) + self.headers.lengths
         self._bounds = content + RECORD_OVERHEAD_BYTES
-        """Maximum size in bytes that each record of the run may have in a batch."""
+        """Maximum size in bytes that each record of this run may have when it is encoded in a
+        batch."""
         self._key_varints = varints(key_lengths)
         self._value_varints = varints(value_lengths)
         key_widths = varint_widths(key_lengths.clip(0))

@@ -40,7 +40,7 @@ HEADER_COUNT = len(NAMES)
 
 
 class FirstRecord(NamedTuple):
-    """First occurrence of record number 0 of a Spark task's batch."""
+    """First occurrence of the record that a Spark task has written as number 0 of a batch."""
 
     check: bytes
     read_before: int
@@ -62,7 +62,8 @@ class StampedRecords(NamedTuple):
     order."""
 
     rows: Numbers
-    """For each record with such headers, its index among all records of the fetch."""
+    """Index of each record among all records of the fetch, for the records with headers of a Spark
+    task."""
     tasks: list[Task]
     task: Numbers
     """For each record, the index in `tasks` of the Spark task that wrote it."""

@@ -42,7 +42,7 @@ class InputWindow:
         """Index of the end of the received bytes in the buffer; 0 while there is no buffer."""
 
     def __len__(self) -> int:
-        """Return the number of received bytes in the window."""
+        """Return the number of bytes in the window: those that were received and not served yet."""
         return self.end - self._start
 
     @property
@@ -56,7 +56,7 @@ class InputWindow:
         return len(self._buffer)
 
     def append(self, data: memoryview) -> None:
-        """Append a copy of received bytes to the window."""
+        """Append a copy of received bytes to the window of bytes that are not served yet."""
         size = len(data)
         if len(self._buffer) - self.end < size:
             self._move(max(len(self) + size, HELD_BYTES_MIN))

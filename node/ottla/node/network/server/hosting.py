@@ -170,7 +170,8 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def run_pending(self, channel: C, slot: ResponseSlot, pending: Pending) -> None:
-        """Start a task that runs `_await_pending` for a channel."""
+        """Start a task that finishes a request handler's pending work, by running `_await_pending`
+        for a channel."""
 
     @abstractmethod
     async def _result_of(self, slot: ResponseSlot, pending: Pending) -> Message | None:
@@ -179,7 +180,8 @@ class ConnectionHosting(ABC, Generic[C]):
 
     @abstractmethod
     def _watch(self, channel: C) -> None:
-        """Register the transport's events for which the channel must wait next."""
+        """Register the events for which a channel's transport must wait next, such as received
+        bytes."""
 
     @abstractmethod
     def _on_closed(self, channel: C) -> None:
@@ -219,7 +221,8 @@ class ConnectionHosting(ABC, Generic[C]):
     def _serve(
         self, step: Callable[[C, int, int], None], channel: C, mask: int, now_ms: int
     ) -> None:
-        """Run one step of work for one connection. An error closes only that connection."""
+        """Run one step of work for one connection, such as a read. An error closes only that
+        connection."""
         try:
             step(channel, mask, now_ms)
         except ProtocolError as error:
@@ -228,7 +231,7 @@ class ConnectionHosting(ABC, Generic[C]):
             self.on_fault(channel, fault)
 
     def _read(self, channel: C, now_ms: int) -> None:
-        """Read from a channel, and serve the received bytes."""
+        """Read from a channel (a transport and its connection), and serve the received bytes."""
         connection = channel.connection
         for _ in range(READS_PER_EVENT_MAX):
             if not channel.read(now_ms):
@@ -308,7 +311,8 @@ class ConnectionHosting(ABC, Generic[C]):
         self._on_bad_input(channel, error, self._clock.monotonic_ms())
 
     def wake_at(self, channel: C, deadline_ms: int) -> None:
-        """Schedule the channel for the monotonic time `deadline_ms`, in milliseconds."""
+        """Schedule the channel (a transport and its connection) for the monotonic time
+        `deadline_ms`, in milliseconds."""
         self.call_at(deadline_ms, partial(self.on_work, channel))
 
     def call_at(self, deadline_ms: int, action: Callable[[], object]) -> None:

@@ -42,7 +42,7 @@ C = TypeVar("C", bound=HostedChannel)
 
 
 class EncryptingChannel(Protocol):
-    """Interface of a channel with TLS, by which the server drives its handshake."""
+    """Interface of a client's connection over TLS, by which the server drives the handshake."""
 
     tls: ListenerTls
     is_shaking: bool

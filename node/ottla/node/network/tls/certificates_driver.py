@@ -171,7 +171,8 @@ class Certificates:
         )
 
     def _log_refused_once(self, name: str, error: ConfigError) -> None:
-        """Log once the reason why a listener keeps its current certificate."""
+        """Log once the reason why a changed certificate is refused, so that a listener keeps its
+        current one."""
         if self._logged_refusals.get(name) != str(error):
             self._logged_refusals[name] = str(error)
             logger.error(

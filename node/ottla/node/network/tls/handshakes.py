@@ -74,7 +74,8 @@ class Handshakes(Generic[C]):
         self._budget = TokenBucket(LOOP_SHARE * 1_000, BURST_MS, now_ms)
         """Budget of event-loop time that TLS handshakes may use, in milliseconds."""
         self._is_watched = False
-        """True if a call of `overdue`, which ends late handshakes, is scheduled."""
+        """True if a call of `overdue`, which removes handshakes after their deadline, is
+        scheduled."""
 
     def __len__(self) -> int:
         """Return the number of unfinished TLS handshakes."""
