@@ -1,5 +1,5 @@
-"""Tables of a benchmark's figures on standard output, laid out like the tables of other
-commands."""
+"""Text tables of a benchmark's figures, laid out like the tables of other commands. Prints nothing
+itself."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

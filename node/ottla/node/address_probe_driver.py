@@ -1,4 +1,4 @@
-"""Probes addresses with TCP connections of the kernel."""
+"""Probe of a peer's address on a real machine, by TCP connections of the kernel."""
 
 import errno
 import socket

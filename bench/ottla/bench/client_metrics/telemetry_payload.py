@@ -1,7 +1,7 @@
-"""Metrics that librdkafka's producer and consumer push if they are subscribed to all metrics.
+"""Metrics that librdkafka's producer and consumer push if a subscription requests all metrics.
 Pure.
 
-Names, kinds, descriptions and order were observed with librdkafka 2.16.  A client here has three
+Names, kinds, descriptions and order were observed with librdkafka 2.16. A client here has three
 brokers, and the bootstrap address.
 """
 

@@ -1,4 +1,5 @@
-"""`ottla bench steady`: a load for a cluster under faults; and a pause for `ottla bench failover`.
+"""`ottla bench steady`, a load for a cluster under faults; and a measurement of pauses for `ottla
+bench failover`.
 
 steady.py    a steady producer that records every response: start here
 ledger.py    the file with all responses

@@ -1,4 +1,5 @@
-"""Audit of a steady load: reads its records back, and reports lost, duplicate and reordered ones.
+"""Audit of a steady load: reads its records back, and reports lost, duplicate and reordered
+records.
 
 Pure except for `read_back`: `audit` compares the ledger with the records that were read.
 """

@@ -1,5 +1,5 @@
-"""Merges the results of one request that two nodes decided together, in the order of the request.
-Pure."""
+"""Merges the results of one request, of which each of two nodes has decided a part, in the order of
+the request. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Ends sessions whose credential was deleted. Pure.
+"""Closing of client connections whose credential was deleted from the metadata. Pure.
 
 Kafka keeps a session until its client authenticates again. Here a session ends when the metadata
 image no longer has its user's SCRAM credential, or its delegation token. A changed password does

@@ -1,4 +1,5 @@
-"""Permissions of a connection's client. Pure.
+"""Permissions of a connection's client: decisions of the authorizer, cached for the connection.
+Pure.
 
 Allowed operations are cached for the connection. Denied operations are decided and logged once for
 each request, however many elements name them. Both caches are valid for one version of the ACLs.

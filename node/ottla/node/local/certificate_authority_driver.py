@@ -1,4 +1,5 @@
-"""Private certificate authority, used by `ottla certificates`, local clusters, drills and tests.
+"""Private certificate authority, used by `ottla certificates`, local clusters, fault injection and
+tests.
 
 Keys are P-256. The certificate of a node contains the node's id (`urn:ottla:node:ID`), so only that
 node can use it. An authority has one purpose, since every holder of a certificate that nodes trust

@@ -1,4 +1,5 @@
-"""One client connection without its socket: bytes in, requests served in order, output chunks out.
+"""One client connection without its socket: it receives bytes, serves requests in order, and
+produces output chunks.
 
 Performs no I/O itself: the epoll driver and the simulation drive the same object. It parses frames,
 starts requests and keeps responses in request order. Everything it holds is bounded: the length of

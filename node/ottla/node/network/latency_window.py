@@ -1,4 +1,4 @@
-"""Latency of one API's requests since the last reading of this value. Pure."""
+"""Latency of one API's requests (99th percentile) since this value was last read. Pure."""
 
 from itertools import accumulate
 

@@ -1,4 +1,4 @@
-"""Traces of sampled requests: received, handled, waiting, answered.
+"""Traces of sampled requests, with the phases receive, handle, wait and answer.
 
 Pure. Sampling counts down to the next traced request. An untraced request costs one subtraction, or
 one comparison with tracing off. The times are from the clock of `request_times`. A trace begins

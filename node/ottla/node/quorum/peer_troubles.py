@@ -1,5 +1,5 @@
-"""Explains to operators why other members of the quorum refuse requests of this one or do not
-respond.
+"""Explanations, for operators, of why other members of the quorum refuse requests of this member or
+do not respond.
 
 Pure. A refusal that retries cannot resolve is a problem until the peer accepts a request of this
 member again. Refusals and unreachable peers are logged at once and then once a minute, not at every

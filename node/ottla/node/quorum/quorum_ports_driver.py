@@ -1,5 +1,5 @@
-"""Ports through which raft's effects are performed: the log files, waiting requests, and the next
-tick.
+"""Ports through which raft's effects are performed: on the log files, on waiting requests, and on
+the time of the next tick.
 
 Flushes run one at a time, in parallel to other effects, but never while the files that they flush
 are changed.

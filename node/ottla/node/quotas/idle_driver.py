@@ -1,4 +1,5 @@
-"""Deletes the usage of clients and addresses that were idle for an hour."""
+"""Background task that deletes the quota usage of clients and addresses that were idle for an
+hour."""
 
 from typing import Protocol
 

@@ -1,4 +1,5 @@
-"""Progress of a task's offset ranges: the next requests, and the interpretation of responses.
+"""Progress of a Spark task's offset ranges: the next fetch requests, and the interpretation of
+their responses.
 
 Pure. The ranges are returned one after the other, each in the order of its offsets, whichever
 leader responds first. A repeated task therefore reads its records in the same order. If batches of

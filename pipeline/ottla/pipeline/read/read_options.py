@@ -1,4 +1,4 @@
-"""Options of reads, the same for every task of a query.
+"""Options for reading topics, the same for every Spark task of a query.
 
 Pure, frozen and picklable: the options are sent from the driver to the executors with the reader.
 """

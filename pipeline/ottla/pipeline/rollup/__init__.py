@@ -1,4 +1,4 @@
-"""Rollups of client metrics (`__client_metrics`) by window.
+"""Rollups of client metrics (`__client_metrics`) by time window.
 
 points.py           records as Arrow: the client, the time, and every point (pure)
 quantiles.py        common quantiles of many histograms (pure)

@@ -1,4 +1,4 @@
-"""Options of a write, and the columns of its rows.  Pure.
+"""Options of a Spark write to topics, and the columns of its rows. Pure.
 
 The options are frozen and picklable, because they are sent to the tasks with the writer.
 """

@@ -1,4 +1,5 @@
-"""Closes connections that hold request memory for too long, and returns free memory to the system.
+"""Background task that closes connections that hold request memory for too long, and returns free
+memory to the operating system.
 
 Without the latter, the allocator would permanently keep the memory of its large buffers after a
 flood of requests.

@@ -1,4 +1,5 @@
-"""One client socket and its connection: reads into a shared buffer, writes bytes and file slices.
+"""One client socket and its connection (together a channel): it reads into a shared buffer, and
+writes bytes and file slices.
 
 Neither operation blocks: the rest of a read or write follows at the next event of the socket. Parts
 of file slices that are not in the page cache are loaded by the worker of their log directory before

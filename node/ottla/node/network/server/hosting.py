@@ -1,4 +1,5 @@
-"""Hosts connections: bytes in, responses out in order, and errors contained to one connection.
+"""Host of a server's connections: it receives bytes, sends responses in order, and limits each
+error to one connection.
 
 A transport extends `HostedChannel` with its reads and writes, and `ConnectionHosting` with its
 scheduling. Transports are the epoll of the socket server, the byte streams of a simulation, and the

@@ -1,4 +1,5 @@
-"""Tasks for a server's connections: pending handlers, deadlines, idle connections, memory sweeps.
+"""Tasks for a server's connections: pending work of handlers, deadlines, idle connections, and
+checks of request memory.
 
 This module also runs TLS handshakes in steps, limits the event-loop time that they use, and ends
 the ones that take too long.

@@ -1,4 +1,4 @@
-"""Awaits a handler's pending work, and passes its errors to the connection.
+"""Awaits the pending work of a request handler, and passes errors in it to the connection.
 
 Separate from `hosting`, which is compiled: the compiler does not support `except*`
 (docs/compiled.md).
