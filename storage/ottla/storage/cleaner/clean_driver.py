@@ -172,8 +172,8 @@ class _CleaningPass:
             file.close()
 
     async def _clean_group(self, group: Sequence[CleanableSegment]) -> CleanedGroup | None:
-        """Write one new segment that replaces a group of old ones. Returns None if the new segment
-        would be identical to its only source."""
+        """Write one new segment that replaces a group of old ones, and return it. Returns None if
+        the new segment would be identical to its only source."""
         cleaned = CleanedSegment(self._disk, self._task, group[0].base_offset)
         try:
             if len(group) > 1:

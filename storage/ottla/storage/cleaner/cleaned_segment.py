@@ -37,7 +37,7 @@ device. With a larger number, appends to other logs wait longer for the device."
 
 
 class CleanedSegment:
-    """The files of one new segment that log compaction writes: call `add` for each block, then
+    """Writer of the files of one new segment in a log compaction: call `add` for each block, then
     `finish` or `remove`."""
 
     def __init__(self, disk: Disk, task: CleaningTask, base_offset: int) -> None:

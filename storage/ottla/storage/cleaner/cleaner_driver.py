@@ -69,7 +69,7 @@ class CleanedLogs(Protocol):
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
-        """Handle an I/O error of a log's file, which may take its log directory offline."""
+        """Handle an OSError of a log's file. The log manager may take the log directory offline."""
         ...
 
 
@@ -187,8 +187,8 @@ class LogCleaner:
         return True
 
     async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
-        """Return the dirtiest logs that may be due for compaction. Lets other tasks run after every
-        `LOGS_PER_TURN` logs."""
+        """Return the dirtiest logs that may be due for compaction, with their partitions. Lets
+        other tasks run after every `LOGS_PER_TURN` logs."""
         found: list[tuple[TopicPartition, Log, Cleanable]] = []
         now_ms = self._clock.wall_ms()
         delay_ms_max, ratio_max = 0, 0.0
@@ -415,13 +415,13 @@ class LogCleaner:
             pass
 
     def abort(self, partition: TopicPartition) -> None:
-        """Stop the compaction of a partition whose log went offline."""
+        """Stop the running compaction of a partition whose log went offline."""
         running = self._running.get(partition)
         if running is not None:
             running.scope.cancel()
 
     def forget(self, partition: TopicPartition) -> None:
-        """Remove the cleaner's state of a partition that is deleted."""
+        """Remove the log cleaner's state of a partition, because the partition is deleted."""
         self.manager.forget(partition)
         self.last.pop(partition, None)
 

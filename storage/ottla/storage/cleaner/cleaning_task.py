@@ -64,10 +64,10 @@ class LastRecord(NamedTuple):
 
 @frozen(kw_only=True)
 class CleaningTask:
-    """All inputs for compacting a partition's log once, besides the log files."""
+    """All inputs, besides the log files, for one compaction of a partition's log."""
 
     directory: str
-    """Path of the partition's directory."""
+    """Path of the partition's directory, whose log is compacted."""
     segments: tuple[CleanableSegment, ...]
     """All segments that the compaction reads, from the first one of the log to the one that
     contains `end_offset - 1`."""
@@ -144,7 +144,7 @@ class CleaningStats:
 
 
 class CleaningDone(NamedTuple):
-    """Result of a successful log compaction."""
+    """Result of a successful log compaction, with its statistics."""
 
     clean_to: int
     """First dirty offset after the compaction. It is below the task's `end_offset` if the offset
@@ -160,7 +160,7 @@ class BytesUsed(NamedTuple):
 
 
 class FailureKind(Enum):
-    """Cause of a failed log compaction."""
+    """Cause of a failed log compaction: a corrupt log, the disk, a stop by the broker, or a bug."""
 
     CORRUPT = "corrupt"
     """Failure of a compaction because the log is corrupt. The partition is then excluded from

@@ -33,7 +33,7 @@ class AbortedTransactions:
             self._lasts.setdefault(entry.producer_id, []).append(entry.last_offset)
 
     def holds(self, header: BatchHeader) -> bool:
-        """Return whether a batch contains data of an aborted transaction."""
+        """Return whether a data batch belongs to an aborted transaction."""
         if not header.is_transactional or header.is_control:
             return False
         firsts = self._firsts.get(header.producer_id)

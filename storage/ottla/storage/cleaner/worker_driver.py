@@ -55,8 +55,8 @@ class _StoppedError(Exception):
 
 
 def _end() -> NoReturn:
-    """Exit this worker at once, because the broker has exited and the next broker may already be
-    using the same files."""
+    """Exit this worker process at once, because the broker has exited and the next broker may
+    already be using the same files."""
     os._exit(0)
 
 
@@ -76,7 +76,7 @@ class _Dialogue:
         _end()
 
     def next_line(self) -> bytes:
-        """Wait for the next line from the broker, and return it."""
+        """Wait for the next line from the broker on standard input, and return it."""
         return self._lines.get()
 
     def report(self, report: Report) -> None:

@@ -61,7 +61,7 @@ def _error_of(failed: CleaningFailed) -> Exception:
 
 
 class _Worker:
-    """One worker process that compacts logs."""
+    """One worker process that compacts logs, with its pipes."""
 
     def __init__(self, process: trio.Process) -> None:
         assert process.stdin is not None
@@ -115,7 +115,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """The worker processes that compact logs for one broker."""
+    """The worker processes that compact logs for one broker, idle ones included."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0

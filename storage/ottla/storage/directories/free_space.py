@@ -82,7 +82,8 @@ class FreeSpaceReport:
 
 @frozen
 class FreeSpaceTexts:
-    """Parts of log messages about free space that differ between kinds of directories."""
+    """Parts of log messages about free space that differ between kinds of directories, such as log
+    directories."""
 
     title: str
     full_means: str
@@ -129,7 +130,7 @@ class FreeSpace:
     # --- events ---
 
     def on_asked(self, now_ms: int) -> None:
-        """Record that a measurement of the free space has begun."""
+        """Record that a measurement of the directory's free space has begun."""
         if self._asked_ms is None:
             self._asked_ms = now_ms
 
@@ -147,7 +148,8 @@ class FreeSpace:
         return self._answered()
 
     def on_measured(self, space: Space, now_ms: int) -> list[FreeSpaceChange]:
-        """Handle a completed measurement of the free space. Returns the changes to log."""
+        """Handle a completed measurement of the directory's free space. Returns the changes of the
+        level to log."""
         changes = [self._answered()]
         self.space = space
         self.measured_ms = now_ms
@@ -192,8 +194,8 @@ class FreeSpace:
         return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
     def hanging(self, now_ms: int) -> str | None:
-        """Return a sentence about the time for which the disk has not answered, or None if it is
-        not hanging."""
+        """Return a sentence with the time for which the disk has not answered a measurement, or
+        None if the disk is not hanging."""
         return self._hanging(now_ms) if self._is_hanging else None
 
     def silent_ms(self, now_ms: int) -> int:

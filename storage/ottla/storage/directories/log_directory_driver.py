@@ -63,7 +63,8 @@ class LogDirectory:
         self.failure: str | None = None
         """Reason why the log directory is offline, or None if it is online."""
         self.is_cordoned = False
-        """True if no new replica may be placed in this directory (`cordoned.log.dirs`)."""
+        """True if no new replica may be placed in this log directory (setting
+        `cordoned.log.dirs`)."""
         self.progress = RecoveryProgress()
         self.is_recovered = False
         """True if all logs of the log directory were opened. Otherwise a clean shutdown marker must
@@ -167,7 +168,8 @@ class LogDirectory:
         await self._disk.fsync_directory(self.path)
 
     async def write_clean_marker(self, broker_epoch: int) -> None:
-        """Write the marker which records that every log of the directory was flushed and closed."""
+        """Write the clean shutdown marker, which records that every log of the directory was
+        flushed and closed."""
         assert self.is_recovered
         await self._disk.write_atomically(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch)

@@ -75,7 +75,7 @@ class DiskFile(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """True if the owner has closed the file."""
+        """True if the owner of the file (a log or an index) has closed it."""
         ...
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
@@ -282,7 +282,7 @@ class Disk(Protocol):
         ...
 
     async def is_directory(self, path: str) -> bool:
-        """Return whether the path is a directory."""
+        """Return whether a path is that of an existing directory."""
         ...
 
     async def space(self, path: str) -> Space:

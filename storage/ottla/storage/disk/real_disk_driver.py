@@ -38,8 +38,8 @@ SLOW_FSYNC_S = 1.0
 """Duration in seconds above which the flush of a file is logged as slow. Shorter flushes are usual
 while a device is busy. A flush that takes only a little longer can cause an election."""
 SLOW_REPEAT_S = 60.0
-"""Minimum interval in seconds between log messages about slow flushes of one directory. A shorter
-interval fills the log."""
+"""Minimum interval in seconds between log messages about slow flushes in one log directory. A
+shorter interval fills the log."""
 
 FSYNC_WORKERS_PER_DIRECTORY = 4
 """Number of worker threads per log directory that flush (fsync) files and directories. With fewer,
@@ -314,7 +314,7 @@ class RealDisk:
         return await self._run(paths[0], _survey_all, paths, wanted)
 
     async def is_directory(self, path: str) -> bool:
-        """Return whether the path is a directory."""
+        """Return whether a path is that of an existing directory."""
         return await self._run(path, os.path.isdir, path)
 
     async def space(self, path: str) -> Space:
@@ -366,8 +366,8 @@ class RealDisk:
 
     @contextmanager
     def _removing_name(self, path: str) -> Iterator[list[RealFile]]:
-        """Yield the open handles on a file whose name is about to be removed. The caller must open
-        their descriptors first."""
+        """Yield the open handles on a file whose name is about to be removed from the disk. The
+        caller must open their descriptors first."""
         places = self._files.places
         handles = places.at(path)
         for file in handles:
@@ -410,7 +410,7 @@ def _open_and_work(file: RealFile, work: Callable[..., T], *arguments: object) -
 
 
 def _fsync(file: RealFile) -> float:
-    """Flush a file. Returns the duration of its fsync, in seconds."""
+    """Flush a file by fsync. Returns the duration in seconds."""
     file.open_if_needed()
     began = time.perf_counter()
     os.fdatasync(file.fileno())

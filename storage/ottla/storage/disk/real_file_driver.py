@@ -96,7 +96,7 @@ class RealFile:
 
     @property
     def is_closed(self) -> bool:
-        """True if the owner has closed the file."""
+        """True if the owner of the file (a log or an index) has closed it."""
         return self._is_given_up
 
     @property

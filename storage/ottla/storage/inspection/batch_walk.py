@@ -162,8 +162,8 @@ def _row(at: int, header: BatchHeader, *, is_crc_valid: bool) -> BatchRow:
 
 
 def _legacy_row(file: Readable, window: Window, at: int) -> BatchRow | Problem:
-    """Return the row for one message of v0 or v1. The row of a wrapper has the offsets of its
-    wrapped messages."""
+    """Return the row that describes one message of v0 or v1. The row of a wrapper has the offsets
+    of its wrapped messages."""
     head = window.bytes_at(at, _LEGACY.size + _TIMESTAMP.size)
     if len(head) < _LEGACY.size + _TIMESTAMP.size:
         return Problem(at, f"only {len(head)} bytes of a message's header are there")

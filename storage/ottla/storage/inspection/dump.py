@@ -149,8 +149,8 @@ Row = (
 
 
 def dump_batches(file: Readable | Buffer, *, is_with_records: bool = False) -> Iterator[Row]:
-    """Yield the batches of a `.log` or of a metadata snapshot, each followed by its records if
-    `is_with_records`."""
+    """Yield a row for each batch of a `.log` or of a metadata snapshot, followed by rows of its
+    records if `is_with_records`."""
     source = readable(file)
     for row in walk(source):
         yield row
@@ -159,7 +159,8 @@ def dump_batches(file: Readable | Buffer, *, is_with_records: bool = False) -> I
 
 
 def dump_records(file: Readable, batch: BatchRow) -> Iterator[RecordRow | Problem]:
-    """Yield the records of one batch. The rows of control records include their meaning."""
+    """Yield a row for each record of one batch. The rows of control records include their
+    meaning."""
     try:
         for record in records_of(file, batch):
             control = control_text(record) if batch.is_control else None
@@ -169,7 +170,8 @@ def dump_records(file: Readable, batch: BatchRow) -> Iterator[RecordRow | Proble
 
 
 def control_text(record: Record) -> str:
-    """Return the meaning of a control record: the end of a transaction, or a message of raft."""
+    """Return the meaning of a control record as text: the end of a transaction, or a message of
+    raft."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         return "control record without a type"
     _, number = _CONTROL_KEY.unpack_from(record.key)
@@ -255,17 +257,18 @@ def transaction_entries(file: Readable) -> Iterator[Entry | Problem]:
 
 
 def dump_offset_index(file: Readable | Buffer, base_offset: Offset) -> Iterator[Row]:
-    """Yield the rows of an offset index (`.index`) whose file name is `base_offset`."""
+    """Yield a row for each entry of an offset index (`.index`) whose file name is `base_offset`."""
     yield from _rows(offset_entries(readable(file), base_offset))
 
 
 def dump_time_index(file: Readable | Buffer, base_offset: Offset) -> Iterator[Row]:
-    """Yield the rows of a time index (`.timeindex`) whose file name is `base_offset`."""
+    """Yield a row for each entry of a time index (`.timeindex`) whose file name is
+    `base_offset`."""
     yield from _rows(time_entries(readable(file), base_offset))
 
 
 def dump_transaction_index(file: Readable | Buffer) -> Iterator[Row]:
-    """Yield the rows of a transaction index (`.txnindex`)."""
+    """Yield a row for each entry of a transaction index (`.txnindex`)."""
     yield from _rows(transaction_entries(readable(file)))
 
 
@@ -293,8 +296,8 @@ def _cut_entry(file: Readable, entry: Struct) -> Iterator[Problem]:
 
 
 def dump_producer_snapshot(data: Buffer, end_offset: Offset) -> Iterator[ProducerRow]:
-    """Yield the producers of a producer snapshot (`.snapshot`). Raises CorruptDataError if its CRC
-    is wrong."""
+    """Yield a row for each producer of a producer snapshot (`.snapshot`). Raises CorruptDataError
+    if the CRC of the file is wrong."""
     states = decode_snapshot(bytes(data), end_offset)
     for producer_id, producer in states.producers.items():
         last = producer.batches[-1] if producer.batches else None
@@ -311,21 +314,21 @@ def dump_producer_snapshot(data: Buffer, end_offset: Offset) -> Iterator[Produce
 
 
 def dump_producer_batches(data: Buffer) -> Iterator[ProducerBatchRow]:
-    """Yield the batches of a `producer-batches` file."""
+    """Yield a row for each batch of a `producer-batches` file."""
     for producer_id, last_seen_ms, batches in decode_batches(bytes(data))[1]:
         for batch in batches:
             yield ProducerBatchRow(producer_id, last_seen_ms, *batch)
 
 
 def dump_checkpoint_topics(data: Buffer) -> Iterator[FieldRow]:
-    """Yield the topic ids of a `checkpoint-topic-ids` file."""
+    """Yield a row for each topic id of a `checkpoint-topic-ids` file."""
     for partition, topic_id in parse_topic_ids(bytes(data)).items():
         yield FieldRow(str(partition), uuid_to_text(topic_id))
 
 
 def dump_checkpoint(data: Buffer) -> Iterator[CheckpointRow]:
-    """Yield the lines of an offset checkpoint. An empty file, as Kafka first creates it, has no
-    lines."""
+    """Yield a row for each line of an offset checkpoint. An empty file, as Kafka first creates it,
+    has no lines."""
     if not data:
         return
     for (topic, partition), offset in parse_checkpoint(bytes(data)).items():
@@ -333,19 +336,19 @@ def dump_checkpoint(data: Buffer) -> Iterator[CheckpointRow]:
 
 
 def dump_epochs(data: Buffer) -> Iterator[EpochRow]:
-    """Yield the lines of a `leader-epoch-checkpoint` file."""
+    """Yield a row for each line of a `leader-epoch-checkpoint` file."""
     for epoch, start_offset in decode_epochs(bytes(data)).entries:
         yield EpochRow(epoch, start_offset)
 
 
 def dump_partition_metadata(data: Buffer) -> Iterator[FieldRow]:
-    """Yield the topic id of a `partition.metadata` file."""
+    """Yield a row for the topic id of a `partition.metadata` file."""
     yield FieldRow("topic_id", uuid_to_text(decode_partition_metadata(bytes(data))))
 
 
 def rows_or_problem(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:
-    """Yield the rows of a file. If the file is corrupt as a whole, yield a `Problem` instead of
-    raising CorruptDataError."""
+    """Yield the rows of a file's dump. If the file is corrupt as a whole, yield a `Problem` instead
+    of raising CorruptDataError."""
     try:
         yield from rows()
     except CorruptDataError as error:

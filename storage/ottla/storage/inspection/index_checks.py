@@ -56,8 +56,8 @@ class _IndexCheck:
         self._next = None
 
     def finish(self, end: str) -> Iterator[Checked]:
-        """Yield the index entries that are left after the last batch. `end` describes the end of
-        the log in reports."""
+        """Yield the index entries that are left after the segment's last batch. `end` describes the
+        end of the log in reports."""
         decided: list[Checked] = []
         while self._peek(decided) is not None:
             self._decide(decided, f"it is beyond {end}")

@@ -47,7 +47,7 @@ class Readable(Protocol):
 
 
 class BytesReadable:
-    """A source of bytes that are already in memory; implements `Readable`."""
+    """Bytes in memory, which can be read like a file; implements `Readable`."""
 
     def __init__(self, data: Buffer) -> None:
         self._data = memoryview(data)

@@ -87,7 +87,7 @@ class PartitionFacts:
 
 
 class BatchOrder:
-    """Check of consecutive batches of a log against the rules for their order."""
+    """Check that consecutive batches of a log obey the rules for their order."""
 
     def __init__(self) -> None:
         self._epoch = -1
@@ -120,7 +120,7 @@ def verify_partition(files: PartitionFiles, expected: PartitionFacts) -> Iterato
 
 
 class _Partition:
-    """The check of one partition's directory."""
+    """The check of all files in one partition's directory."""
 
     def __init__(self, files: PartitionFiles, expected: PartitionFacts) -> None:
         self._files = files
@@ -339,8 +339,8 @@ class _Partition:
                 yield Flaw(name, None, f"producer {producer_id} wrote offset {highest} later")
 
     def _names(self) -> Iterator[Flaw]:
-        """Yield a flaw for each temporary file, which a broker removes at startup, and for each
-        file with an unknown name."""
+        """Yield a flaw for each temporary file in the partition's directory, which a broker removes
+        at startup, and for each file with an unknown name."""
         passing = [name for name in self._files.names if name.endswith(PASSING_SUFFIXES)]
         orphans = [
             name
@@ -358,7 +358,8 @@ class _Partition:
                 yield Flaw(names[0], None, text, is_damage=False)
 
     def _end(self) -> Iterator[Flaw]:
-        """Yield a flaw if the log ends before its flushed end or before its log start offset."""
+        """Yield a flaw if the partition's log ends before its recovery point or before its log
+        start offset."""
         if not self._bases or self._expected.is_live:
             return
         name, end_offset = file_name(self._bases[-1], LOG), self._order.end_offset

@@ -35,7 +35,7 @@ log, and its bytes."""
 
 
 class Appender:
-    """Appends of batches to one log, as leader and as follower."""
+    """Writer of batches at the end of one log, as leader and as follower."""
 
     __slots__ = ("_files", "_health", "_names", "_state")
 

@@ -13,7 +13,7 @@ from ottla.storage.segments.epoch_file import EpochFile
 
 
 class LogFlusher:
-    """Flushes that make the files of one log durable."""
+    """Flusher of one log, which makes the log's files durable."""
 
     __slots__ = ("_epoch_file", "_files", "_health", "_names", "_state")
 
@@ -94,8 +94,8 @@ class LogFlusher:
         await self._names.sync()
 
     async def keep(self) -> None:
-        """Make the directory of a new log durable. Raises RefusedError if the log or its disk has
-        failed."""
+        """Make the directory of a new log durable. Raises RefusedError if the log is offline or its
+        disk fails."""
         self._health.check_online()
         try:
             await self._names.keep()

@@ -118,7 +118,7 @@ def new_log(
 
 
 class Log:
-    """The log of one partition, with its segments, watermarks, epochs and producers."""
+    """The log of one partition, with its segments, watermarks, leader epochs and producers."""
 
     def __init__(
         self,
@@ -335,7 +335,8 @@ class Log:
     async def read_bytes(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
-        """Return the bytes of the batches from `offset` on, at least one batch if there is one."""
+        """Return the bytes of the log's batches from `offset` on, at most `bytes_max`, but at least
+        one batch if there is one."""
         return await self._reader.read_bytes(offset, bytes_max, end_offset)
 
     @property
@@ -429,7 +430,8 @@ class Log:
         await self._remover.delete_records_before(offset)
 
     def raise_log_start(self, offset: Offset) -> None:
-        """Raise the log start offset in memory; `delete_records_before` makes it durable."""
+        """Raise the log start offset to `offset` in memory; `delete_records_before` makes it
+        durable."""
         self._remover.raise_log_start(offset)
 
     @file_task

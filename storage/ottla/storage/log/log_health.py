@@ -32,7 +32,7 @@ class LogHealth:
         self._directory = directory
         self._hooks = hooks
         self.failure: str | None = None
-        """Reason why the log is offline, or None if it is online."""
+        """Reason why the log is offline, for example a failed disk. None if the log is online."""
 
     def check_online(self) -> None:
         """Raise RefusedError(KAFKA_STORAGE_ERROR) if the log is offline."""

@@ -50,8 +50,8 @@ offset. A larger size uses more memory in every partition that is read."""
 
 
 class KeptRead:
-    """The last small read of a log. It is kept because many consumers at the log's end read the
-    same batch."""
+    """The last small read of a log: its offset and its bytes. It is kept because many consumers at
+    the log's end read the same batch."""
 
     __slots__ = ("data", "first_bytes", "generation", "offset", "position", "segment")
 
@@ -205,7 +205,8 @@ class LogReader:
     async def read_bytes(
         self, offset: Offset, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
-        """Return the bytes of the batches from `offset` on, at least one batch if there is one."""
+        """Return the bytes of the log's batches from `offset` on, at most `bytes_max`, but at least
+        one batch if there is one."""
         found = await self.read_cold(offset, bytes_max, end_offset, True)
         part = found.slice
         if part is None:

@@ -52,7 +52,8 @@ class SegmentRemover:
                 self._health.refuse(second)
 
     def raise_log_start(self, offset: Offset) -> None:
-        """Raise the log start offset in memory; `delete_records_before` makes it durable."""
+        """Raise the log start offset to `offset` in memory; `delete_records_before` makes it
+        durable."""
         state = self._state
         self._health.check_online()
         if offset > state.high_watermark:

@@ -302,7 +302,7 @@ class InvalidRecordsError(RefusedError):
 
 
 def is_costly(records: Records) -> bool:
-    """Return whether inspecting the batch's records takes too long for the event loop."""
+    """Return whether inspecting the records of a batch takes too long for the event loop."""
     assert isinstance(records, (memoryview, bytes, bytearray))
     if len(records) < BATCH_HEADER_BYTES:
         return False

@@ -96,7 +96,7 @@ class KnownLosses:
     async def forget(
         self, directories: Sequence[LogDirectory], whole: Collection[TopicIdPartition]
     ) -> None:
-        """Remove the losses of replicas that are complete again, or deleted.
+        """Remove the recorded losses of replicas that are complete again, or deleted.
 
         Raises OSError if a disk fails.
         """

@@ -81,9 +81,11 @@ class LogPromise:
     checkpoints and metadata."""
 
     high_watermark: Offset | None
-    """Checkpointed high watermark, or None if the checkpoint has no line for this topic id."""
+    """Checkpointed high watermark of the replica, or None if the checkpoint has no line for its
+    topic id."""
     recovery_point: Offset | None
-    """Checkpointed recovery point, or None if the checkpoint has no line for this topic id."""
+    """Checkpointed recovery point of the replica, or None if the checkpoint has no line for its
+    topic id."""
     log_start_offset: Offset = ZERO
     """Checkpointed log start offset of the replica. Records below it were deleted on purpose."""
     is_counted_on: bool = False
@@ -99,7 +101,7 @@ class LogPromise:
 
 
 class ReplicaPlacement(NamedTuple):
-    """A replica that the metadata image places on this broker."""
+    """A replica that the metadata image places on this broker, with its log directory."""
 
     topic_id: UUID
     partition: TopicPartition
@@ -157,8 +159,8 @@ def kind_of_absence(
 
 
 def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | None:
-    """Return the kind of loss if a recovered log ends at `end_offset`, or None if it reaches the
-    promised offsets."""
+    """Return the kind of loss if a recovered log ends at `end_offset`, below a promised offset.
+    Returns None if it reaches the promised offsets."""
     promised = promise.end_offset
     if promised is None or end_offset >= promised:
         return None

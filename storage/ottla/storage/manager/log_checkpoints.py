@@ -24,7 +24,8 @@ CHECKPOINTS: dict[str, Callable[[Log], Offset | None]] = {
 def lines_of(
     name: str, logs: Iterable[tuple[TopicPartition, Log]]
 ) -> dict[TopicPartition, CheckpointLine]:
-    """Return the lines for the checkpoint file `name`, one for each of the given logs."""
+    """Return the lines of the checkpoint file `name`, by partition: one for each of the given
+    logs."""
     value_of = CHECKPOINTS[name]
     lines: dict[TopicPartition, CheckpointLine] = {}
     for partition, log in logs:

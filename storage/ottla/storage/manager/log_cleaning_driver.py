@@ -37,7 +37,7 @@ class ManagedLogs(Protocol):
         ...
 
     def on_file_error(self, path: str, error: OSError) -> None:
-        """Handle an I/O error of a file that occurred outside of its log's own methods."""
+        """Handle an OSError of a log's file that occurred outside of the log's own methods."""
         ...
 
 
@@ -66,14 +66,14 @@ class LogsToClean:
             await self._logs.write_checkpoint(directory, RECOVERY_POINT_FILE)
 
     async def keep_first_dirty(self, partition: TopicPartition) -> None:
-        """Write the checkpoint file with the first dirty offsets of the partition's log
-        directory."""
+        """Write the first dirty offsets of all logs in the partition's log directory to its
+        checkpoint file."""
         directory = self._logs.directory_of(partition)
         if directory is not None and directory.is_live and directory.is_recovered:
             await self._logs.write_checkpoint(directory, CLEANER_OFFSET_FILE)
 
     def on_file_error(self, path: str, error: OSError) -> None:
-        """Handle an I/O error of a log's file, which may take its log directory offline."""
+        """Handle an OSError of a log's file. The log manager may take the log directory offline."""
         self._logs.on_file_error(path, error)
 
 

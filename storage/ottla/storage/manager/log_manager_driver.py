@@ -256,7 +256,7 @@ class LogManager:
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """Losses of records in replicas whose logs are not complete again yet."""
+        """Losses of records in replicas that are not complete again yet, by partition."""
         return self.known_losses.by_partition
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
@@ -446,8 +446,8 @@ class LogManager:
             directory.note_passing(error)
 
     def on_file_error(self, path: str, error: OSError) -> None:
-        """Handle an I/O error of a file that occurred outside of its log's own methods, for example
-        while a slice was sent."""
+        """Handle an OSError of a log's file that occurred outside of the log's own methods, for
+        example while a slice was sent."""
         for directory in self.live_directories():
             if path.startswith(f"{directory.path}/"):
                 self.on_disk_error(directory, error)
@@ -582,7 +582,8 @@ class LogManager:
     # ---- the end
 
     async def shutdown_cleanly(self, broker_epoch: int) -> None:
-        """Flush and close every log, then write the clean shutdown marker of each directory."""
+        """Flush and close every log, then write the clean shutdown marker of each log directory
+        with `broker_epoch`."""
         self._is_closing = True
         await self.moves.stop()
         await self.cleaner.stop()
@@ -634,7 +635,7 @@ class LogManager:
         directory.is_recovered = False
 
     def abandon(self) -> None:
-        """Release all files and locks without flushing, as a crash does."""
+        """Release all files and locks of the logs without flushing, as a crash does."""
         self.moves.abandon()
         self._start.abandon(self.directories)
         for placed in self._placed.values():

@@ -70,8 +70,8 @@ class MovePorts:
     clock: Clock
     rng: Rng
     throttle: Callable[[int], Awaitable[None]]
-    """Function that is awaited before the given number of bytes is copied, so that the replication
-    throttle can delay the copy."""
+    """Function that is awaited before the move copies the given number of bytes, so that the
+    replication throttle can delay the copy."""
     announce: Callable[[TopicPartition, UUID], Awaitable[None]]
     """Function that informs the cluster of the partition's new log directory, given by the
     directory's id. Returns once the cluster has recorded it."""
@@ -122,7 +122,7 @@ class LogMove:
 
     @property
     def lag(self) -> int:
-        """Number of offsets by which the copy is behind the log that is being moved."""
+        """Number of offsets by which the copy is behind the moving log."""
         end_offset = self.source.log_start_offset if self.copy is None else self.copy.end_offset
         return max(0, self.source.end_offset - end_offset)
 

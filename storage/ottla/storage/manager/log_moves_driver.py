@@ -98,7 +98,7 @@ class LogMoves:
         (`num.replica.alter.log.dirs.threads`)."""
         self.nursery: trio.Nursery | None = None
         self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
-        """Function that is awaited before the given number of bytes is copied, so that the
+        """Function that is awaited before a move copies the given number of bytes, so that the
         replication throttle can delay the copy."""
         self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
         """Function that informs the cluster of a partition's new log directory, given by the
@@ -177,7 +177,8 @@ class LogMoves:
                 move.give_up()
 
     async def stop(self) -> None:
-        """Stop all moves for a shutdown. They begin again at the next start of the broker."""
+        """Stop all moves of logs for a shutdown. They begin again at the next start of the
+        broker."""
         self._is_stopping = True
         for partition in list(self._moves):
             await self.end(partition)

@@ -189,8 +189,8 @@ class Surveys:
         self._asking = trio.Lock()
 
     async def view_of(self, partition: TopicPartition) -> DirectoryView:
-        """Return the contents of a partition's directory. The caller must request the partitions in
-        order.
+        """Return the surveyed contents of a partition's directory. The caller must request the
+        partitions in order.
 
         Raises OSError if the disk fails.
         """

@@ -49,7 +49,8 @@ class Verification:
 
 
 class Verifications:
-    """Transactions of one log that wait for their first batch, with their verification guards."""
+    """Transactions of one log that wait for their first batch, with their verification guards
+    (tokens that permit the append)."""
 
     __slots__ = ("by_producer",)
 

@@ -108,7 +108,8 @@ async def keep_topic_id(disk: Disk, view: DirectoryView, topic_id: UUID | None) 
 
 
 class LogLoader:
-    """Loader of a partition's log from its directory."""
+    """Loader of one partition's log from its directory, which also recovers the log after a
+    crash."""
 
     def __init__(
         self,
@@ -489,8 +490,8 @@ def replay(
     at: int,
     header: BatchHeader,
 ) -> None:
-    """Update producer states with one stored batch. With `segment`, an aborted transaction is added
-    to the segment's transaction index."""
+    """Update producer states with one batch that is stored in the log. With `segment`, an aborted
+    transaction is added to the segment's transaction index."""
     marker = end_marker_of(data, at, header)
     completed = producers.apply(header, header.base_offset, marker, producers.replayed_ms)
     if completed is not None and completed.is_aborted and segment is not None:

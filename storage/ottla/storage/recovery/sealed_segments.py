@@ -126,8 +126,8 @@ class SealedSegments:
         return self.has_its_aborts(segment)
 
     def has_its_aborts(self, segment: Segment) -> bool:
-        """Return whether the entries of an open `.txnindex` match the digest that was written when
-        the segment was sealed."""
+        """Return whether the entries of a segment's open `.txnindex` match the digest that was
+        written when the segment was sealed."""
         index = segment.transaction_index
         if self._digests is None:
             return True

@@ -117,7 +117,7 @@ class _Key:
 
 
 class _Family:
-    """One metric family: all series with the same metric name in Prometheus's form."""
+    """One metric family of clients: all series with the same metric name in Prometheus's form."""
 
     __slots__ = ("keys", "kind", "name")
 

@@ -44,7 +44,7 @@ class Exporter(Sink, Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until `run` has sent or dropped all queued pushes, or until sending fails."""
+        """Wait until `run` has sent or dropped all queued pushes, or until sending them fails."""
         ...
 
     def counts(self) -> Mapping[str, int]:

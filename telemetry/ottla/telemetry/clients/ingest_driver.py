@@ -56,7 +56,8 @@ GATHER_MS = 50
 for the worker thread. With a lower value, batches are smaller. With a higher one, the exporters get
 pushes later."""
 GATHER_PUSHES = 8
-"""Number of waiting pushes at which they are passed to the worker thread without further delay."""
+"""Number of waiting pushes of clients at which they are passed to the worker thread without further
+delay."""
 MISSES_MAX = 8
 """Number of successive pushes of a client with changed series layouts after which layouts are no
 longer computed for this client. Computing a layout takes the worker thread as long as two pushes.
@@ -208,8 +209,8 @@ class Ingest:
         return True
 
     def _learn(self, instance_id: UUID, taken: ParsedPush) -> None:
-        """Cache the series layout of a parsed push. If the client's next push has the same layout,
-        it need not be decoded."""
+        """Cache the layout of a client's parsed push (the positions of its numbers). If the
+        client's next push has the same layout, it need not be decoded."""
         before = self._known.get(instance_id)
         if taken.known is not None:
             taken.known.misses = 0 if before is None else before.misses + 1

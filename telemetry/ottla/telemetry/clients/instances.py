@@ -45,8 +45,8 @@ client requests new ids endlessly, it evicts its own instances, not the instance
 
 SILENCE_MS_MIN = 60_000
 SILENCE_INTERVALS_MAX = 3
-"""Number of push intervals without a request (but at least a minute) after which a client is
-deleted from the known clients."""
+"""Number of push intervals (but at least a minute) without a request of a client after which the
+client is deleted from the known clients."""
 
 EXPIRED_AT_ONCE_MAX = 64
 """Maximum number of clients that are deleted before other tasks run.
@@ -101,7 +101,7 @@ class ClientInstance:
         self.gate = PushGate(effective.interval_ms)
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
-        """Error code of the response to the client's last request."""
+        """Error code of the response to the client's last telemetry request."""
         self.last_get_ms: int | None = None
         self.last_push_ms: int | None = None
         self.push_count = 0
@@ -304,8 +304,8 @@ class ClientInstances:
         return unreadable
 
     def on_disconnect(self, connection_id: int) -> None:
-        """Delete the clients of a closed connection, except those that have moved to another
-        connection."""
+        """Delete the clients of a closed connection from the known clients, except those that have
+        moved to another connection."""
         for instance_id in self._by_connection.pop(connection_id, ()):
             self._forget(self._instances[instance_id])
 

@@ -54,8 +54,8 @@ class PushShape(NamedTuple):
     fixed_hash: int
 
     def values_of(self, data: bytes) -> list[Value] | None:
-        """Return the values in a push of this shape. Returns None if the push has another shape:
-        other positions of numbers, or other bytes between them."""
+        """Return the values in a client's push of this shape. Returns None if the push has another
+        shape: other positions of numbers, or other bytes between them."""
         layout = self.layout
         if len(data) != layout.size_bytes or hash(layout.fixed.unpack(data)) != self.fixed_hash:
             return None
@@ -94,7 +94,7 @@ class Layouts:
 
 
 class _UnusualError(Exception):
-    """Error of a push whose content is unusual, so that it cannot have a layout."""
+    """Error of a client's push whose content is unusual, so that it cannot have a layout."""
 
 
 def _layout(size_bytes: int, resource_end: int, slots: Sequence[NumberSlot]) -> Layout:

@@ -14,8 +14,8 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.limits import KIB, MIB
 
 PARTS_MAX = 256 * KIB
-"""Maximum number of messages, texts and lists in one push: some 15,000 points with three attributes
-each."""
+"""Maximum number of parts (messages, texts and lists) in one push: enough for some 15,000 data
+points with three attributes each."""
 UNCOUNTED_BYTES_MAX = 2 * PARTS_MAX
 """Size in bytes of a push up to which its parts are not counted. A part has at least two bytes, so
 a push of this size cannot have more than `PARTS_MAX` parts."""
@@ -42,7 +42,7 @@ assert (UNSPREAD_BYTES_MAX // 2) * (UNSPREAD_BYTES_MAX // 4) <= SPREAD_BYTES_MAX
 assert UNSPREAD_BYTES_MAX // 2 <= POINTS_MAX
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
-"""Wire types of protobuf.  OTLP has never used groups (3 and 4)."""
+"""Wire types of protobuf that a message may contain. OTLP has never used groups (3 and 4)."""
 
 
 def fields_of(message: Descriptor) -> Fields:
@@ -125,7 +125,7 @@ def check_spread(data: MetricsData, size_bytes: int) -> None:
 
 
 def too_large(what: str) -> RefusedError:
-    """Return the error for a push that exceeds a limit; `what` names the content that is too
+    """Return the RefusedError for a push that exceeds a limit; `what` names the content that is too
     large."""
     return RefusedError(ErrorCode.TELEMETRY_TOO_LARGE, f"The push has {what}.")
 

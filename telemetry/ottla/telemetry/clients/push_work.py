@@ -77,8 +77,8 @@ class ParsedPush(NamedTuple):
     """Layout of the client's push, with which its next push need not be decoded. None if the push
     has no layout."""
     fault: Exception | None = None
-    """Unexpected exception during the processing of the push, which is a bug. None if there was
-    none."""
+    """Unexpected exception during the processing of the push, which is a bug in the broker. None if
+    there was none."""
 
 
 class Worker:

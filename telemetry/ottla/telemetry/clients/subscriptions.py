@@ -41,7 +41,7 @@ and librdkafka sends requests without any pause.
 
 @frozen
 class ClientTraits:
-    """Properties of a client by which subscriptions select it."""
+    """Properties of a client by which metrics subscriptions select it."""
 
     client_instance_id: UUID
     client_id: str | None
@@ -95,8 +95,8 @@ class ClientMetricsSubscription:
 
 
 class Effective(NamedTuple):
-    """The effective subscription of one client, combined from all subscriptions that match the
-    client."""
+    """The effective metrics subscription of one client, combined from all subscriptions that match
+    the client."""
 
     metrics: tuple[str, ...]
     """Prefixes of the names of the metrics that the client is requested to push, sorted. No prefix

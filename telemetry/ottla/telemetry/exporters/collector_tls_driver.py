@@ -51,7 +51,7 @@ class CollectorTls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """SSL context for a new connection to a collector."""
+        """SSL context for a new connection to a collector, with the certificates in use."""
         return self._context
 
     @property

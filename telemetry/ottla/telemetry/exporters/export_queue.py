@@ -16,7 +16,8 @@ BACK_OFF_MS_MAX = 10_000
 """Maximum delay in ms between an exporter's retries. After a collector is reachable again, it
 receives a batch within this time."""
 RETRY_AFTER_MS_MAX = 300_000
-"""Longest delay, in ms, that a collector may request before a retry."""
+"""Longest delay, in ms, that a collector may request before an exporter's retry. Longer requests
+are cut to it."""
 
 
 class PushQueue:
@@ -41,8 +42,8 @@ class PushQueue:
         self._trim()
 
     def take(self, *, pushes_max: int, bytes_max: int) -> list[LabelledPush]:
-        """Remove and return the next batch from the front of the queue.  Unless the queue is empty,
-        the batch has at least one push."""
+        """Remove and return the next batch of pushes from the front of the queue. Unless the queue
+        is empty, the batch has at least one push."""
         batch: list[LabelledPush] = []
         batch_bytes = 0
         while self._pushes and len(batch) < pushes_max:
@@ -55,7 +56,8 @@ class PushQueue:
         return batch
 
     def give_back(self, batch: Sequence[LabelledPush]) -> None:
-        """Put a batch that could not be sent back at the front of the queue, as its oldest part."""
+        """Put a batch of pushes that could not be sent back at the front of the queue, as its
+        oldest part."""
         self._pushes.extendleft(reversed(batch))
         self.bytes += sum(len(push.otlp) for push in batch)
         self._trim()
@@ -94,9 +96,9 @@ class ExportVerdict(Enum):
 
     SENT = "sent"
     RETRY = "retry"
-    """Verdict that a batch was not accepted now, and that the same batch may be accepted later."""
+    """Verdict that the receiver did not accept a batch of metrics now, but may accept it later."""
     REFUSED = "refused"
-    """Verdict that a batch was permanently refused."""
+    """Verdict that the receiver has permanently refused a batch of metrics."""
 
 
 @frozen(kw_only=True)
@@ -106,6 +108,6 @@ class ExportOutcome:
     verdict: ExportVerdict
     why: str = ""
     rejected_points: int = 0
-    """Number of points in an accepted batch that the receiver left out."""
+    """Number of data points in an accepted batch that the receiver rejected."""
     retry_after_ms: int | None = None
     """Delay in ms that the receiver requests before a retry, or None if it requests none."""

@@ -25,7 +25,7 @@ class OtlpSender(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection to the collector."""
+        """Close the connection to the OTLP collector."""
         ...
 
 
@@ -47,7 +47,7 @@ class OtlpExporter:
         self.flush = self._batching.flush
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of pushes by state; see `BatchingExporter.counts`."""
+        """Return the number of pushes to the collector by state; see `BatchingExporter.counts`."""
         return self._batching.counts()
 
     async def run(self) -> None:
@@ -62,7 +62,8 @@ class OtlpExporter:
 
 
 def open_sender(endpoint: OtlpEndpoint, config: ExporterConfig) -> OtlpSender:
-    """Return the sender for a collector.  It connects with the first batch."""
+    """Return the sender for an OTLP collector, over gRPC or HTTP. It connects with the first
+    batch."""
     if endpoint.scheme.startswith("grpc"):
         from ottla.telemetry.exporters.otlp_grpc_driver import GrpcSender
 

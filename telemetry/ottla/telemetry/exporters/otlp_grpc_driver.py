@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 PATH = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 RECONNECT_MS_MAX = 1_000
-"""Longest delay in ms before gRPC reconnects.  The exporter, not gRPC, decides when a batch is
-retried."""
+"""Longest delay in ms before gRPC reconnects to a collector. The exporter, not gRPC, decides when a
+batch is retried."""
 OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", RECONNECT_MS_MAX),
@@ -46,8 +46,8 @@ RETRIABLE = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DATA_LOSS,
 }
-"""gRPC status codes that OTLP's specification calls retriable.  RESOURCE_EXHAUSTED is also
-retriable if the collector requests a delay."""
+"""gRPC status codes after which OTLP's specification allows an export to be retried.
+RESOURCE_EXHAUSTED is also retriable if the collector requests a delay."""
 DETAILS_KEY = "grpc-status-details-bin"
 
 

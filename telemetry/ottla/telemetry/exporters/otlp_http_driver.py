@@ -22,7 +22,7 @@ ANSWER_BYTES_MAX = 64 * KIB
 success has a few hundred bytes."""
 SECONDS_DIGITS_MAX = 9
 RETRIABLE = {429, 502, 503, 504}
-"""HTTP status codes that OTLP's specification calls retriable."""
+"""HTTP status codes after which OTLP's specification allows an export to be retried."""
 
 
 class HttpSender:

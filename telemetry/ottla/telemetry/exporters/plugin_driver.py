@@ -29,7 +29,8 @@ class Plugin(Protocol):
     """Interface of the operator's plug-in: the object that an exporter's entry point returns."""
 
     def export(self, pushes: Sequence[LabelledPush]) -> None:
-        """Export a batch of pushes. The method may block, and may raise any exception."""
+        """Export a batch of pushes of metrics. The method may block, and may raise any
+        exception."""
         ...
 
 
@@ -46,7 +47,7 @@ class PluginExporter:
         self.flush = self._batching.flush
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of pushes by state; see `BatchingExporter.counts`."""
+        """Return the number of pushes to the plug-in by state; see `BatchingExporter.counts`."""
         return self._batching.counts()
 
     async def _deliver(self, batch: Sequence[LabelledPush]) -> ExportOutcome:

@@ -49,7 +49,7 @@ class TopicExporter:
         self._batching.offer([push for push in pushes if push.labels is not None])
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of pushes by state; see `BatchingExporter.counts`."""
+        """Return the number of pushes to the topic by state; see `BatchingExporter.counts`."""
         return self._batching.counts()
 
     async def _deliver(self, batch: Sequence[LabelledPush]) -> ExportOutcome:

@@ -73,7 +73,7 @@ class WatchedExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Stop waiting for the collector, and close the connection."""
+        """Stop waiting for the collector, and close the connection to it."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:

@@ -24,7 +24,7 @@ number, each value costs more time; with a larger one, a histogram uses more mem
 
 
 class MetricKind(Enum):
-    """Type of a metric family, in Prometheus's terms."""
+    """Type of a metric family, as Prometheus names it: counter, gauge, histogram or summary."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -75,7 +75,8 @@ Collector: TypeAlias = Callable[[], Iterator[Family | None]]
 
 
 class Registry:
-    """The collectors of metrics in one process. Metric names are unique."""
+    """The metrics collectors (functions that yield metric families) of one process. Metric names
+    are unique."""
 
     def __init__(self) -> None:
         self._collectors: list[Collector] = []
@@ -111,8 +112,8 @@ class Registry:
         return counters
 
     def read(self, name: str, kind: MetricKind, help_text: str, value: Callable[[], Value]) -> None:
-        """Register a metric that is a single number without labels. `value` is called at each
-        scrape."""
+        """Register a metric that is a single number without labels. `value` is called to read it at
+        each scrape."""
         family = Family(name, kind, help_text, (), ())
         self.register(lambda: iter((family._replace(samples=(((), value()),)),)))
 
@@ -124,7 +125,7 @@ class Registry:
         label_names: Labels,
         samples: Callable[[], Iterable[Sample | None]],
     ) -> None:
-        """Register a metric family whose samples are read at each scrape."""
+        """Register a metric family. `samples` is called to read its samples at each scrape."""
         family = Family(name, kind, help_text, label_names, ())
         self.register(lambda: iter((family._replace(samples=samples()),)))
 
@@ -150,7 +151,7 @@ class Counters:
         self._cells: dict[Labels, Counter] = {}
 
     def of(self, *labels: str) -> Counter:
-        """Return the counter with these label values."""
+        """Return the counter with these label values. It is created if it does not exist."""
         cell = self._cells.get(labels)
         if cell is None:
             cell = self._cells[labels] = Counter()
@@ -184,7 +185,7 @@ class Histogram:
         self._recent_since: float | None = None
 
     def observe(self, value: int) -> None:
-        """Add one value to the histogram."""
+        """Add one observed value to the histogram."""
         uncounted = self._uncounted
         uncounted.append(value)
         if len(uncounted) >= UNCOUNTED_MAX:
@@ -244,7 +245,7 @@ class Histogram:
 def summary_of(
     histograms: Sequence[Histogram], now_ms: int, *, window_ms: int, unit: float = 1.0
 ) -> Summary:
-    """Return the combined distribution of histograms with equal bounds.
+    """Return the combined distribution of histograms with equal bounds, as a summary.
 
     Values are divided by `unit`.
     """

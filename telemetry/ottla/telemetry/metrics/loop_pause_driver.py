@@ -31,8 +31,8 @@ of the metrics in quick succession get the same value."""
 
 
 class LoopPauseMeter(Instrument):
-    """A trio instrument that measures an event loop. Install it with `trio.lowlevel.add_instrument`
-    in that loop."""
+    """A trio instrument that measures the pauses and the idle time of an event loop. Install it
+    with `trio.lowlevel.add_instrument` in that loop."""
 
     def __init__(self) -> None:
         self._started_ns = time.perf_counter_ns()

@@ -374,7 +374,8 @@ async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> Non
 
 
 async def _end(stream: trio.abc.Stream) -> None:
-    """End the connection by TLS's close_notify, or by the end of the socket's stream."""
+    """End a connection to the metrics server by TLS's close_notify, or by the end of the socket's
+    stream."""
     if isinstance(stream, trio.abc.HalfCloseableStream):
         await stream.send_eof()
     else:

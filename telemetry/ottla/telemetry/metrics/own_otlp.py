@@ -39,7 +39,7 @@ default."""
 
 
 def resource_of(attributes: Mapping[str, str]) -> Resource:
-    """Return the OTLP resource with these attributes."""
+    """Return the OTLP resource of a node, with the attributes that identify it."""
     return Resource(attributes=[text_attribute(*pair) for pair in sorted(attributes.items())])
 
 
