@@ -187,8 +187,8 @@ def fetch(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> Fetch
 def fetch_snapshot(
     replica: Replica, leader_id: NodeId | None, token: int, request: FetchSnapshotRequest
 ) -> Reply:
-    """Return the response to a FetchSnapshotRequest. The reply includes the read of the snapshot's
-    bytes, which the driver performs."""
+    """Return the reply to a FetchSnapshotRequest, which names the leader that this replica knows.
+    The reply includes the read of the snapshot's bytes, which the driver performs."""
     is_leader = leader_id == replica.identity.node_id
     error = fetch_error(replica, is_leader, request)
     size_bytes = replica.log.snapshot_size_bytes(request.snapshot_id)

@@ -27,7 +27,7 @@ class Ballot:
 
     @property
     def is_won(self) -> bool:
-        """True if a majority of the voters has granted its votes."""
+        """True if a majority of the voters has granted its votes in this election."""
         return len(self._granted) >= self._voters.majority_count
 
     @property
@@ -160,7 +160,7 @@ class Prospective(_Election):
 
 
 class Candidate(_Election):
-    """A voter that stands for election in a new epoch."""
+    """The role of a voter that stands for election in a new epoch."""
 
     __slots__ = ("backoff_end_ms",)
 

@@ -190,5 +190,5 @@ class Effects:
     """A response that the quorum core rejected as impossible, or None. It is only reported to
     operators."""
     next_wake_ms: int | None = None
-    """Latest monotonic time, in ms, at which the driver must send the next `Tick`, or None if no
-    timer is running."""
+    """Latest monotonic time, in ms, at which the driver must send the next `Tick` event, or None if
+    the quorum core has no timer running."""

@@ -52,8 +52,8 @@ class ElectionState:
     """Standing of this voter: which of its promises it can keep. It is written to `quorum-state`
     only while it is not FULL."""
     was_voter: bool = False
-    """True if this controller was in a committed voter set. Such a controller does not join by
-    itself after it was removed."""
+    """True if this controller was at any time in a committed voter set. Such a controller does not
+    join the voters by itself after it was removed."""
 
 
 def encode(state: ElectionState, *, is_checkpointed: bool = False) -> bytes:

@@ -49,7 +49,7 @@ class LeaderRefused:
 
     leader_id: NodeId
     epoch: Epoch
-    """The leader's epoch as this node knew it when its fetch failed."""
+    """Epoch of the leader, as this node knew it when its fetch failed."""
 
 
 @frozen(kw_only=True)

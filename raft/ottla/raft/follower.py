@@ -37,7 +37,7 @@ first voter has failed too."""
 
 @dataclass(slots=True)
 class SnapshotFetch:
-    """Progress of the download of a snapshot from the leader."""
+    """Progress of a follower's download of a snapshot from the leader."""
 
     snapshot_id: OffsetAndEpoch
     position: int = 0
@@ -237,8 +237,8 @@ class Follower:
         self._fetch_deadline_ms = now_ms + _fetch_timeout_ms(replica)
 
     def _fault_of(self, replica: Replica, response: FetchResponse) -> str | None:
-        """Return the reason why a leader cannot have sent this response, or None if it is
-        plausible."""
+        """Return the reason why a leader cannot have sent this response to a fetch, or None if the
+        response is plausible."""
         committed = replica.high_watermark
         diverging, snapshot_id = response.diverging, response.snapshot_id
         if diverging is not None:

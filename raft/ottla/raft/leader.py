@@ -207,7 +207,7 @@ class Leader:
                     self._answer(replica, parked)
 
     def on_fetch(self, replica: Replica, token: int, request: FetchRequest, now_ms: int) -> None:
-        """Record the progress of a replica that fetches in this epoch. Then answer the fetch, or
+        """Record the progress of a replica that fetches from this leader. Then answer the fetch, or
         keep it waiting until there is something new to send."""
         overtaken = self._parked.pop(request.replica_key, None)
         if overtaken is not None:
@@ -259,7 +259,8 @@ class Leader:
         self._changes.release(replica)
 
     def preferred_successors(self) -> tuple[ReplicaKey, ...]:
-        """Return the other voters, sorted by the length of their logs, the longest first."""
+        """Return the other voters as preferred successors of this leader: sorted by the length of
+        their logs, the longest first."""
         ordered = sorted(self._voters.values(), key=lambda p: (-p.end_offset, p.key.id))
         return tuple(progress.key for progress in ordered)
 

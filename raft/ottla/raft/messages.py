@@ -95,7 +95,8 @@ class BeginQuorumEpochResponse:
 
 @frozen(kw_only=True)
 class EndQuorumEpochRequest:
-    """A leader's resignation, with its preferred successors, the best one first."""
+    """A leader's announcement to the voters that it resigns, with its preferred successors, the
+    best one first."""
 
     cluster_id: str
     leader_id: NodeId
@@ -170,8 +171,8 @@ class FetchResponse:
 
 @frozen(kw_only=True)
 class FetchSnapshotRequest:
-    """A request for a byte range of a snapshot, which need not be aligned with batches
-    (KIP-630)."""
+    """A request to the leader for a byte range of a snapshot. The range need not be aligned with
+    batches (KIP-630)."""
 
     cluster_id: str
     replica_id: NodeId
@@ -253,7 +254,8 @@ class DescribeReplicaRequest:
 
 @frozen(kw_only=True)
 class DescribeReplicaResponse:
-    """Identity of the replica at an endpoint, and the range of kraft.version that it supports."""
+    """Response to a DescribeReplicaRequest: the identity of the replica at an endpoint, and the
+    range of kraft.version that it supports."""
 
     error: ErrorCode = ErrorCode.NONE
     leader_id: NodeId | None = None

@@ -90,12 +90,12 @@ class EffectPorts(Protocol):
         ...
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Schedule the next `Tick` for the monotonic time `wake_ms`, or cancel it if `wake_ms` is
-        None."""
+        """Schedule the next `Tick` event for the monotonic time `wake_ms`, or cancel it if
+        `wake_ms` is None."""
         ...
 
     def fail(self, error: Exception, /) -> NoReturn:
-        """Stop this replica because of `error`, and raise the exception to the caller of the
+        """Stop this replica because of `error`, and raise an exception to the caller of the
         step."""
         ...
 

@@ -162,7 +162,7 @@ class QuorumCore:
 
     @property
     def identity(self) -> QuorumIdentity:
-        """This replica's identity, with the voter set that was in effect at the last step."""
+        """Identity of this replica, with the voter set that was in effect at the last step."""
         return self._replica.identity
 
     @property
@@ -183,7 +183,7 @@ class QuorumCore:
 
     @property
     def election_state(self) -> ElectionState:
-        """Contents of `quorum-state` once the effects of the last step are performed."""
+        """Contents of `quorum-state` after the effects of the last step are performed."""
         return self._persisted
 
     @property

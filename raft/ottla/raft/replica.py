@@ -96,8 +96,8 @@ class Replica:
         """Epoch up to which leaders may count entries that this replica acknowledged and then lost.
         Relevant only while this replica's standing is not FULL."""
         self.unheard: set[NodeId] = set()
-        """Voters from which a replica with standing AMNESIAC still needs a response. Empty for
-        every other replica."""
+        """Ids of the voters from which a replica that lost its vote (standing AMNESIAC) still needs
+        a response. Empty for every other replica."""
         if self.standing is Standing.AMNESIAC:
             self.unheard = {peer.id for peer in self.peers}
         snapshot_id = log.latest_snapshot_id
@@ -155,7 +155,7 @@ class Replica:
         return True
 
     def allow_voter_changes(self) -> None:
-        """Allow changes of the voter set permanently."""
+        """Allow changes of the voter set from now on, permanently."""
         if self.identity.are_voters_fixed:
             self.identity = replace(self.identity, are_voters_fixed=False)
 
@@ -224,7 +224,8 @@ class Replica:
         )
 
     def has_changed_since(self, known: ElectionState) -> bool:
-        """Return whether the state to be written to `quorum-state` differs from `known`."""
+        """Return whether the state to be written to `quorum-state` differs from `known`, the state
+        last written."""
         return (
             self.epoch != known.epoch
             or self.epoch_leader_id != known.leader_id
@@ -256,8 +257,8 @@ class Replica:
         self.voted = None
 
     def may_be_raised_to(self, epoch: int, now_ms: int) -> bool:
-        """Return whether a request may raise this replica's epoch to `epoch`. The bound protects
-        against hostile senders."""
+        """Return whether another node's request may raise this replica's epoch to `epoch`. The
+        bound protects against hostile senders."""
         rise = max(0, epoch - self.epoch)
         return epoch <= EPOCH_MAX and self._credit.is_enough(rise, now_ms)
 
@@ -267,8 +268,8 @@ class Replica:
         self._credit.spend(max(0, epoch - self.epoch))
 
     def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
-        """Return whether a message names a different leader for the current epoch than the leader
-        that this replica knows."""
+        """Return whether a message of another node names a different leader for the current epoch
+        than the leader that this replica knows."""
         return (
             leader_id is not None
             and epoch == self.epoch
@@ -276,8 +277,8 @@ class Replica:
         )
 
     def fault_of_answer(self, response: Response) -> str | None:
-        """Return the reason why the epoch in a response is impossible, or None if it is
-        plausible."""
+        """Return the reason why the epoch in another node's response is impossible, or None if it
+        is plausible."""
         epoch, leader_id = response.leader_epoch, response.leader_id
         if epoch > min(EPOCH_MAX, self.epoch + EPOCH_JUMP_MAX):
             return f"it names epoch {epoch}, and this node's is {self.epoch}"
@@ -338,7 +339,7 @@ class Replica:
         self.out.truncate_to = offset
 
     def random_election_timeout_ms(self) -> int:
-        """Return an election timeout in ms.
+        """Return a random election timeout in ms for this replica.
 
         Its random part prevents candidates from standing for election simultaneously.
         """

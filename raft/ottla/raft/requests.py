@@ -71,13 +71,13 @@ class Requests:
         connection.failure_count += 1
 
     def is_failing(self, node_id: NodeId) -> bool:
-        """Return whether the last request to a voter failed."""
+        """Return whether the last request to a voter failed without a response."""
         connection = self._connections.get(node_id)
         return connection is not None and connection.failure_count > 0
 
     @property
     def in_flight_count(self) -> int:
-        """Number of requests in flight to all voters."""
+        """Number of requests to voters that have no response yet."""
         return sum(connection.in_flight is not None for connection in self._connections.values())
 
     def busy_until_ms(self, node_id: NodeId, now_ms: int) -> int | None:

@@ -63,7 +63,7 @@ class Resigned:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Record a voter that has confirmed EndQuorumEpoch."""
+        """Record that a voter has confirmed EndQuorumEpoch, if the response shows it."""
         if response.error is ErrorCode.NONE and isinstance(response, EndQuorumEpochResponse):
             self._to_tell.discard(outgoing.to)
         else:

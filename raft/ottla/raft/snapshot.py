@@ -112,7 +112,7 @@ def check_whole(data: bytes | memoryview) -> None:
 
 
 class KeptSnapshot(NamedTuple):
-    """The properties of a snapshot on disk that decide whether it is kept."""
+    """The properties of a snapshot on disk that decide whether retention deletes it."""
 
     size_bytes: int
     last_contained_timestamp_ms: int

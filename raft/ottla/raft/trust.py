@@ -48,5 +48,5 @@ class EpochCredit:
         return rise <= self._left
 
     def spend(self, rise: int) -> None:
-        """Charge an increase of the epoch by `rise` to the credit."""
+        """Charge a request's increase of the epoch by `rise` to the credit."""
         self._left = max(0, self._left - rise)

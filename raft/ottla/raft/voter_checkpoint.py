@@ -133,7 +133,7 @@ class VoterFiles:
     """Newest checkpoint in the voter checkpoint file, or None if no slot of the file is
     complete."""
     election: ElectionState | None
-    """State in `quorum-state`, or None if the file is incomplete."""
+    """State in the voter's `quorum-state` file, or None if the file is incomplete."""
     is_checkpoint_expected: bool
     """True if `quorum-state` records that a voter checkpoint must exist beside it."""
     is_state_expected: bool
@@ -144,7 +144,7 @@ class VoterFiles:
     """End offset of the newest snapshot, which replaces all entries below it. 0 if there is
     none."""
     epoch_of: Callable[[Offset], Epoch]
-    """Function that returns the epoch of the log's entry at an offset, or of the last entry in its
+    """Function that returns the epoch of the log's entry at an offset, or of the last entry in the
     newest snapshot."""
     losses: tuple[str, ...] = ()
     """Losses of the voter's data that were found before its log was opened. Each entry is one
@@ -207,8 +207,8 @@ def check_files(files: VoterFiles) -> VoterVerdict:
 
 
 def _lowest(kept: VoterCheckpoint | None, state: ElectionState | None) -> Standing:
-    """Return the lower of the two standings in the voter checkpoint and in `quorum-state`, because
-    one of these files may be out of date."""
+    """Return the lower of the standings in the voter checkpoint and in `quorum-state`, because one
+    of these files may be out of date."""
     found = [Standing.FULL.value]
     if kept is not None:
         found.append(kept.election.standing.value)

@@ -60,7 +60,7 @@ class Voter:
         return ReplicaKey(self.id, self.directory_id)
 
     def is_key(self, key: ReplicaKey) -> bool:
-        """Return whether `key` identifies this voter.
+        """Return whether `key` (node id and directory id) identifies this voter.
 
         If either directory id is ZERO_UUID, only the node ids are compared.
         """
@@ -199,5 +199,6 @@ class QuorumIdentity:
 
     @property
     def keeps_votes(self) -> bool:
-        """True if this replica has the files of a voter, because it is one or can become one."""
+        """True if this replica keeps the files of a voter, because it is a voter or can become
+        one."""
         return self.is_controller or self.is_voter

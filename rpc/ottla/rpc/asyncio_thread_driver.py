@@ -127,7 +127,7 @@ class AsyncioCall(Generic[T]):
 @asynccontextmanager
 async def open_asyncio_thread() -> AsyncIterator[AsyncioThread]:
     """Run an asyncio loop on its own thread for the duration of the `async with` block. Yields the
-    thread."""
+    AsyncioThread."""
     thread = AsyncioThread(trio.lowlevel.current_trio_token())
     thread.start()
     try:

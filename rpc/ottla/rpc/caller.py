@@ -40,7 +40,7 @@ class Caller:
     """Address of the caller, without the port. Empty if it has no IP address."""
     principal: str = ANONYMOUS
     is_authenticated: bool = False
-    """True if the caller has presented a valid certificate."""
+    """True if the caller has presented a valid TLS certificate."""
     names: frozenset[str] = frozenset()
     """Hosts for which the caller's certificate is valid: DNS names in lower case, and IP
     addresses."""

@@ -95,14 +95,15 @@ class ControllerClient:
     async def register(
         self, request: pb.RegisterRequest, *, deadline_ms: int
     ) -> pb.RegisterResponse:
-        """Register this broker, and return the response with its broker epoch."""
+        """Register this broker at the active controller, and return the response with its broker
+        epoch."""
         return await self._call(methods.REGISTER, request, deadline_ms)
 
     async def heartbeat(
         self, request: pb.HeartbeatRequest, *, deadline_ms: int
     ) -> pb.HeartbeatResponse:
-        """Report that this broker is alive.  Returns the response, which contains whether the
-        broker is unfenced."""
+        """Report to the active controller that this broker is alive. Returns the response, which
+        contains whether the broker is unfenced."""
         return await self._call(methods.HEARTBEAT, request, deadline_ms)
 
     @property
@@ -130,8 +131,8 @@ class ControllerClient:
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Propose new in-sync replicas for partitions that this broker leads. Returns the
-        controller's decision on each partition."""
+        """Propose new in-sync replicas for partitions that this broker leads to the active
+        controller. Returns its decision on each partition."""
         return await self._call(methods.ALTER_PARTITION, request, deadline_ms)
 
     async def allocate_producer_ids(
@@ -150,7 +151,8 @@ class ControllerClient:
     async def unregister(
         self, request: pb.UnregisterRequest, *, deadline_ms: int
     ) -> pb.UnregisterResponse:
-        """Ask the controller to delete the registration of a broker. Returns its response."""
+        """Ask the active controller to delete the registration of a broker. Returns its
+        response."""
         return await self._call(methods.UNREGISTER, request, deadline_ms)
 
     async def register_controller(
@@ -289,8 +291,8 @@ class Losses:
 
 
 def _timed_out(last: RefusedError, deadline_ms: int) -> RefusedError:
-    """Return the error for a request whose deadline has passed. The error message asks the operator
-    whether a majority of the controllers is running."""
+    """Return the error for a request to the controller whose deadline has passed. The error message
+    asks the operator whether a majority of the controllers is running."""
     return RefusedError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"no controller was active within {deadline_ms} ms; is a majority of the controllers"

@@ -114,8 +114,8 @@ class NodeCertificates:
             )
 
     def _read(self) -> TlsMaterial:
-        """Read and check the files that the settings name, and return their contents. Raises
-        ConfigError if they cannot be used."""
+        """Read and check the certificate files that the settings name, and return their contents.
+        Raises ConfigError if they cannot be used."""
         material = read_material(self._config)
         if "ENCRYPTED" in material.key:
             raise ConfigError(

@@ -33,8 +33,8 @@ TEXT_CHARS_MAX = 255
 limit for a name)."""
 
 _STANDINGS = {standing.value: standing for standing in Standing}
-"""Standings of a voter by number. An unknown number was sent by a later release, and does not count
-as FULL."""
+"""Standing of a voter by its number in a message. An unknown number was sent by a later release,
+and does not count as FULL."""
 
 
 def _vote_request(request: raft.VoteRequest) -> pb.VoteRequest:

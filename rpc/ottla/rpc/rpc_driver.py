@@ -175,7 +175,7 @@ class RpcChannel:
 
 
 class RpcRuntime:
-    """gRPC of one process: its servers and its channels, on one asyncio thread."""
+    """gRPC of one process: its servers and its channels to other nodes, on one asyncio thread."""
 
     def __init__(
         self,
@@ -359,8 +359,8 @@ class _GenericHandler(grpc.GenericRpcHandler):
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        """Return the handler of the called path.  If it is None, gRPC responds with
-        UNIMPLEMENTED."""
+        """Return the handler of the called path. If there is none, returns None, and gRPC responds
+        with UNIMPLEMENTED."""
         return self._rows.get(handler_call_details.method)
 
 

@@ -28,7 +28,7 @@ code."""
 
 
 class ListenerKind(Flag):
-    """Kinds of nodes that serve an API on their Kafka listeners."""
+    """Kinds of nodes (broker, controller) that serve an API on their Kafka listeners."""
 
     BROKER = auto()
     CONTROLLER = auto()
@@ -142,29 +142,33 @@ class Refusal:
     `refusals.py` derives from the schemas."""
 
     repeats: tuple[str, ...] = ()
-    """Fields of the request that are copied to the root of a refusal."""
+    """Fields of the request that are copied to the root of the response that refuses it."""
     nulls: tuple[str, ...] = ()
     """Fields beside an error code that a refusal sets to null, in versions of the API in which they
     are nullable."""
     element_repeats: tuple[str, ...] = ()
-    """Arrays of a request element that are copied to the corresponding element of a refusal."""
+    """Arrays of a request element that are copied to the corresponding element of the response that
+    refuses it."""
     elements: str = ""
     """Path of the response's arrays that contain the elements of a refusal. Empty if they are at
     the root."""
     has_both: bool = False
-    """True if each element of a refusal has the error code even if the root of the response has
-    one, too."""
+    """True if each element of a refusal (the response to a refused request) has the error code even
+    if the root of the response has one, too."""
     has_elements: bool = True
-    """True if the elements of a refusal correspond to those of the request."""
+    """True if the elements of a refusal (the response to a refused request) correspond to those of
+    the request."""
     is_unique: bool = False
-    """True if an element that occurs twice in the request occurs only once in a refusal."""
+    """True if an element that occurs twice in the request occurs only once in the response that
+    refuses it."""
     is_explained: bool = True
-    """True if an error message accompanies the error code at the root of a refusal."""
+    """True if an error message accompanies the error code at the root of a refusal (the response to
+    a refused request)."""
 
 
 @frozen(kw_only=True)
 class CostBounds:
-    """Bounds of one request's cost, in addition to the size of its frame."""
+    """Bounds of the cost of one request to an API, in addition to the size of its frame."""
 
     records_max: int = 2 * USER_OPERATION_RECORDS_MAX
     """Maximum number of metadata records that the controller may write for one request. It is
@@ -173,7 +177,8 @@ class CostBounds:
     """The first version of the API that may be refused by the quota of controller mutations. None
     for an API that this quota does not charge."""
     is_exempt: bool = False
-    """True if no request quota is charged, because only brokers send the request."""
+    """True if requests of the API are not charged to the request quota, because only brokers send
+    them."""
 
 
 DERIVED, USUAL_COST = Refusal(), CostBounds()

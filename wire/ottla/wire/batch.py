@@ -62,7 +62,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class TimestampType(IntEnum):
-    """Origin of the timestamps of a batch: the producer, or the leader that appends the batch."""
+    """Origin of the timestamps of a batch's records: the producer, or the leader that appends the
+    batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -219,7 +220,8 @@ def patch_log_append_time(buffer: bytearray | memoryview, at: int, *, now_ms: in
 
 
 def patch_max_timestamp(buffer: bytearray | memoryview, at: int, *, max_timestamp: int) -> None:
-    """Set the maximum timestamp of a batch, and update the CRC."""
+    """Set the maximum timestamp (in ms) in the header of the batch at position `at`, and update the
+    CRC."""
     header = parse_header(buffer, at)
     _TIMESTAMP.pack_into(buffer, at + MAX_TIMESTAMP_AT, max_timestamp)
     crc = crc32c(memoryview(buffer)[at + CRC_START : at + header.size_bytes])

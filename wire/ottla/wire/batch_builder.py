@@ -42,7 +42,7 @@ CONTROL_KEY_VERSION = 0
 NO_ATTRIBUTES = b"\x00"
 NO_HEADERS = b"\x00"
 NULL = b"\x01"
-"""The varint of -1: the length of a null key or value."""
+"""Encoded length of a null key or value: the varint of -1."""
 NAME_COUNT_MAX = 1_024
 """Maximum number of record header names whose encoding is cached. Only a few names are in use at a
 time, so a larger number only uses memory."""
@@ -269,7 +269,7 @@ def build_end_transaction_marker(
 
 
 def varint(number: int) -> bytes:
-    """Return the encoding of a number as a zigzag varint, which is the same for int32 and int64."""
+    """Return a number encoded as a zigzag varint, which is the same for int32 and int64."""
     return VARINTS[number] if 0 <= number < VARINT_COUNT else _encode_varint(number)
 
 

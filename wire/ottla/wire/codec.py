@@ -202,8 +202,8 @@ class _ByteList:
 
 
 def source(message: type[Message], version: int) -> str:
-    """Return the source of the decode and the encode function for one version of a message, for
-    debugging."""
+    """Return the source text of the decode and the encode function for one version of a message,
+    for debugging."""
     declared = schema.load(message.SCHEMA)[message.__name__]
     both = decoder_source(declared, version), encoder_source(declared, version)
     return "\n\n\n".join(one.text for one in both)

@@ -58,7 +58,7 @@ def read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def write_uvarint(value: int) -> bytes:
-    """Return the encoding of a number as an unsigned varint."""
+    """Return a number encoded as an unsigned varint."""
     if value < 0x80:
         return ONE_BYTE[value]
     parts = bytearray()

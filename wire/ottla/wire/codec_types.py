@@ -12,7 +12,7 @@ from uuid import UUID
 from ottla.model.compiled import mypyc_attr
 
 ZERO_UUID = UUID(int=0)
-"""The zero UUID, which means null in Kafka's protocol."""
+"""The UUID whose bits are all zero, which means null in Kafka's protocol."""
 
 EMPTY: list[Any] = []
 """Placeholder for the default of an array field: each message gets a new empty list, never this

@@ -107,7 +107,8 @@ def _constants(file: str, schema: MessageSchema) -> list[str]:
 
 
 def _imports(body: str) -> str:
-    """Return the import lines that the generated classes in `body` need, sorted as by ruff."""
+    """Return the import lines that the generated classes in the source text `body` need, sorted as
+    by ruff."""
     used = [
         name
         for name in ("EMPTY", "ZERO_UUID", "Message", "Records", "Struct")

@@ -83,8 +83,8 @@ def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max
 
 
 class RequestHeader:
-    """Header of a request: API key, version, correlation id, client id, and the position of the
-    request's body in the frame."""
+    """Decoded header of a request: API key, version, correlation id, client id, and the position of
+    the request's body in the frame."""
 
     __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id")
 

@@ -35,7 +35,7 @@ UVARINT_MAX = (1 << 32) - 1
 
 @final
 class MessageReader:
-    """Reader of the fields of one message, with its position."""
+    """Reader of the fields of one encoded message, with its position in the message."""
 
     def __init__(
         self, view: memoryview, at: i64, elements_bytes_max: i64, has_records: bool

@@ -104,7 +104,8 @@ class MessageWriter:
             self.int16(-1)
 
     def bytes_(self, value: bytes, is_compact: bool) -> None:
-        """Write bytes."""
+        """Write the next field of type bytes. With `is_compact`, its length is written as a
+        varint."""
         self._size(len(value), is_compact)
         self.out.write(value)
 

@@ -51,7 +51,7 @@ TIMESTAMP_SAFE_MAX = 1 << 62
 """Largest base timestamp of a batch, in ms since 1970, to which any delta can be added within 64
 bits."""
 VARINT_SHIFT_MAX = 56
-"""Shift of the ninth byte of a varint. A varint of nine bytes of seven bits always fits into 64
+"""Bit shift of the ninth byte of a varint. A varint of nine bytes of seven bits always fits into 64
 bits, including its sign."""
 
 LENGTH_BYTES_MAX = 5

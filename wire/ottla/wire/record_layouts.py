@@ -27,22 +27,24 @@ LAYOUT_ROWS_MAX = 16_384
 """Maximum number of records in a batch for which start positions are computed (`layout_of`). It
 limits the memory of the kept ones to 2 MiB."""
 TABLE_ROWS_MAX = 4_096
-"""Maximum number of records in a batch whose `RecordLayout` is computed. It limits the memory of
-the kept ones to 4.5 MiB."""
+"""Maximum number of records in a batch for which a `RecordLayout` is computed. It limits the memory
+of the kept layouts to 4.5 MiB."""
 DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
 """Bounds of a record's offset delta: below these three numbers it is encoded in 1, 2 and 3
 bytes."""
 WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
-"""Sizes from which the length field of a record has 2, 3, 4 and 5 bytes. The size of a record
-includes the length field."""
+"""Sizes in bytes of a record from which its length field has 2, 3, 4 and 5 bytes. The size of a
+record includes the length field."""
 
 HEAD_BYTES = 8
-"""Number of bytes of a record that are compared first, from its length to the length of its key."""
+"""Number of bytes at the start of a record that are compared with a layout first, from its length
+to the length of its key."""
 VALUE_HEAD_BYTES = 4
-"""Number of bytes of a record that are compared after its head: the encoded length of its value."""
+"""Number of bytes at the start of a record's value that are compared with a layout: the encoded
+length of the value."""
 VALUE_BYTES_MIN = 2
-"""Minimum size of a value in bytes. A smaller value may be null, or may end less than
-`VALUE_HEAD_BYTES` before the end of the buffer."""
+"""Minimum size in bytes of the values in records that have a layout. A smaller value may be null,
+or may end less than `VALUE_HEAD_BYTES` before the end of the buffer."""
 HEAD_AT = 0
 END_AT = 1
 KEY_AT = 2

@@ -85,7 +85,8 @@ class RefusalPlan:
     into: str
     element: ElementPlan | None
     has_elements: bool
-    """True if the refusal of a whole request also contains each of its elements."""
+    """True if the response to a request that is refused as a whole also contains each of its
+    elements."""
 
 
 def run(refusing: Generator[None, None, T]) -> T:
@@ -100,8 +101,8 @@ def run(refusing: Generator[None, None, T]) -> T:
 
 
 def refuse(request: Message, refusal: RefusedError, version: int) -> Message:
-    """Return the response to a refused request. Every field for a message contains the message of
-    `refusal`."""
+    """Return the response to a refused request. Every field for an error message contains the
+    message of `refusal`."""
     return run(refused(request, refusal.code, version, refusal.message, explains_elements=True))
 
 

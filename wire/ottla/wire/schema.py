@@ -71,7 +71,7 @@ class Field:
 
     @property
     def is_null_by_default(self) -> bool:
-        """True if the default of the field is null. There are no nullable numbers."""
+        """True if the default value of the field is null. There are no nullable numbers."""
         return self.default is None
 
 

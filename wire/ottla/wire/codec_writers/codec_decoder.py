@@ -101,8 +101,8 @@ class _Decoder(FunctionSource):
         return variable
 
     def tags(self, tagged: list[Field], variable: str, where: str) -> None:
-        """Generate the code that reads the tagged fields of this version, and skips all other
-        tags."""
+        """Generate the code that reads the tagged fields of this message version, and skips all
+        other tags."""
         count = self.variable("t")
         self.read("B", count)
         self.flush()
@@ -132,7 +132,7 @@ class _Decoder(FunctionSource):
         self.depth -= 2
 
     def field(self, field: Field, target: str, where: str) -> None:
-        """Generate the code that reads one field of this version into `target`."""
+        """Generate the code that reads one field of this message version into `target`."""
         is_nullable = self.version in field.nullable
         if field.is_array:
             self.array(field, target, where, is_nullable=is_nullable)

@@ -88,8 +88,8 @@ class _Encoder(FunctionSource):
             self.tags(sorted(tagged, key=_tag), value, where)
 
     def absent(self, field: Field, value: str, where: str) -> None:
-        """Generate the check that raises an error if a field is set that this version lacks. An
-        ignorable field needs no check."""
+        """Generate the check that raises an error if a field is set that this message version
+        lacks. An ignorable field needs no check."""
         if not field.is_ignorable:
             self.line(f'if {is_set(field, value)}: raise not_in_version("{where}", {self.version})')
 
@@ -128,7 +128,7 @@ class _Encoder(FunctionSource):
         self.depth -= 1
 
     def field(self, field: Field, value: str, where: str) -> None:
-        """Generate the code that writes one field of this version."""
+        """Generate the code that writes one field of this message version."""
         is_nullable = self.version in field.nullable
         if field.is_array:
             self.array(field, value, where, is_nullable=is_nullable)

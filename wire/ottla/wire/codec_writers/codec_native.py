@@ -24,7 +24,7 @@ method's."""
 
 
 def native_module_name(message: str) -> str:
-    """Return the name of the module of a message's native codec."""
+    """Return the name of the Python module that contains a message's native codec."""
     return f"ottla.wire.native.{module_name(message)}"
 
 

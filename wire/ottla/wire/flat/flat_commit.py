@@ -101,7 +101,8 @@ class FlatCommit:
 
     @property
     def topic_id(self) -> UUID:
-        """Id of the topic, or the zero id if the request identifies the topic by name."""
+        """Id of the topic, or the zero id if the OffsetCommit request identifies the topic by
+        name."""
         if not self.is_by_id:
             return ZERO_UUID
         data = self.committer[self._topics_at + 1 :]
@@ -202,7 +203,7 @@ def flat_commit_answer(
     codes: Sequence[int],
     throttle_ms: int,
 ) -> bytes:
-    """Return the frame of the response to a `FlatCommit`, with one error code for each
+    """Return the frame of the response to a `FlatCommit` request, with one error code for each
     partition."""
     if len(rows) == 1:
         rest = _one_row(ONE, rows[0][0], codes[0])

@@ -89,8 +89,8 @@ BYTES: Final = (bytes, bytearray)
 
 
 class FlatFetch:
-    """A consumer's fetch of one partition, which it names by topic id. The object serves both as
-    the request and as its only partition."""
+    """A consumer's Fetch request for one partition, which it names by topic id. The object serves
+    both as the request and as its only partition."""
 
     __slots__ = (
         "current_leader_epoch", "fetch_offset", "isolation_level", "last_fetched_epoch",

@@ -105,7 +105,7 @@ class FlatProduce:
 
     @property
     def topic_id(self) -> UUID:
-        """Id of the topic, or the zero id if the request identifies the topic by name."""
+        """Id of the topic, or the zero id if the Produce request identifies the topic by name."""
         if not self.is_by_id:
             return ZERO_UUID
         data = self.place[1:17]
@@ -174,7 +174,7 @@ def flat_produce_answer(
     log_start_offset: int,
     throttle_ms: int,
 ) -> bytes:
-    """Return the frame of the response to a `FlatProduce` whose batch is acknowledged."""
+    """Return the frame of the response to a `FlatProduce` request whose batch is acknowledged."""
     size = len(place)
     # fmt: off
     return (_answers.get(size) or _writer_of(size))(
