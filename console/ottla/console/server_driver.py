@@ -59,7 +59,8 @@ BootstrapAddresses = tuple[tuple[str, int], ...]
 
 
 def secured(config: Any, security: ClientSecurity | None) -> Any:
-    """Return the settings of a cluster client with another login and encryption."""
+    """Return a cluster client's settings with the given login and encryption in place of its
+    own."""
     if security is None:
         return config
     own = {one.name: getattr(security, one.name) for one in fields(ClientSecurity)}

@@ -4,8 +4,8 @@ start it themselves.
 - Every request needs the bearer token. All callers have the rights of the admin client's user.
 - The address is a loopback address unless TLS is configured: a token in plain text can be read on
   the way.
-- A web page cannot use a browser on the same machine as its way in (DNS rebinding): requests with a
-  foreign `Host` or `Origin` header are refused.
+- A web page cannot send requests through a browser on the same machine (DNS rebinding): requests
+  with a foreign `Host` or `Origin` header are refused.
 - No session is kept between requests. Bodies and the number of concurrent requests are bounded.
 """
 

@@ -57,7 +57,7 @@ class LocalCluster:
 
     def start(self) -> int:
         """Start all nodes of the local cluster and wait until all of them serve requests. Returns
-        0, 1 if a node refused to start, or 2 if a node is unhealthy.
+        an exit code: 0 if all do, 1 if a node refused to start, or 2 if a node is unhealthy.
 
         A broker serves requests once the quorum has unfenced it, so the cluster is ready when all
         its brokers are.

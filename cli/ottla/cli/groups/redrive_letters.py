@@ -15,11 +15,11 @@ from ottla.model.ids import TopicPartition
 ORIGIN = "__dlq.errors."
 """Prefix of the names of headers that brokers add to a dead letter (KIP-1191)."""
 COUNT_HEADER = "ottla.redrive.count"
-"""Name of the header, of a record that the command moved back, with the number of times that it was
-moved, in digits."""
+"""Name of the header with the number of times that a record was moved back, in digits. The command
+adds it to moved records."""
 GROUP_HEADER = "ottla.redrive.group"
-"""Name of the header, of a record that the command moved back, with the share group for which it
-was moved."""
+"""Name of the header with the share group for which a record was moved back. The command adds it to
+moved records."""
 
 NUMBER = re.compile(rb"[0-9]{1,19}")
 INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1

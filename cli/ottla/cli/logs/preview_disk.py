@@ -145,7 +145,8 @@ class _File:
         return self._node.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
-        """Return the same bytes as `pread`: callers that read from this disk may block."""
+        """Return the same bytes as `pread`. Callers that read from this disk may block, so they
+        need no page cache."""
         return self.pread(position, size)
 
     def set_size(self, size: int) -> None:

@@ -1,8 +1,8 @@
 """Host names by which browsers reach the console, and the detection of requests from other sites.
 Pure.
 
-A web page of an attacker cannot use a browser on the same machine as its way in (DNS rebinding):
-its host name points to the console's address, but stays in the `Host` header.
+A web page of an attacker cannot send requests to the console through a browser on the same machine
+(DNS rebinding): its host name points to the console's address, but stays in the `Host` header.
 """
 
 from collections.abc import Iterable

@@ -52,18 +52,19 @@ second. The metric exists only if the rate is set."""
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedReplica:
-    """One voter or observer of the controller quorum, as the quorum's leader describes it."""
+    """One voter or observer (a node that does not vote) of the controller quorum, as the quorum's
+    leader describes it."""
 
     id: int
     directory_id: str
     address: str
     version: str | None = None
-    """Version of Ottla that the controller runs, or None if it is unknown."""
+    """Version of Ottla that the node runs if it is a controller. None if it is unknown."""
     log_end_offset: int
     lag: int
     last_fetch_ms_ago: int | None
-    """Time since the controller last fetched the metadata log, in ms, by the quorum leader's clock.
-    None if the leader has seen no fetch."""
+    """Time since the voter or observer last fetched the metadata log, in ms, by the quorum leader's
+    clock. None if the leader has seen no fetch."""
     last_caught_up_ms_ago: int | None
 
 

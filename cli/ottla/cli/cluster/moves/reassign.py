@@ -246,7 +246,8 @@ async def _show_moving(
 
 
 async def watch_moves(admin: Admin, wanted: set[TopicPartition]) -> None:
-    """Draw the progress of the wanted reassignments until all of them have finished."""
+    """Draw the progress of partition reassignments on the terminal until all of them have
+    finished."""
     total, lines = len(wanted), 0
     started = time.monotonic()
     while True:

@@ -66,8 +66,8 @@ class NodeSupervisor:
         self._selector = DefaultSelector()
 
     def start(self, timeout_s: float | None = None) -> int:
-        """Start all nodes and wait until all of them serve requests. Returns 0, 1 if a node refused
-        to start, or 2 if a node is unhealthy.
+        """Start all nodes and wait until all of them serve requests. Returns an exit code: 0 if all
+        do, 1 if a node refused to start, or 2 if a node is unhealthy.
 
         With `timeout_s`, the start fails if any node ends or is not ready in time. Without it, the
         start fails only if a node refused to start. Other nodes that end are restarted if the

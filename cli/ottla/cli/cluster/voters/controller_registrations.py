@@ -83,8 +83,8 @@ async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
 
 
 def _last_fetch_ms_ago(quorum: SurveyedQuorum, node: int) -> int | None:
-    """Return the time, in ms, since an observer (a controller that does not vote) last fetched the
-    metadata log, or None if it is not known."""
+    """Return the time, in ms, since an observer (a node of the quorum that does not vote) last
+    fetched the metadata log, or None if it is not known."""
     return next((one.last_fetch_ms_ago for one in quorum.observers if one.id == node), None)
 
 

@@ -219,7 +219,7 @@ async def _is_committed(
 
     The voters that the leader describes may not be committed yet. They are committed once the high
     watermark reaches the log end that the same leader reported with them. Raises RefusedError if
-    that takes longer than until `ends_at_s`.
+    that has not happened by the time `ends_at_s`.
     """
     epoch, end_offset = -1, 0
     while True:
