@@ -175,6 +175,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
         "partition_offsets_driver",
         "path_route",
         "rate_history_driver",
+        "shared_facts_driver",
         "requests_driver",
         "seams",
         "setting_rows",

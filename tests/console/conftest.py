@@ -10,6 +10,8 @@ LIMITS = (
     "console.views.brokers.RATES_S",
     "console.views.brokers.SETTINGS_S",
     "console.views.overview.CHANGES_S",
+    "console.views.overview.FACT_S",
+    "console.views.overview.FIRST_S",
     "console.views.overview.RATES_S",
     "console.views.topics.SIZES_S",
     "insight.facts.facts_driver.FACT_TIMEOUT_S",

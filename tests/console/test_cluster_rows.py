@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 
 from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigSynonym
-from ottla.console.cluster_rows import broker_row, broker_rows, machine_rows, partition_counts
+from ottla.console.cluster_rows import broker_row, broker_rows, machine_rows
 from ottla.console.setting_rows import setting_rows
 from ottla.insight.facts.survey_driver import (
     SurveyedBroker,
     SurveyedDirectory,
-    SurveyedPartition,
 )
 from ottla.insight.rules.traffic_rates import BrokerRates, TrafficRates
 from ottla.model.settings.resources import ConfigKind, ConfigSource
@@ -86,19 +85,6 @@ def test_brokers_of_one_machine_are_listed_together() -> None:
         ("m", [1, 2], 1),
         ("z", [3], 0),
     ]
-
-
-def test_partitions_are_counted() -> None:
-    def partition(name: str, leader: int, isr: list[int]) -> SurveyedPartition:
-        return SurveyedPartition(
-            name=f"{name}-0", topic=name, leader_id=leader, replicas=[1, 2], isr=isr
-        )
-
-    found = partition_counts(
-        [partition("a", 1, [1, 2]), partition("b", -1, []), partition("b", 2, [2])]
-    )
-    assert (found.topics, found.partitions) == (2, 3)
-    assert (found.leaderless, found.under_replicated) == (1, 2)
 
 
 def test_secret_settings_have_no_value_at_any_level() -> None:

@@ -12,6 +12,7 @@ cluster_rows.py   rows of brokers and disks (pure)
 setting_rows.py   settings with source and difference from the default (pure)
 partition_offsets_driver.py  offsets, from each leader on its own
 rate_history_driver.py  rates of traffic between two visits of a page
+shared_facts_driver.py  numbers of partitions and last changes, read once for all open pages
 live_views.py     live parts that repeat a view
 http_errors.py    status and sentence for errors of views (pure)
 rendering.py      templates, filters and the functions that templates call

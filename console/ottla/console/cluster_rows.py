@@ -4,11 +4,7 @@ Pure."""
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.insight.facts.survey_driver import (
-    SurveyedBroker,
-    SurveyedDirectory,
-    SurveyedPartition,
-)
+from ottla.insight.facts.survey_driver import SurveyedBroker, SurveyedDirectory
 from ottla.insight.rules.health import broker_reasons, broker_standing, shown_standing
 from ottla.insight.rules.traffic_rates import BrokerRates, TrafficRates
 from ottla.model.values import frozen
@@ -92,16 +88,6 @@ class MachineRow:
         return sum(one.kind in ("warning", "bad") for one in self.brokers)
 
 
-@frozen(kw_only=True)
-class PartitionCounts:
-    """Numbers of topics and partitions in the cluster."""
-
-    topics: int
-    partitions: int
-    leaderless: int
-    under_replicated: int
-
-
 def disk_rows(directories: Iterable[SurveyedDirectory]) -> tuple[DiskRow, ...]:
     """Return a table row for the volume of each directory of a broker. Numbers below zero are
     unknown."""
@@ -160,16 +146,6 @@ def machine_rows(brokers: Sequence[BrokerRow]) -> list[MachineRow]:
     for one in brokers:
         by_name[one.machine].append(one)
     return [MachineRow(name=name, brokers=tuple(rows)) for name, rows in sorted(by_name.items())]
-
-
-def partition_counts(partitions: Sequence[SurveyedPartition]) -> PartitionCounts:
-    """Return the numbers of topics and partitions in the cluster."""
-    return PartitionCounts(
-        topics=len({one.topic for one in partitions}),
-        partitions=len(partitions),
-        leaderless=sum(one.leader_id < 0 for one in partitions),
-        under_replicated=sum(one.is_under_replicated for one in partitions),
-    )
 
 
 def _count(metrics: Mapping[str, float], name: str) -> int | None:

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from ottla.insight.facts.changes_driver import REQUESTS_MAX, WINDOW_ENTRIES, recent_changes
+from ottla.insight.facts.changes_driver import (
+    REQUESTS_MAX,
+    WINDOW_ENTRIES,
+    later_changes,
+    recent_changes,
+)
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.wire.messages.describe_metadata_changes_response import (
     DescribeMetadataChangesResponse,
@@ -83,3 +88,31 @@ async def test_a_cluster_without_the_request_is_an_error_with_its_code() -> None
     with pytest.raises(RefusedError) as caught:
         await recent_changes(broker, since_ms=0, count_max=1)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "since_ms", "count_max", "request_count"),
+    [
+        pytest.param(0, 2_000, 1_700, 1_000, 1, id="nothing new"),
+        pytest.param(0, 2_250, 1_700, 1_000, 2, id="new entries"),
+        pytest.param(0, 2_450, 1_700, 1_000, 3, id="new entries in two pieces"),
+        pytest.param(0, 2_250, 2_100, 1_000, 2, id="old changes are dropped"),
+        pytest.param(0, 2_250, 1_700, 5, 2, id="more changes than the maximum"),
+        pytest.param(0, 2_250, 2_230, 5, 2, id="a list that was cut becomes complete"),
+        pytest.param(0, 9_000, 8_900, 1_000, None, id="too many new entries"),
+        pytest.param(2_100, 2_250, 1_700, 1_000, None, id="a snapshot has the new entries"),
+        pytest.param(0, 900, 0, 1_000, None, id="a log that is shorter than before"),
+    ],
+)
+async def test_only_the_new_entries_are_read_after_the_first_time(
+    start: int, end: int, since_ms: int, count_max: int, request_count: int | None
+) -> None:
+    log: Any = PlayedLog(0, 2_000)
+    known = await recent_changes(log, since_ms=min(since_ms, 1_600), count_max=count_max)
+    log.start, log.end, log.request_count = start, end, 0
+
+    found = await later_changes(log, known, since_ms=since_ms, count_max=count_max)
+
+    if request_count is not None:
+        assert log.request_count == request_count
+    assert found == await recent_changes(log, since_ms=since_ms, count_max=count_max)

@@ -1,26 +1,42 @@
 """Overview: the first page of the console, with the cluster's health and the reasons for it,
 brokers and disks, rates, and the changes of the last hour."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
 import trio
 
 from ottla.client.admin import Admin
 from ottla.client.network.connection import ConnectionLostError
-from ottla.console.cluster_rows import broker_rows, partition_counts
+from ottla.console.cluster_rows import broker_rows
 from ottla.console.live_views import every
 from ottla.console.page_types import Live, Page, PageRequest, PageView
 from ottla.console.rate_history_driver import traffic_rates
+from ottla.console.shared_facts_driver import (
+    known_partition_count,
+    known_totals,
+    latest_changes,
+    partition_totals,
+)
 from ottla.insight.answers_driver import RULES
-from ottla.insight.facts.changes_driver import recent_changes
 from ottla.insight.facts.cluster_facts import ClusterFacts
-from ottla.insight.facts.facts_driver import gather
+from ottla.insight.facts.partition_totals_driver import PartitionTotals
+from ottla.insight.facts.survey_driver import Survey, survey_nodes
 from ottla.insight.rules.traffic_rates import TopicRates, TrafficRates
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.values import frozen
 from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
 
 LIVE_S = 10.0
-"""Interval, in seconds, at which the live part of the overview is renewed. Health needs the
-metadata of all partitions."""
+"""Interval of the live part in seconds."""
+FIRST_S = 0.25
+"""Time in seconds after which the page is sent with what was read by then."""
+FACT_S = 15.0
+"""Longest time in seconds for reading one kind of facts in the live part."""
+PARTITIONS_AT_ONCE = 1_000
+"""Number of partitions up to which the page itself contains their state."""
+NODES, PARTITIONS = "state of the nodes", "state of the partitions"
 HOUR_MS = 3_600_000
 CHANGES_MAX = 40
 CHANGES_S = 3.0
@@ -54,43 +70,118 @@ class ClusterTotals:
     """Rates of the busiest topics."""
 
 
-async def overview(request: PageRequest) -> PageView:
-    """Return the overview page, which shows the cluster's state."""
-    admin = request.admin
-    last_hour, rates = LastHour(), None
-    facts: ClusterFacts | None = None
+@frozen(kw_only=True)
+class ClusterState:
+    """State of the cluster as far as it was read."""
 
-    async def read_facts() -> None:
-        nonlocal facts
-        facts = await gather(admin, "health", {})
+    nodes: Survey | None = None
+    """Quorum and brokers, without partitions."""
+    totals: PartitionTotals | None = None
+    last_hour: LastHour | None = None
+    rates: TrafficRates | None = None
+    missing: tuple[tuple[str, str], ...] = ()
+    """Noun phrases for facts that could not be read, each with the reason."""
 
-    async def read_changes() -> None:
-        nonlocal last_hour
-        last_hour = await changes_of_last_hour(admin, request.now_ms)
 
-    async def read_rates() -> None:
-        nonlocal rates
+class _Reader:
+    """Reads the state of the cluster piece by piece, so that a page can show what it has."""
+
+    def __init__(self, admin: Admin, now_ms: int) -> None:
+        self._admin = admin
+        self._now_ms = now_ms
+        self._found: dict[str, Any] = {}
+        self._missing: dict[str, str] = {}
+
+    @property
+    def state(self) -> ClusterState:
+        """State that was read so far."""
+        return ClusterState(missing=tuple(sorted(self._missing.items())), **self._found)
+
+    async def read_small(self) -> None:
+        """Read the facts whose size does not depend on the number of partitions."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read, "nodes", NODES, survey_nodes)
+            nursery.start_soon(self._read_changes)
+            nursery.start_soon(self._read_rates)
+
+    async def read_partitions(self) -> None:
+        """Read the state of all partitions."""
+        await self._read("totals", PARTITIONS, partition_totals)
+
+    async def _read(
+        self, name: str, noun: str, reader: Callable[[Admin], Awaitable[object]]
+    ) -> None:
+        try:
+            with trio.fail_after(FACT_S):
+                self._found[name] = await reader(self._admin)
+        except trio.TooSlowError:
+            self._missing[noun] = f"no answer in {FACT_S:g} s"
+        except OttlaError as error:
+            self._missing[noun] = str(error)
+
+    async def _read_changes(self) -> None:
+        self._found["last_hour"] = await changes_of_last_hour(self._admin, self._now_ms)
+
+    async def _read_rates(self) -> None:
         with trio.move_on_after(RATES_S):
-            rates = await traffic_rates(admin)
+            self._found["rates"] = await traffic_rates(self._admin)
 
+
+async def overview(request: PageRequest) -> PageView:
+    """Return the view of the cluster's state after everything was read."""
+    reader = _Reader(request.admin, request.now_ms)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(read_facts)
-        nursery.start_soon(read_changes)
-        nursery.start_soon(read_rates)
-    assert facts is not None
-    survey = facts.survey
-    brokers = [] if survey is None else broker_rows(survey.brokers, rates)
+        nursery.start_soon(reader.read_small)
+        nursery.start_soon(reader.read_partitions)
+    return view_of(reader.state, request.now_ms)
+
+
+async def first_overview(request: PageRequest) -> PageView:
+    """Return the view of what can be read at once. The page's live part brings the rest: the state
+    of many partitions, and of nodes that respond late."""
+    if request.query.get("whole", "") == "1":
+        return await overview(request)
+    reader = _Reader(request.admin, request.now_ms)
+    with trio.move_on_after(FIRST_S):
+        await reader.read_small()
+        if known_totals(request.admin) is not None or is_small(request.admin, reader.state.nodes):
+            await reader.read_partitions()
+    return view_of(reader.state, request.now_ms)
+
+
+def is_small(admin: Admin, nodes: Survey | None) -> bool:
+    """Return whether the state of all partitions is a small response. True if this is unknown."""
+    count = known_partition_count(admin)
+    if count is None and nodes is not None:
+        count = sum(one.leader_count or 0 for one in broker_rows(nodes.brokers, None))
+    return count is None or count <= PARTITIONS_AT_ONCE
+
+
+def view_of(state: ClusterState, now_ms: int) -> PageView:
+    """Return the view of the cluster's state."""
+    read = {noun for noun, _ in state.missing}
+    awaited = tuple(
+        (noun, "it is being read")
+        for noun, value in ((NODES, state.nodes), (PARTITIONS, state.totals))
+        if value is None and noun not in read
+    )
+    survey, totals = state.nodes, state.totals
+    if survey is not None and totals is not None:
+        survey = replace(survey, partitions=list(totals.troubled), min_insync=totals.min_insync)
+    facts = ClusterFacts(now_ms=now_ms, missing=state.missing + awaited, survey=survey)
+    brokers = [] if survey is None else broker_rows(survey.brokers, state.rates)
     return PageView(
         context={
             "health": RULES["health"](facts, {}),
+            "is_awaited": bool(awaited),
             "brokers": brokers[:BROKERS_MAX],
             "broker_count": len(brokers),
-            "counts": None if survey is None else partition_counts(survey.partitions),
+            "counts": totals,
             "quorum": None if survey is None else survey.quorum,
-            "totals": totals_of(rates),
+            "totals": totals_of(state.rates),
             "denial": next((one.denial for one in brokers if one.denial), ""),
             "is_reported": any(one.is_reported for one in brokers),
-            "last_hour": last_hour,
+            "last_hour": state.last_hour,
         }
     )
 
@@ -100,7 +191,7 @@ async def changes_of_last_hour(admin: Admin, now_ms: int) -> LastHour:
     unknown."""
     try:
         with trio.fail_after(CHANGES_S):
-            found = await recent_changes(admin, since_ms=now_ms - HOUR_MS, count_max=CHANGES_MAX)
+            found = await latest_changes(admin, since_ms=now_ms - HOUR_MS, count_max=CHANGES_MAX)
     except trio.TooSlowError:
         return LastHour(problem=f"no broker answered in {CHANGES_S:g} s")
     except RefusedError as refusal:
@@ -132,7 +223,7 @@ PAGES = (
         title="Overview",
         command="ottla explain health",
         covers=("ottla status",),
-        view=overview,
+        view=first_overview,
         section="Cluster",
         key="o",
         lives=(Live(name="overview", path="/live/overview", stream=every(LIVE_S, overview)),),

@@ -3,6 +3,7 @@
 cluster_facts.py   the facts of one answer as a value
 facts_driver.py    gathers them, each with a timeout
 survey_driver.py   quorum, brokers and partitions, as every node reports them
+partition_totals_driver.py  numbers of partitions, and the partitions with a problem
 acl_facts.py       ACLs and authorizer settings, and decisions based on them
 stored_plan.py     the balance plan in progress
 replica_assignments.py   replicas of partitions, and reassignments in progress (pure)

@@ -27,6 +27,42 @@ class RecentChanges:
     changes: tuple[MetadataChange, ...]
     is_complete: bool
     """False if older metadata changes within the requested time were left out."""
+    end_offset: int
+    """Offset in the metadata log after the last entry that was read."""
+
+
+async def later_changes(
+    admin: Admin, known: RecentChanges, *, since_ms: int, count_max: int
+) -> RecentChanges:
+    """Return the changes since a time in ms since 1970, as `recent_changes` does, but read only the
+    entries after those that are known. `known` must be of the same cluster, with an earlier or
+    equal `since_ms` and the same `count_max`."""
+    end = (await _ask(admin, LATEST)).end_offset
+    if not 0 <= end - known.end_offset <= WINDOW_ENTRIES:
+        return await recent_changes(admin, since_ms=since_ms, count_max=count_max)
+    found: list[MetadataChange] = []
+    at = known.end_offset
+    while at < end:
+        try:
+            answer = await _ask(admin, at)
+        except RefusedError as refusal:
+            if refusal.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            # These entries are in a snapshot already.
+            return await recent_changes(admin, since_ms=since_ms, count_max=count_max)
+        found += [one for one in answer.changes if one.offset < end]
+        if answer.next_offset <= at:
+            break
+        at = answer.next_offset
+    present = (*reversed(found), *known.changes)
+    recent = [one for one in present if one.timestamp_ms >= since_ms]
+    # A list that was cut stays incomplete until its oldest change is older than the time.
+    is_cut = not known.is_complete and len(recent) == len(present)
+    return RecentChanges(
+        changes=tuple(recent[:count_max]),
+        is_complete=not is_cut and len(recent) <= count_max,
+        end_offset=end,
+    )
 
 
 async def recent_changes(admin: Admin, *, since_ms: int, count_max: int) -> RecentChanges:
@@ -36,7 +72,7 @@ async def recent_changes(admin: Admin, *, since_ms: int, count_max: int) -> Rece
     The metadata log is read backwards, by at most REQUESTS_MAX requests. Raises RefusedError with
     UNSUPPORTED_VERSION if the brokers do not have the request.
     """
-    end = (await _ask(admin, LATEST)).end_offset
+    last = end = (await _ask(admin, LATEST)).end_offset
     found: list[MetadataChange] = []
     left = REQUESTS_MAX
     while end > 0 and left > 0 and len(found) < count_max:
@@ -64,7 +100,9 @@ async def recent_changes(admin: Admin, *, since_ms: int, count_max: int) -> Rece
         end = start
     recent = [one for one in found if one.timestamp_ms >= since_ms]
     return RecentChanges(
-        changes=tuple(recent[:count_max]), is_complete=left > 0 and len(recent) <= count_max
+        changes=tuple(recent[:count_max]),
+        is_complete=left > 0 and len(recent) <= count_max,
+        end_offset=last,
     )
 
 

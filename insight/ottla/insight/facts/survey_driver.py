@@ -6,7 +6,7 @@ information about a hanging broker is missing. This module does not judge the st
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import trio
@@ -24,7 +24,11 @@ from ottla.model.settings.resources import ConfigKind
 from ottla.storage.directories.meta_properties import uuid_to_text
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import DescribeNodeResponse, NodeRegistration
-from ottla.wire.messages.metadata_response import MetadataResponse
+from ottla.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 QUORUM_TIMEOUT_S = 5.0
 NODE_TIMEOUT_S = 3.0
@@ -203,8 +207,18 @@ async def survey(admin: Admin) -> Survey:
     broker that responds to this client cannot return metadata yet."""
     metadata = await admin.cluster.metadata()
     partitions = partitions_of(metadata)
-    topics = sorted({one.topic for one in partitions if one.is_under_replicated})
-    min_insync = await _min_insync_of(admin, topics)
+    min_insync = await min_insync_of(admin, partitions)
+    found = await _survey_nodes(admin, metadata.cluster_id)
+    return replace(found, partitions=partitions, min_insync=min_insync)
+
+
+async def survey_nodes(admin: Admin) -> Survey:
+    """Return the state of the quorum and of all brokers, without partitions. The work does not
+    depend on the number of partitions."""
+    return await _survey_nodes(admin, (await admin.cluster.metadata([])).cluster_id)
+
+
+async def _survey_nodes(admin: Admin, cluster_id: str | None) -> Survey:
     brokers = await registered(admin)
     registrations = await registrations_of(admin)
     async with trio.open_nursery() as nursery:
@@ -214,11 +228,11 @@ async def survey(admin: Admin) -> Survey:
     _add_registrations(registrations, brokers, quorum)
     is_throttled = any(broker.has_throttle(*REPLICATION_THROTTLES) for broker in brokers)
     return Survey(
-        cluster_id=metadata.cluster_id,
+        cluster_id=cluster_id,
         quorum=quorum,
         brokers=brokers,
-        partitions=partitions,
-        min_insync=min_insync,
+        partitions=[],
+        min_insync={},
         reassignment_count=await _count_of_reassignments(admin) if is_throttled else 0,
         balance=await _balance_of(admin),
         serves_own_requests=await admin.cluster.serves_own_requests(),
@@ -316,18 +330,21 @@ def not_registered(broker_id: int) -> RefusedError:
 
 
 def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:
-    """Return every partition in a metadata response."""
-    return [
-        SurveyedPartition(
-            name=f"{topic.name}-{row.partition_index}",
-            topic=topic.name or "",
-            leader_id=row.leader_id,
-            replicas=list(row.replica_nodes),
-            isr=list(row.isr_nodes),
-        )
-        for topic in metadata.topics
-        for row in topic.partitions
-    ]
+    """Return every partition of a metadata response."""
+    return [surveyed_partition(topic, row) for topic in metadata.topics for row in topic.partitions]
+
+
+def surveyed_partition(
+    topic: MetadataResponseTopic, row: MetadataResponsePartition
+) -> SurveyedPartition:
+    """Return one partition of a topic in a metadata response."""
+    return SurveyedPartition(
+        name=f"{topic.name}-{row.partition_index}",
+        topic=topic.name or "",
+        leader_id=row.leader_id,
+        replicas=list(row.replica_nodes),
+        isr=list(row.isr_nodes),
+    )
 
 
 async def registered(admin: Admin) -> list[SurveyedBroker]:
@@ -392,7 +409,10 @@ async def _ask_node(admin: Admin, broker: SurveyedBroker) -> None:
         broker.clock_ahead_ms = theirs_ms - (asked_ms + answered_ms) // 2
 
 
-async def _min_insync_of(admin: Admin, topics: list[str]) -> dict[str, int]:
+async def min_insync_of(admin: Admin, partitions: Iterable[SurveyedPartition]) -> dict[str, int]:
+    """Return min.insync.replicas of each topic with under-replicated partitions. Empty if the user
+    may not read it."""
+    topics = sorted({one.topic for one in partitions if one.is_under_replicated})
     if not topics:
         return {}
     try:

@@ -1,0 +1,83 @@
+"""Facts about the cluster that pages share: the numbers of its partitions, and its last changes.
+
+The facts of each admin client are kept, so that a page and its live part, and several open pages,
+cost the brokers one request.
+"""
+
+from weakref import WeakKeyDictionary
+
+import trio
+
+from ottla.client.admin import Admin
+from ottla.insight.facts.changes_driver import RecentChanges, later_changes, recent_changes
+from ottla.insight.facts.partition_totals_driver import PartitionTotals, read_partition_totals
+
+PARTITIONS_PER_S = 500
+"""Partitions whose state is requested in one second at most, on average. The numbers of 10,000
+partitions are therefore kept for 20 s."""
+KEPT_S_MAX = 60.0
+"""Longest time in seconds for which numbers of partitions are kept."""
+CHANGES_KEPT_S = 600.0
+"""Time in seconds after which the changes are read completely again. Before that, only the changes
+since the last read are."""
+
+
+class _SharedFacts:
+    def __init__(self) -> None:
+        self.totals: PartitionTotals | None = None
+        self.totals_at_s = 0.0
+        self.totals_lock = trio.Lock()
+        self.changes: RecentChanges | None = None
+        self.changes_at_s = 0.0
+        self.changes_lock = trio.Lock()
+
+
+_KEPT: WeakKeyDictionary[Admin, _SharedFacts] = WeakKeyDictionary()
+
+
+def known_totals(admin: Admin) -> PartitionTotals | None:
+    """Return the numbers of partitions if they are known and recent, without a request."""
+    kept = _KEPT.setdefault(admin, _SharedFacts())
+    if kept.totals is None:
+        return None
+    kept_s = min(KEPT_S_MAX, kept.totals.partition_count / PARTITIONS_PER_S)
+    return kept.totals if trio.current_time() - kept.totals_at_s < kept_s else None
+
+
+def known_partition_count(admin: Admin) -> int | None:
+    """Return the number of partitions when they were last read, or None if they never were."""
+    totals = _KEPT.setdefault(admin, _SharedFacts()).totals
+    return None if totals is None else totals.partition_count
+
+
+async def partition_totals(admin: Admin) -> PartitionTotals:
+    """Return the numbers of partitions, which are at most KEPT_S_MAX old.
+
+    Raises RefusedError if the broker that responds cannot return metadata yet.
+    """
+    kept = _KEPT.setdefault(admin, _SharedFacts())
+    async with kept.totals_lock:
+        found = known_totals(admin)
+        if found is None:
+            at_s = trio.current_time()
+            found = kept.totals = await read_partition_totals(admin)
+            kept.totals_at_s = at_s
+        return found
+
+
+async def latest_changes(admin: Admin, *, since_ms: int, count_max: int) -> RecentChanges:
+    """Return the most recent changes of the metadata since a time in ms since 1970. All callers
+    pass the same `count_max`, and the time passes.
+
+    Raises RefusedError with UNSUPPORTED_VERSION if the brokers do not have the request.
+    """
+    kept = _KEPT.setdefault(admin, _SharedFacts())
+    async with kept.changes_lock:
+        now_s, known = trio.current_time(), kept.changes
+        if known is None or now_s - kept.changes_at_s > CHANGES_KEPT_S:
+            found = await recent_changes(admin, since_ms=since_ms, count_max=count_max)
+            kept.changes_at_s = now_s
+        else:
+            found = await later_changes(admin, known, since_ms=since_ms, count_max=count_max)
+        kept.changes = found
+        return found
