@@ -187,8 +187,8 @@ class Effects:
     """
     role_change: RoleChange | None = None
     rejected: RejectedResponse | None = None
-    """A response that the quorum core rejected as impossible, or None. It is only reported to
-    operators."""
+    """A response that the quorum core rejected as impossible, or None if it rejected none. It is
+    only reported to operators."""
     next_wake_ms: int | None = None
     """Latest monotonic time, in ms, at which the driver must send the next `Tick` event, or None if
     the quorum core has no timer running."""

@@ -1,4 +1,4 @@
-"""Kafka's `quorum-state` file as a value: the epoch, the leader and the vote.
+"""Encoder and decoder of Kafka's `quorum-state` file: the epoch, the leader and the vote. Pure.
 
 Without this file a voter could vote twice in one epoch (OneLeaderPerEpoch). The driver writes it
 atomically, and before it sends any response that depends on it.

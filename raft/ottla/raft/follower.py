@@ -30,9 +30,9 @@ REFUSED_PAUSE_MS = 20
 delay, the other voters have not noticed the failure yet and reject the voter."""
 
 REFUSED_STAGGER_MS = 100
-"""Additional delay in ms of each voter over the previous one, in the order of ids. If the delay is
-shorter than an election, voters split the vote. If it is longer, an election takes longer when the
-first voter has failed too."""
+"""Additional delay in ms before each further voter, in the order of ids, stands for election after
+the leader's process ended. If the delay is shorter than an election, voters split the vote. If it
+is longer, an election takes longer when the first voter has failed too."""
 
 
 @dataclass(slots=True)

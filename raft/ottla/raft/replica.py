@@ -423,8 +423,8 @@ class Replica:
                 self._send_fetch(peer, NO_ELECTION_YET, now_ms, wait_ms_max=0)
 
     def seek_leader(self, now_ms: int) -> None:
-        """Request the leader's id from a voter. Sends a fetch that does not wait at the voter,
-        which names the leader in its refusal."""
+        """Request the leader's id from a voter. The request is a fetch that does not wait at the
+        voter. The voter's refusal names the leader."""
         if self.is_log_changing or self.acknowledged_offset != self.log.end_offset:
             return
         contacts = (*self.peers, *self.identity.bootstrap)

@@ -11,9 +11,9 @@ from ottla.model.ids import NodeId
 from ottla.raft.effects import OutgoingRequest
 
 BACKOFF_DOUBLINGS_MAX = 3
-"""Maximum number of doublings of the back-off, which starts at 20 ms and ends at 160 ms. With
-fewer, a dead voter gets too many requests. With more, a restarted voter or a new leader is found
-later."""
+"""Maximum number of times that the back-off between requests to a voter is doubled: it starts at 20
+ms and ends at 160 ms. With fewer, a dead voter gets too many requests. With more, a restarted voter
+or a new leader is found later."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class Requests:
         connection.failure_count += 1
 
     def is_failing(self, node_id: NodeId) -> bool:
-        """Return whether the last request to a voter failed without a response."""
+        """Return whether the last request to a voter failed, for example by a timeout."""
         connection = self._connections.get(node_id)
         return connection is not None and connection.failure_count > 0
 

@@ -36,6 +36,6 @@ class RoleState(Protocol):
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Process the response to a request that this role sent. The caller ensures that the
-        response's epoch is not above this replica's."""
+        """Process the response to a request that this replica sent in this role. The caller ensures
+        that the response's epoch is not above this replica's."""
         ...

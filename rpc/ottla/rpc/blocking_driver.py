@@ -19,7 +19,7 @@ class BlockingChannel:
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
 
     def close(self) -> None:
-        """Close the gRPC connection to the peer."""
+        """Close the gRPC connection to the server."""
         self._channel.close()
 
     def call_bytes(self, path: str, data: bytes, *, timeout_s: float) -> bytes:

@@ -131,8 +131,8 @@ class ControllerClient:
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Propose new in-sync replicas for partitions that this broker leads to the active
-        controller. Returns its decision on each partition."""
+        """Propose to the active controller new in-sync replicas for partitions that this broker
+        leads. Returns its decision on each partition."""
         return await self._call(methods.ALTER_PARTITION, request, deadline_ms)
 
     async def allocate_producer_ids(

@@ -1,4 +1,4 @@
-"""Encoding of a response as a frame: its length, its header and its message, in few chunks."""
+"""Encoder of a response as a frame: its length, its header and its message, in few chunks. Pure."""
 
 from ottla.model.limits import INT32_MAX
 from ottla.wire.codec import encode_chunks, native_codec

@@ -201,8 +201,8 @@ class Api:
     is_served: bool = True
     """True if this release serves the API, either on a Kafka listener or by gRPC between nodes."""
     is_optional: bool = False
-    """True if ApiVersions lists the API only while the broker offers it, as depends on its
-    settings."""
+    """True if the broker decides at run time whether ApiVersions lists the API, as for client
+    telemetry."""
     decider: Decider = Decider.BROKER
     needs: tuple[Need | AnyOf, ...] = ()
     """All ACL operations that a client must be allowed for a request of the API. If there are none,

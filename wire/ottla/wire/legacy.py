@@ -84,8 +84,8 @@ def timestamp_at(data: Buffer, at: int) -> int:
 
 
 def entry_header(data: Buffer, at: int) -> BatchHeader:
-    """Return the v0 or v1 entry at `at` as the header of a batch whose last offset is the entry's
-    offset.
+    """Return the v0 or v1 entry at position `at` in the form of a batch header, whose last offset
+    is the entry's offset.
 
     Raises CorruptDataError if the entry is truncated, not of v0 or v1, or impossibly short.
     """

@@ -90,8 +90,8 @@ class RefusalPlan:
 
 
 def run(refusing: Generator[None, None, T]) -> T:
-    """Run a generator that builds an error response to its end at once, without yielding to other
-    tasks, and return the response."""
+    """Run a generator that builds an error response until it ends, without yielding to other tasks.
+    Returns the response."""
     while True:
         try:
             next(refusing)

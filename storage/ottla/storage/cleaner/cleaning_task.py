@@ -125,7 +125,8 @@ class CleanedGroup(NamedTuple):
 
 @frozen(kw_only=True)
 class CleaningStats:
-    """Statistics of one log compaction."""
+    """Statistics of one log compaction: numbers of records, bytes and keys, and durations in
+    seconds."""
 
     indexed_record_count: int = 0
     indexed_bytes: int = 0

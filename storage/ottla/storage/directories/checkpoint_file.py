@@ -1,5 +1,5 @@
-"""The format of Kafka's offset checkpoints: version, count, then one line `topic partition offset`
-for each partition.
+"""Encoder and decoder of Kafka's offset checkpoint files. Pure. The format is: version, count, then
+one line `topic partition offset` for each partition.
 
 The recovery points, the log start offsets, the high watermarks and the first dirty offsets of a
 directory all use this format.

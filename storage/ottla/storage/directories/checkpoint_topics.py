@@ -1,4 +1,5 @@
-"""The side file with the topic ids of the lines in a directory's offset checkpoints.
+"""Encoder and decoder of `checkpoint-topic-ids`, the side file with the topic ids of the lines in a
+directory's offset checkpoints. Pure.
 
 Kafka's checkpoints name partitions by topic name alone. This file records the topic id to which
 each partition's lines belong, and is written before the first line of a partition. Kafka's tools

@@ -1,5 +1,5 @@
-"""`.kafka_cleanshutdown`, the marker which records that every log of a directory was flushed and
-closed.
+"""Encoder and decoder of `.kafka_cleanshutdown`, the marker which records that every log of a
+directory was flushed and closed. Pure.
 
 In Kafka 4 its content is JSON with the broker epoch, by which the controller recognises a clean
 restart (KIP-966). The broker reads and removes the marker early in its start, so that a crash while

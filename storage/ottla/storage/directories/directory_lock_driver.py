@@ -1,5 +1,5 @@
-"""The lock file `.lock` of a log directory. Only one process at a time can lock it (with flock).
-The lock ends with the process."""
+"""Locks log directories by their lock file `.lock`. Only one process at a time can hold the lock of
+a directory (flock). The lock ends with the process."""
 
 import fcntl
 import os

@@ -4,7 +4,7 @@ disk_seam.py              operations on files and directories that storage needs
 real_disk_driver.py       the real disk
 real_file_driver.py       one real file
 shared_calls_driver.py    sharing of overlapping calls, such as fsyncs of one directory
-gathered_calls_driver.py batching of calls in one worker thread, such as the creation of directories
+gathered_calls_driver.py  batching of calls in one thread, such as the creation of directories
 write_back_driver.py      early write-back of dirty pages
 descriptor_cache.py       the files that keep their descriptors open
 file_places.py            paths of files after renames

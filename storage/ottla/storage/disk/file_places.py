@@ -23,7 +23,7 @@ class Folder:
 
     @property
     def path(self) -> str:
-        """Current path of the directory."""
+        """Current path of the directory, after all renames so far."""
         names: list[str] = []
         folder: Folder | None = self
         while folder is not None:

@@ -180,7 +180,7 @@ class _Partition:
 
     def _joint_problem(self, number: int) -> str | None:
         """Return a description of the problem if a segment's base offset does not fit the previous
-        segment, or None.
+        segment. Returns None if it fits.
 
         Gaps that the cleaner left are allowed; all of them are below the recovery point.
         """
@@ -267,8 +267,8 @@ class _Partition:
             yield Flaw(name, None, error.where)
 
     def _epoch_problem(self, row: BatchRow) -> str | None:
-        """Return a description if a batch contradicts the leader epoch checkpoint, or None. Each
-        epoch is reported at most once.
+        """Return a description of the problem if a batch contradicts the `leader-epoch-checkpoint`
+        file. Returns None if it does not. Each epoch is reported at most once.
 
         Epochs that begin above the recovery point need not be in the checkpoint file yet.
         """

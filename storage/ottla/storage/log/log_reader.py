@@ -73,7 +73,7 @@ class KeptRead:
 
 
 class LogReader:
-    """Reader of the records of one log."""
+    """Reader of one log: batches as file slices, aborted transactions, and look-ups by time."""
 
     __slots__ = ("_health", "_kept_read", "_state")
 

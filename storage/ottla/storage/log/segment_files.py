@@ -93,7 +93,7 @@ class SegmentFiles:
             self._health.fail_by(error, f"{segment.file.path} is no segment's, and stays")
 
     def write_indexes(self, segment: Segment) -> None:
-        """Write the pending index entries of a segment to their files. A full disk only delays
+        """Write the pending entries of a segment's indexes to their files. A full disk only delays
         them."""
         try:
             segment.write_indexes()

@@ -293,7 +293,8 @@ class StartFindings:
 
     def _updated_loss(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
         """Return the stored loss `loss` with the state of this startup. `again` is the same loss as
-        found at this startup, or None. The highest promised offset is kept."""
+        found at this startup, or None if it was not found again. The highest promised offset is
+        kept."""
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]

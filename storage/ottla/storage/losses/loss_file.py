@@ -1,4 +1,5 @@
-"""The `lost-logs` file of a log directory: losses of replicas that are not complete again yet.
+"""Encoder and decoder of a log directory's `lost-logs` file: losses of replicas that are not
+complete again yet. Pure.
 
 The format is JSON, so that an operator can read it: a version, and one object for each loss. If a
 broker finds a loss at startup, it writes the file before it continues. Otherwise the next startup

@@ -11,7 +11,7 @@ log_placement.py              chooses the directory of a new log
 log_names_driver.py           names directories of new logs and renames those of deleted ones
 name_locks_driver.py          locks that serialise changes of a partition's name
 log_moves_driver.py           all moves of logs between directories
-log_move_driver.py one move of a log: copy, then switch
+log_move_driver.py            one move of a log: copy, then switch
 log_checkpoints.py            checkpoint lines of one log
 log_cleaning_driver.py        the part of the log manager that the cleaner uses
 """

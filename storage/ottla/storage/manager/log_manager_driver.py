@@ -161,12 +161,13 @@ class LogManager:
         return None if placed is None else placed.directory
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield each partition whose log is online, with its log."""
+        """Yield each partition whose log is online, together with the log."""
         for partition, placed in list(self._placed.items()):
             yield partition, placed.log
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield each partition whose log is online in a log directory, with its log."""
+        """Yield each partition whose log is online in the given log directory, together with the
+        log."""
         for partition, placed in list(self._placed.items()):
             if placed.directory is directory:
                 yield partition, placed.log
@@ -406,8 +407,8 @@ class LogManager:
         self.on_moved(partition, log)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the online log directory in which a directory with this partition's name exists,
-        or None.
+        """Return the online log directory in which a directory with this partition's name exists.
+        Returns None if there is none.
 
         Used for partitions whose logs are not online.
         """

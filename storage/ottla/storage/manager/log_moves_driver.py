@@ -43,7 +43,8 @@ class Logs(Protocol):
         ...
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield each partition whose log is online in a log directory, with its log."""
+        """Yield each partition whose log is online in the given log directory, together with the
+        log."""
         ...
 
     def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:

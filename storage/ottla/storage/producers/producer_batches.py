@@ -1,4 +1,5 @@
-"""The `producer-batches` file, with data that a producer snapshot in Kafka's format lacks.
+"""Encoder and decoder of the `producer-batches` file, with data that a producer snapshot in Kafka's
+format lacks. Pure.
 
 A snapshot contains only the last batch of each producer, but a client may have five batches in
 flight and retry any of them. This file contains the last five, and the time when each producer last

@@ -1,5 +1,5 @@
-"""The producer files of a log: its producer snapshots, and the files that accompany the newest
-snapshot."""
+"""Writer of the producer files of a log: its producer snapshots, and the files that accompany the
+newest snapshot."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,5 +1,5 @@
-"""The `abort-digests` file of a log: the number and CRC of the aborted transactions in each
-segment's `.txnindex`.
+"""Encoder and decoder of a log's `abort-digests` file: the number and CRC of the aborted
+transactions in each segment's `.txnindex`. Pure.
 
 The file is Ottla's own. A missing or changed `.txnindex` makes aborted records visible, or hides
 committed ones; only a check of all markers in the segment would detect it. Instead, startup

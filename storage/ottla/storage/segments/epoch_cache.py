@@ -1,4 +1,4 @@
-"""The leader epochs of one log and the offset at which each epoch begins (KIP-101).
+"""Cache of the leader epochs of one log, with the offset at which each epoch begins (KIP-101).
 
 Invariants: epochs and start offsets both strictly increase; a start offset never changes until it
 is truncated. The format is Kafka's `leader-epoch-checkpoint`. Pure. The log writes the file before

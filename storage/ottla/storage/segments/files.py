@@ -1,4 +1,4 @@
-"""Names of the files in a partition's directory: Kafka's own, and those that Ottla adds."""
+"""Names of the files in a partition's directory: Kafka's own, and those that Ottla adds. Pure."""
 
 LOG = ".log"
 OFFSET_INDEX = ".index"

@@ -24,8 +24,8 @@ _OFFSET_ENTRY = Struct(">ii")
 
 NEAR_ENTRY_COUNT = 16
 """Number of offset index entries that a look-up searches first, starting at the entry that the last
-look-up found. With more entries, a reader that reads more bytes at once is still found without a
-search of the whole index. With fewer, the first search is shorter."""
+look-up found. With more entries, a reader with larger reads still needs no search of the whole
+index. With fewer, the first search is shorter."""
 
 
 class OffsetIndex(EntryFile):

@@ -1,5 +1,5 @@
-"""The `partition.metadata` file of a partition's directory, which contains the id of the topic to
-which the directory belongs.
+"""Encoder and decoder of `partition.metadata`, the file that contains the id of the topic to which
+a partition's directory belongs. Pure.
 
 The file is written before the first record, so that the directory of a deleted topic is never
 mistaken for that of a new topic of the same name. It is durable before the first flush of the log

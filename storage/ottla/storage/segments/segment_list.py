@@ -1,5 +1,5 @@
-"""The `closed-segments` file of a log. A clean shutdown writes it, with a description of each
-segment except the active one.
+"""Encoder and decoder of a log's `closed-segments` file. Pure. A clean shutdown writes the file,
+with a description of each segment except the active one.
 
 The file is Ottla's own. If the segments' files have the listed sizes, a clean start opens none of
 them (KIP-263 has the same aim). The file also contains the largest timestamps, for which startup

@@ -132,7 +132,8 @@ class Ingest:
                 self._wait(labels, codec, payload, received_ms, done)
 
     def forget(self, instance_id: UUID) -> None:
-        """Delete the series of a client that has disconnected, or that now reports other metrics.
+        """Delete the metric series of a client that has disconnected, or that now reports other
+        metrics.
 
         Earlier pushes of the client are still delivered to the exporters, but create no series.
         """
@@ -225,7 +226,7 @@ class Ingest:
         done(error)
 
     async def flush(self) -> None:
-        """Wait until `run` has delivered all pushes to the exporters that were queued before this
+        """Wait until `run` has delivered to the exporters all pushes that were queued before this
         call."""
         end = self._numbers
         while self._handed_on < end:
