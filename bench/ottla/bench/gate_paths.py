@@ -72,7 +72,7 @@ GROUP = "gate"
 PRODUCER = ProducerId(7)
 SEQUENCES = 100
 """Number of record batches prepared for the idempotent producer. It must exceed the number of runs
-that the gate makes."""
+in which the instructions of a path are counted."""
 LARGE_RECORDS = 128
 LARGE_RECORD_BYTES = 1_000
 SMALL_BATCH = [(NOW_MS, b"key", b"v" * 100)]

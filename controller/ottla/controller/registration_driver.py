@@ -92,7 +92,8 @@ class ControllerRegistrar:
         self._register = register
         self._image: MetadataImage = EMPTY
         self._last_reason: str | None = None
-        """Reason why the registration was last refused, which is logged once."""
+        """Reason why the controller's registration was last refused, so that each reason is logged
+        once. None if it was not refused."""
         self._changed = trio.Event()
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

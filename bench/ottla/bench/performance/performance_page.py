@@ -91,8 +91,8 @@ def measured_part(
     pictures: Mapping[str, str],
     reports: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the page's tables of all stored groups of rows, followed by the tables of the reports,
-    which have no goals.
+    """Return the page's tables of all stored groups of rows, followed by the tables of the reports
+    of other comparisons with Kafka, which have no goals.
 
     `pictures` maps groups to the file names of their plots.
     """

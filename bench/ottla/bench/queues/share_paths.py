@@ -45,7 +45,7 @@ GROUP, MEMBER = "gate", "gate-member-000000000"
 ACCEPT = 1
 RECORDS = 100
 """Number of records, each a batch, that a measured code path can consume. It must exceed the number
-of runs that the gate makes."""
+of runs in which the instructions of a path are counted."""
 
 
 def share_fetches() -> Callable[[], object]:

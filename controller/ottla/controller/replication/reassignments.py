@@ -154,7 +154,7 @@ def cancelled(
     state: PartitionState,
 ) -> Record | None:
     """Return the metadata record that cancels a reassignment, so that the partition has its
-    original replicas again.
+    original replicas again. Returns None if nothing changes.
 
     Raises RefusedError if the partition is not being reassigned, or if the cancellation needs an
     unclean election.

@@ -56,7 +56,7 @@ class ScramMechanism:
         self._seen: Credentials = {}
         self._pattern: ScramCredential | None = None
         """First of the SCRAM credentials that were last read from the metadata. The derived
-        credentials of unknown users have its shape."""
+        credentials of unknown users have its shape. None if there are no credentials."""
 
     @property
     def name(self) -> str:

@@ -51,8 +51,8 @@ class PermissionCache:
         """True if allowed operations may be cached. False if each decision of the authorizer must
         be logged."""
         self.client_key: ClientKey | None = None
-        """Key of the client in the caches of responses, valid for this version of the ACLs. Created
-        at first use."""
+        """Key of the client in the caches of responses, valid for this version of the ACLs. None
+        until it is first needed."""
         self._count = 0
 
     def keep(self, granted: Granted, name: str) -> bool:

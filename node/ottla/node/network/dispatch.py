@@ -123,10 +123,12 @@ class Peer:
     is_token_authenticated: bool = False
     """True if the client authenticated with a delegation token."""
     credential: tuple[str, str] | None = None
-    """Name of the credential in the metadata with which the client logged in. The client is
-    disconnected if the credential is revoked; see `authentication/revocations`."""
+    """Name of the credential in the metadata with which the client logged in; None if it used no
+    such credential. The client is disconnected if the credential is revoked; see
+    `authentication/revocations`."""
     disconnect: Callable[[str], None] | None = None
-    """Function that closes the client's connection and logs the given reason."""
+    """Function that closes the client's connection and logs the given reason. None once the
+    connection has closed."""
     software_name: str = UNKNOWN_SOFTWARE
     """Name of the client's software, as the client reported it in its ApiVersions request."""
     software_version: str = UNKNOWN_SOFTWARE
@@ -235,7 +237,7 @@ class RequestContext:
 
     @property
     def client_id(self) -> str | None:
-        """Client id in the header of the request."""
+        """Client id in the header of the request; None if the client sent none."""
         return self.header.client_id
 
     def close_connection(self) -> None:
@@ -275,7 +277,8 @@ class Route:
         """Faster decoder of the API's common requests, tried before the generated codec unless a
         request is traced. None if there is none."""
         self.request_type: type[Message] | None = None
-        """Class of the API's requests, imported at the first request to keep the start fast."""
+        """Class of the API's requests; None until the first request, when it is imported. This
+        keeps the broker's start fast."""
         self.times: dict[int, Times] = {}
         """Counters of request durations by API version, created when a version is first
         requested."""
@@ -288,7 +291,8 @@ class Quotas(Protocol):
     """True if a quota is set for any client."""
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
-        """Start charging a received request to its client's quotas."""
+        """Start charging a received request to its client's quotas. The charge is stored in the
+        request's response slot."""
         ...
 
 

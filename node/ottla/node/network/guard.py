@@ -99,7 +99,8 @@ class GuardState:
         )
 
     def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
-        """Pass a frame of the client to the guard, and return the guard's result."""
+        """Pass a frame of the client to the guard. Returns the response to send, or None if the
+        frame is to be passed to the dispatcher."""
         return self._guard.on_frame(frame, now_ms)
 
     def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:

@@ -37,7 +37,8 @@ ENTRIES_NOT_COUNTED = 10
 partitions have more of them."""
 
 AT_ONCE_MS = 0
-"""Deadline that is always in the past, so that a waiting request expires at once."""
+"""Monotonic time in milliseconds that is always in the past. As a deadline, it lets a waiting
+request expire at once."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

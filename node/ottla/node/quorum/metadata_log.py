@@ -272,7 +272,8 @@ class MetadataLog:
         return self._history.latest_offset
 
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
-        """Return the voter set that a snapshot of the records before `end_offset` must contain."""
+        """Return the voter set that a snapshot of the records before `end_offset` must contain, or
+        None if there is none."""
         return self._history.at(end_offset)
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:

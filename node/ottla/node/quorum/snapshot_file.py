@@ -21,8 +21,8 @@ class SnapshotFile:
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int
-    """Timestamp of the last log record that the snapshot contains, used for all batches of the
-    snapshot.
+    """Timestamp, in ms since 1970, of the last log record that the snapshot contains, used for all
+    batches of the snapshot.
 
     No clock is read here, so that every replica writes the same bytes for the same snapshot id.
     """

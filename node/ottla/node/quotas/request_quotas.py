@@ -261,7 +261,8 @@ class RequestQuotas:
             self.exempt.record(used_ns / NS_PER_PERCENT, self.now_ms())
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
-        """Start charging a received request to its client's quotas."""
+        """Start charging a received request to its client's quotas. The charge is stored in the
+        request's response slot."""
         header = context.header
         is_produce = header.api_key == PRODUCE
         if is_produce:

@@ -88,7 +88,8 @@ class MachineFacts:
     """Version of the Spark in the directory SPARK_HOME; empty if there is none."""
     worker: Interpreter
     plain_worker: Interpreter | None
-    """Python interpreter that Spark uses if PYSPARK_PYTHON is not set: `python3` on PATH."""
+    """Python interpreter that Spark uses if PYSPARK_PYTHON is not set: `python3` on PATH. None if
+    PYSPARK_PYTHON is set."""
     delta: str = ""
     """Installed version of the Python package delta-spark; empty if it is not installed."""
 

@@ -77,7 +77,8 @@ class ExportFigures:
     """Number of rows read by this run of the export whose value does not fit the table's
     columns."""
     position: TablePosition | None
-    """Position of the last commit: the next offset of each partition."""
+    """Position of the export's last commit: the next offset of each partition. None before the
+    first commit."""
 
 
 def log_bounds(asking: ClusterQueries, topic: str) -> LogBounds:

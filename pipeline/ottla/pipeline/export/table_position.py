@@ -45,7 +45,8 @@ class TablePosition:
     """Random text that identifies the commit. An export recognises its own commit by this text
     after a lost response."""
     ranges: Mapping[int, tuple[int, int]] | None = None
-    """Offsets [start, end) of the records that the last commit added to the table, by partition."""
+    """Offsets [start, end) of the records that the last commit added to the table, by partition.
+    None if there was no commit."""
 
     def to_text(self) -> str:
         """Return the position of the export as a JSON text."""

@@ -34,8 +34,8 @@ class RangeProgress:
         self.position = self.lookback
         """Offset from which the next fetch of the range starts."""
         self.held: FetchedBatches | None = None
-        """Fetched record batches of the range that have not been returned yet. They end at
-        `position`."""
+        """Fetched record batches of the range that have not been returned yet, which end at
+        `position`. None if there are none."""
         self.is_out_of_range = False
         """True if the leader responded that the next fetch's offset (`position`) is out of
         range."""

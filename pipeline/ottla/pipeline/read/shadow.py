@@ -48,7 +48,8 @@ class _Query:
     """Java object of the streaming query in the JVM, which lists its sources once the query is
     running."""
     sources: Mapping[str, SourceOptions] | None = None
-    """Options of the query's sources, by the source's description in Spark's progress events."""
+    """Options of the query's sources, by the source's description in Spark's progress events. None
+    until they are first needed."""
     asking: dict[str, ClusterQueries] = field(default_factory=dict)
     committed: dict[str, StreamPosition] = field(default_factory=dict)
 

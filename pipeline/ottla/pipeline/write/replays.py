@@ -62,8 +62,8 @@ class StampedRecords(NamedTuple):
     order."""
 
     rows: Numbers
-    """Index of each record among all records of the fetch, for the records with headers of a Spark
-    task."""
+    """For each record that has headers of a Spark task, its index among all records of the
+    fetch."""
     tasks: list[Task]
     task: Numbers
     """For each record, the index in `tasks` of the Spark task that wrote it."""

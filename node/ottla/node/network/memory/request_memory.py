@@ -115,8 +115,8 @@ class MemoryShare:
         self.holder = holder
         self.held_bytes = 0
         self.age_ms = 0
-        """Milliseconds since the first byte of the connection's unfinished frame was read. The
-        connection resets this."""
+        """Milliseconds for which the connection's unfinished frame has been read. The connection
+        resets it to 0 when it serves a frame."""
         self.arrived_bytes = 0
         """Total bytes that the connection has received while it held request memory, which shows
         progress."""
