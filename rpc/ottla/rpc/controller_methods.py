@@ -1,5 +1,5 @@
-"""The methods of `ottla.controller.Controller`: requests of brokers and controllers to the active
-controller."""
+"""Descriptors of the gRPC methods of `ottla.controller.Controller`: requests of brokers and
+controllers to the active controller."""
 
 from ottla.model.limits import MIB
 from ottla.proto import controller_pb2 as pb

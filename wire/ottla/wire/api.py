@@ -1,4 +1,5 @@
-"""Declaration of one API: a row of the table in `apis.py`, and the notation of such rows.
+"""Declaration of one API: a row of the table in `apis.py`, and the notation of such rows. Pure
+values.
 
 A row declares the versions, the listeners, the ACL operations that a client must be allowed, the
 node that decides a request, the form of a refusal, and the cost bounds of a request. No other

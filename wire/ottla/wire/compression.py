@@ -1,4 +1,5 @@
-"""The five compression codecs of record batches, with a limit on the decompressed size.
+"""Compression and decompression with the five codecs of record batches, with a limit on the
+decompressed size.
 
 A batch that claims more than `limit_bytes` is refused before that much memory is allocated, so that
 no batch can be a decompression bomb. All invalid input raises CorruptDataError. The exception is a

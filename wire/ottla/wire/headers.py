@@ -1,4 +1,4 @@
-"""Frames, and the headers of the requests and responses in them.
+"""Encoder and decoder of frames, and of the headers of the requests and responses in them.
 
 A frame is a length of four bytes, followed by a request or response of that many bytes.
 

@@ -1,4 +1,5 @@
 """Reader of message sets in the formats v0 and v1, which Kafka 4 still serves but never writes.
+Pure.
 
 Logs written by old brokers are kept and served unchanged. The log treats each entry as a batch of
 one record or, if the entry is a wrapper, as a batch of an unknown number of records up to the

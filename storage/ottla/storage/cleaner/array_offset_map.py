@@ -1,5 +1,5 @@
 """The offset map of the log cleaner as numpy arrays: many keys are stored or looked up by a few
-operations on whole columns.
+operations on whole columns. No I/O.
 
 A given amount of memory has room for as many keys as in `SlotTable`. A slot is a row of three
 numbers: two halves of the key's 128-bit hash, and its offset plus one. Untouched memory therefore

@@ -1,4 +1,5 @@
-"""The decompressed records (bodies) of scanned batches, in runs that are processed together.
+"""Decompression of scanned batches: their records (bodies), in runs that are processed together.
+Pure.
 
 A run is a series of batch bodies with few records and few bytes, or a single batch body. The
 decompressed size of one batch is bounded. At most one batch and one run are in memory at a time.

@@ -1,5 +1,5 @@
 """Pass 2 of a log compaction: determines the part of each batch that is kept, in log order from the
-first batch.
+first batch. No I/O.
 
 Invariants:
 

@@ -1,5 +1,5 @@
-"""The new bytes of a batch that log compaction changes: it removes records, sets a delete horizon,
-or empties the batch.
+"""Computation of the new bytes of a batch that log compaction changes: it removes records, sets a
+delete horizon, or empties the batch. Pure.
 
 Kept records are copied unchanged; only their count, the largest timestamp and the CRC are new.
 Offsets, sequences, epochs, producer, attributes and the base timestamp are unchanged; the

@@ -1,4 +1,4 @@
-"""The `.cleaned` files of one new segment that log compaction writes: the log, written block by
+"""Writer of the `.cleaned` files of one new segment in a log compaction: the log, written block by
 block, and its indexes.
 
 Index entries follow the rules of ordinary segments (`segment.py`). A batch gets an entry if it

@@ -1,5 +1,5 @@
-"""Chooses the next log to compact, and keeps the pauses and failures that prevent a compaction.
-Pure.
+"""Choice of the next log to compact, and record of the pauses and failures that prevent a
+compaction. Pure.
 
 A partition has at most one cleaning at a time. A task that must not run during a cleaning (a
 truncation, a move, a deletion) pauses the partition, which aborts a cleaning in progress. It

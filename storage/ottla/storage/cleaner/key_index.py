@@ -1,5 +1,5 @@
 """Pass 1 of a log compaction: collects the keys of the dirty section and their largest offsets, up
-to the capacity of the offset map.
+to the capacity of the offset map. No I/O.
 
 Records of aborted transactions, control records and records without a key are skipped. The pass
 ends when a key does not fit into the map. Only the records before the first record with that key

@@ -1,4 +1,4 @@
-"""Compaction of entries in the message formats v0 and v1, in the logs of old brokers.
+"""Compaction of entries in the message formats v0 and v1, in the logs of old brokers. Pure.
 
 An entry is either a single message, which is kept or dropped, or a wrapper with compressed
 messages. The kept messages of a wrapper are compressed again with the same codec. The new wrapper

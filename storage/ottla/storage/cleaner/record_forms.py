@@ -1,4 +1,4 @@
-"""Selects the per-record implementation of log compaction: numpy arrays if numpy is installed,
+"""Selection of the per-record implementation of log compaction: numpy arrays if numpy is installed,
 otherwise plain Python."""
 
 from collections.abc import Callable

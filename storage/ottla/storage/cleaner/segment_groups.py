@@ -1,4 +1,5 @@
-"""Groups of segments that log compaction merges: as many as fit into one segment of full size.
+"""Choice of the segments that log compaction merges into one: as many as fit into one segment of
+full size. Pure.
 
 Each compaction shrinks segments; without merging, a log would end up as a large number of small
 files.

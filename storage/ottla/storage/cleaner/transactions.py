@@ -1,5 +1,5 @@
 """Transactions in log compaction: the data of aborted transactions, and the transaction markers
-that are still needed.
+that are still needed. No I/O.
 
 Every transaction below the end of the compacted section has ended, so the transaction indexes list
 the aborted ones. A marker is needed as long as the log contains a batch of its transaction, even an

@@ -1,4 +1,5 @@
-"""The offset checkpoints of one log directory, whose lines belong to topic ids and not to names.
+"""Reader and writer of the offset checkpoints of one log directory, whose lines belong to topic ids
+and not to names.
 
 Recovery points, log start offsets, high watermarks and first dirty offsets are files in Kafka's
 format. A side file stores the topic id of each line (`checkpoint_topics`). Invariants:

@@ -1,5 +1,5 @@
-"""Format of `meta.properties`, the file that identifies a log directory, and the cluster and node
-that it belongs to.
+"""Encoder, decoder and check of `meta.properties`, the file that identifies a log directory, and
+the cluster and node that it belongs to. Pure.
 
 The format is Kafka's, version 1: java properties with `version`, `cluster.id`, `node.id` and
 `directory.id`. The file is written once, when a directory is formatted, and checked at every start.

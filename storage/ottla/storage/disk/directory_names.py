@@ -1,4 +1,4 @@
-"""Names of partition directories, and the meaning of a name found on disk.
+"""Names of partition directories, and the meaning of a name found on disk. Pure.
 
 A name is `<topic>-<partition>`. The suffix `.<32 hex digits>-delete` marks a directory that will be
 removed. The suffix `-stray` marks a directory of a partition that the cluster no longer places on

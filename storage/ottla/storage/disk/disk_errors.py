@@ -1,4 +1,4 @@
-"""Classes of disk errors: no space, lack of resources in this process, or a failed directory.
+"""Classes of disk errors: no space, lack of resources in this process, or a failed directory. Pure.
 
 Space, descriptors and memory can become available again, so requests that were refused for lack of
 them may be retried. EBADF means that this process closed the file in the meantime. Every other

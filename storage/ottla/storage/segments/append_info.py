@@ -1,4 +1,4 @@
-"""Origin and result of an append to a partition's log."""
+"""Types for the origin and the result of an append to a partition's log. Pure values."""
 
 from enum import Enum
 from typing import final

@@ -1,5 +1,5 @@
-"""Settings of one partition's log, derived from its topic's settings. The settings of the metadata
-log come from elsewhere."""
+"""Settings of one partition's log, derived from its topic's settings. The metadata log has settings
+of its own. Pure."""
 
 from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.storage.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig

@@ -1,5 +1,5 @@
-"""The index of a segment's aborted transactions (`.txnindex`). The file is created for the first
-aborted transaction.
+"""The index of a segment's aborted transactions (`.txnindex`), which this module reads and writes.
+The file is created for the first aborted transaction.
 
 An entry has 34 bytes: int16 version 0, then producer id, first offset, last offset (the marker's)
 and the last stable offset at that time, int64 each. Entries are ordered by last offset.

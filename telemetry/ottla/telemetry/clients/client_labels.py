@@ -1,4 +1,4 @@
-"""Labels of a client's metrics: the client's identity as the broker knows it.
+"""Labels of a client's metrics: the client's identity as the broker knows it. Pure.
 
 If a client sends an attribute with the name of one of these labels, the attribute is dropped.
 """

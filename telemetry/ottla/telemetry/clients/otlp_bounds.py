@@ -1,5 +1,5 @@
-"""Limits on the content of an OTLP message, besides its size. They are checked before the message
-is decoded.
+"""Checks of limits on the content of a client's OTLP message, besides its size. Pure. The number of
+parts is checked before the message is decoded.
 
 A part is a nested message, a text or a list. An empty part takes two bytes on the network and about
 fifty times that in memory. A name is sent once and stored with every point. A limit on bytes alone

@@ -1,4 +1,4 @@
-"""Decompression of the payload of a client's push, up to a maximum size.
+"""Decompression of the payload of a client's push, up to a maximum size. Pure.
 
 For snappy, Java uses xerial's framing and librdkafka a single raw block. For lz4, both use frames.
 A payload takes at most a few times `bytes_max` of memory, whatever size it announces.
