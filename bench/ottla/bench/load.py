@@ -164,7 +164,7 @@ def consume(load: Load, progress: Progress) -> Result:
 
 def end_to_end(load: Load, progress: Progress) -> Result:
     """Send one record at a time and wait until a consumer receives it. Returns a result whose
-    latency includes both steps."""
+    latency is the time from the send to the receipt."""
     confluent = library("confluent_kafka")
     producer = confluent.Producer(
         {

@@ -201,7 +201,7 @@ def _file_output(config: LogOutputConfig, file: str) -> logging.Handler:
 
 def _message_of(record: logging.LogRecord) -> str:
     """Return the message of a log record. If the arguments do not match the format string, the
-    message contains this error."""
+    message contains the formatting error."""
     try:
         return record.getMessage()
     except (TypeError, ValueError):

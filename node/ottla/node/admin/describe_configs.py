@@ -291,8 +291,8 @@ def result_of(
 
 
 def _unknown(key: str) -> Definition:
-    """Return a declaration for a stored setting whose key is unknown. As in Kafka, its value is
-    hidden."""
+    """Return a declaration for a stored setting whose key is unknown. As in Kafka, the value of
+    such a setting is hidden."""
     return Definition(
         key=key, field_name="", kind=SettingKind.UNKNOWN, default=None, doc="Unknown."
     )

@@ -57,7 +57,8 @@ def elements_of(row: Api) -> Elements | None:
 
 
 class Gate:
-    """Check of one API's requests before their handler, which authorizes the client by its ACLs."""
+    """Check of one API's requests before their handler. It authorizes the client of each request by
+    the ACLs."""
 
     def __init__(self, row: Api, name_of: TopicName, note: NoteRefusal) -> None:
         self._key = row.key

@@ -13,7 +13,8 @@ other requests run."""
 
 
 class ProduceGate(Gate):
-    """Check of Produce requests before their handler, which authorizes the client by its ACLs."""
+    """Check of Produce requests before their handler. It authorizes the client of each request by
+    the ACLs."""
 
     def serve(
         self,

@@ -242,8 +242,8 @@ def listening_ports(given: str | None = None) -> range:
 
 
 def _bind(probe: socket.socket, host: str, choices: range) -> None:
-    """Bind a socket to a random port in `choices` that is free. If many of them are occupied, the
-    kernel chooses a port."""
+    """Bind a socket to a random port in `choices` that is free. If many of these ports are
+    occupied, the kernel chooses a port."""
     for _ in range(_TRIES if choices else 0):
         try:
             probe.bind((host, _CHANCE.choice(choices)))

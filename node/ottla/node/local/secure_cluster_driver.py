@@ -226,7 +226,7 @@ def allow(
 
 def cluster_action(principal: str) -> AclEntry:
     """Return the ACL that allows ClusterAction to a principal. A broker needs this operation for
-    its work. It allows nothing else."""
+    its work. The ACL allows nothing else."""
     (entry,) = allow(
         principal, ResourceType.CLUSTER, AclOperation.CLUSTER_ACTION, name=CLUSTER_NAME
     )

@@ -179,7 +179,7 @@ class RequestMemory:
         """Number of connections closed because they held request memory that others needed, or held
         it for too long."""
         self.is_used_up = False
-        """True if the pool has no request memory left."""
+        """True if the pool has no request memory left for further frames."""
         share_bytes_max = 0 if limit_bytes is None else limit_bytes // SHARES_OF_POOL
         self._share_bytes_max = share_bytes_max
         self._large_limit_bytes = share_bytes_max * (SHARES_OF_POOL - 1)
