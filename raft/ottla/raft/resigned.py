@@ -33,9 +33,11 @@ class Resigned:
         self._to_tell = {voter.id for voter in replica.peers}
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Send EndQuorumEpoch to the voters that have not confirmed it.
+        """Send EndQuorumEpoch to the voters that have not confirmed it, and return None. Returns
+        the role Unattached instead after the election timeout. A replica that was removed from the
+        voters returns it as soon as all voters have confirmed.
 
-        Otherwise wait, because the other voters should stand for election first.
+        Until then the replica waits, because the other voters should stand for election first.
         """
         if replica.may_campaign:
             if now_ms >= self._election_deadline_ms:

@@ -158,7 +158,7 @@ class ControllerClient:
     async def register_controller(
         self, request: pb.RegisterControllerRequest, *, deadline_ms: int
     ) -> pb.RegisterControllerResponse:
-        """Register this controller at the active controller."""
+        """Register this controller at the active controller. Returns its response."""
         return await self._call(methods.REGISTER_CONTROLLER, request, deadline_ms)
 
     async def forward(self, request: pb.ForwardRequest, *, deadline_ms: int) -> pb.ForwardResponse:

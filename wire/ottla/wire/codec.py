@@ -228,8 +228,8 @@ def _compile_encoder(message: type[Message], version: int) -> _Encoder:
 
 
 def _blank(kind: type[Struct]) -> Struct:
-    """Create an object of a message class that is compiled to native code, without setting its
-    fields."""
+    """Create and return an object of a message class that is compiled to native code, without
+    setting its fields."""
     return kind.__new__(kind)
 
 

@@ -28,7 +28,7 @@ class InPlaceRunner:
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
         """Begin a compaction in the event loop. The `async with` block receives an iterator over
-        its results, and ends it."""
+        the new segments and the final result. The compaction ends at the latest with the block."""
         async with aclosing(clean(self._disk, task, throttle)) as reports:
             yield reports
 

@@ -59,7 +59,7 @@ class LogFlusher:
         """Flush the log's records in `[recovery point, end)`, and the data that a recovery of these
         records needs.
 
-        Returns early if a truncation or a removal of segments interferes; the caller then starts
+        Ends early if a truncation or a removal of segments interferes; the caller then starts
         again.
         """
         state, files = self._state, self._files

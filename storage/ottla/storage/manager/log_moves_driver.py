@@ -72,11 +72,11 @@ class Logs(Protocol):
 
 
 async def _unthrottled(size: int) -> None:
-    """Default function for the throttling of a log's move. Returns at once."""
+    """Default function for the throttling of a log's move. Does nothing."""
 
 
 async def _announce_nothing(partition: TopicPartition, directory_id: UUID) -> None:
-    """Default function for announcing a move, used without a cluster to inform. Returns at once."""
+    """Default function for announcing a move, used without a cluster to inform. Does nothing."""
 
 
 def _ignore_move(partition: TopicPartition, directory_id: UUID) -> None:
@@ -85,8 +85,8 @@ def _ignore_move(partition: TopicPartition, directory_id: UUID) -> None:
 
 
 async def _not_cleaned(partition: TopicPartition) -> None:
-    """Default function for stopping a compaction before a move, used without a log cleaner. Returns
-    at once."""
+    """Default function for stopping a compaction before a move, used without a log cleaner. Does
+    nothing."""
 
 
 class LogMoves:

@@ -17,7 +17,8 @@ broker."""
 def unpack(
     payload: bytes | memoryview, codec: int, *, bytes_max: int = UNPACKED_BYTES_MAX
 ) -> bytes:
-    """Decompress the payload of a client's push. `codec` is Kafka's number of the compression type.
+    """Decompress and return the payload of a client's push. `codec` is Kafka's number of the
+    compression type.
 
     Raises RefusedError with TELEMETRY_TOO_LARGE if the result is larger than `bytes_max`,
     INVALID_RECORD if the payload is damaged, or UNSUPPORTED_COMPRESSION_TYPE if there is no such

@@ -89,7 +89,7 @@ class BatchingExporter:
 
     async def flush(self) -> None:
         """Wait until each push that is queued or being sent has been sent, refused or dropped.
-        Returns early if the receiver fails."""
+        Stops waiting if the receiver fails."""
         end = self._settled + len(self._queue) + self._delivering_count
         while self._settled < end and not self._is_failing:
             self._has_outcome = trio.Event()
