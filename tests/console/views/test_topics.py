@@ -10,6 +10,7 @@ import trio
 
 from ottla.client import RefusedError, open_admin, open_producer
 from ottla.client.admin import Admin
+from ottla.client.admin_parts.admin_brokers import LogDirDescription, ReplicaOnDisk
 from ottla.client.admin_parts.admin_topics import PartitionDescription, TopicDescription
 from ottla.client.testing import ClusterUnderTest
 from ottla.client.testing.fixtures import ottla_cluster
@@ -17,9 +18,9 @@ from ottla.console.page_types import UserRole
 from ottla.console.views.brokers import broker, brokers
 from ottla.console.views.overview import overview
 from ottla.console.views.topic import topic, topic_settings
-from ottla.console.views.topics import parse_settings, topics
+from ottla.console.views.topics import parse_settings, sizes_of, topics
 from ottla.model.errors import ConfigError, ErrorCode
-from ottla.model.ids import ZERO_UUID, Epoch, NodeId
+from ottla.model.ids import ZERO_UUID, Epoch, NodeId, Offset, TopicPartition
 from tests.console.console_fixture import Browser, FakeAdmin, open_browser, page_request
 
 __all__ = ["ottla_cluster"]
@@ -310,3 +311,32 @@ def test_settings_of_a_form_are_parsed() -> None:
     for text in ("a", "=1", "a=1\nb", "a=1\n" * 101, "x" * 30_000):
         with pytest.raises(ConfigError):
             parse_settings(text)
+
+
+async def test_each_broker_is_asked_for_the_sizes_of_its_replicas_only() -> None:
+    asked: dict[int, list[TopicPartition]] = {}
+
+    async def describe_log_dirs(node: NodeId, places: list[TopicPartition]) -> list[Any]:
+        asked[node] = places
+        if node == 3:
+            raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, "not now")
+        replicas = {one: ReplicaOnDisk(10 * node, Offset(0), False) for one in places}
+        return [LogDirDescription("/d", ErrorCode.NONE, None, None, replicas)]
+
+    a, b = described("a", 2), described("b")
+    moved = a.partitions[1]._replace(replicas=(NodeId(1), NodeId(2)))
+    lost = b.partitions[0]._replace(replicas=(NodeId(3),))
+    found: Any = [
+        replace(a, partitions=(a.partitions[0], moved)),
+        replace(b, partitions=(lost,)),
+        RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no"),
+    ]
+    admin: Any = FakeAdmin(describe_log_dirs=describe_log_dirs)
+    assert await sizes_of(admin, found) == {"a": 40}
+    assert asked == {
+        1: [TopicPartition("a", 0), TopicPartition("a", 1)],
+        2: [TopicPartition("a", 1)],
+        3: [TopicPartition("b", 0)],
+    }
+    assert await sizes_of(admin, found[1:]) is None
+    assert await sizes_of(admin, found[2:]) == {}

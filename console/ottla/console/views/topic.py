@@ -18,7 +18,12 @@ from ottla.console.page_types import Action, Live, Page, PageRequest, PageView, 
 from ottla.console.partition_offsets_driver import known_offsets
 from ottla.console.setting_rows import SettingRow, setting_rows
 from ottla.console.views.brokers import rates_of
-from ottla.console.views.topics import PARTITIONS_MAX, TOPIC_PATH, replica_directories
+from ottla.console.views.topics import (
+    PARTITIONS_MAX,
+    TOPIC_PATH,
+    replica_directories,
+    replicas_by_broker,
+)
 from ottla.insight.facts.log_dirs_driver import BrokerDirectories
 from ottla.insight.rules.config_losses import losses_of
 from ottla.insight.rules.traffic_rates import TopicRates
@@ -177,7 +182,7 @@ async def partition_rows(
 
     async def measure() -> None:
         nonlocal directories
-        directories = await replica_directories(admin, places)
+        directories = await replica_directories(admin, replicas_by_broker(name, page.rows))
 
     async with trio.open_nursery() as nursery:
         for time_ms in offsets:

@@ -11,17 +11,21 @@ from http import HTTPStatus
 import trio
 
 from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_topics import BY_CLUSTER_DEFAULT, TopicDescription
+from ottla.client.admin_parts.admin_topics import (
+    BY_CLUSTER_DEFAULT,
+    PartitionDescription,
+    TopicDescription,
+)
 from ottla.console.http_errors import PageError
 from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.live_views import every
 from ottla.console.page_types import Action, Live, Page, PageRequest, PageView
 from ottla.console.views.brokers import rates_of
-from ottla.insight.facts.log_dirs_driver import BrokerDirectories, ask
+from ottla.insight.facts.log_dirs_driver import BrokerDirectories, ask_for_replicas
 from ottla.insight.rules.traffic_rates import TopicRates
-from ottla.model.errors import ConfigError, OttlaError, RefusedError
-from ottla.model.ids import TopicPartition
+from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.values import frozen
 
@@ -135,22 +139,33 @@ async def sizes_of(
 ) -> dict[str, int] | None:
     """Return the size of all replicas of each topic in bytes, or None if no broker reports them."""
     topics = [one for one in described if isinstance(one, TopicDescription)]
-    wanted = [TopicPartition(one.name, part.partition) for one in topics for part in one.partitions]
+    wanted: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
+    for one in topics:
+        for node, partitions in replicas_by_broker(one.name, one.partitions).items():
+            wanted[node] += partitions
     if not wanted:
         return {}
     found = await replica_directories(admin, wanted)
     return None if found is None else size_by_topic(found)
 
 
+def replicas_by_broker(
+    topic: str, partitions: Iterable[PartitionDescription]
+) -> dict[NodeId, list[TopicPartition]]:
+    """Return the partitions of a topic of which each broker has a replica, by broker id."""
+    found: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
+    for one in partitions:
+        for node in one.replicas:
+            found[node].append(TopicPartition(topic, one.partition))
+    return dict(found)
+
+
 async def replica_directories(
-    admin: Admin, partitions: Sequence[TopicPartition]
+    admin: Admin, partitions_of: Mapping[NodeId, Sequence[TopicPartition]]
 ) -> list[BrokerDirectories] | None:
-    """Return the brokers' log directories that contain the given partitions, or None if no broker
+    """Return the log directories of brokers with the given partitions of each, or None if no broker
     reports them."""
-    try:
-        found = await ask(admin, partitions=partitions, timeout_s=SIZES_S)
-    except OttlaError:
-        return None
+    found = await ask_for_replicas(admin, partitions_of, timeout_s=SIZES_S)
     known = [one for one in found if not one.failure]
     return known or None
 

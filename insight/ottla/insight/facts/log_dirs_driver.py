@@ -1,7 +1,7 @@
 """Requests descriptions of the log directories of several brokers, concurrently
 (DescribeLogDirs)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -61,6 +61,21 @@ async def ask(
     async with trio.open_nursery() as nursery:
         for one in found:
             nursery.start_soon(_ask_one, admin, one, wanted, timeout_s)
+    return found
+
+
+async def ask_for_replicas(
+    admin: BrokerCalls,
+    partitions_of: Mapping[NodeId, Sequence[TopicPartition]],
+    *,
+    timeout_s: float = BROKER_TIMEOUT_S,
+) -> list[BrokerDirectories]:
+    """Describe the log directories of several brokers concurrently, each with the given partitions
+    only. If a broker does not respond, the responses of the other brokers are still returned."""
+    found = [BrokerDirectories(broker) for broker in sorted(partitions_of)]
+    async with trio.open_nursery() as nursery:
+        for one in found:
+            nursery.start_soon(_ask_one, admin, one, list(partitions_of[one.broker]), timeout_s)
     return found
 
 

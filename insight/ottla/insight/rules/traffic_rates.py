@@ -75,9 +75,9 @@ def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
         for one in after.topics.get(broker, ()):
             for at, name in enumerate(TOPIC_COUNTERS):
                 known = getattr(earlier[one.topic], name) if one.topic in earlier else 0
-                rate = _grown(known, getattr(one, name)) / seconds
-                topics[one.topic][at] += rate
-                sums[at] += rate
+                if grown := _grown(known, getattr(one, name)):
+                    topics[one.topic][at] += grown / seconds
+                    sums[at] += grown / seconds
         cpu_s = _grown(before.figures[broker].get(CPU, 0), figures.get(CPU, 0))
         requests = _grown(before.figures[broker].get(REQUESTS, 0), figures.get(REQUESTS, 0))
         brokers.append(
