@@ -105,3 +105,33 @@ def test_an_unknown_address_is_a_page_with_a_way_on(open_tab: OpenTab) -> None:
     assert "there is no page at this address" in tab.text()
     tab.open("/topics/absent", status=404)
     assert tab.tab.locator("main a[href]").count()
+
+
+NOON_MS = 1_790_000_000_000
+LABELS = """(times) => {
+  const drawn = [], fill = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text) {
+    drawn.push(text);
+    fill.apply(this, arguments);
+  };
+  const figure = document.createElement("figure"), canvas = document.createElement("div");
+  canvas.className = "canvas";
+  figure.append(canvas);
+  figure.dataset.plot = JSON.stringify({
+    unit: "count", times: times, series: [["a", times.map(() => 1)]],
+  });
+  document.querySelector("main").append(figure);
+  document.dispatchEvent(new Event("htmx:after:swap"));
+  return new Promise((done) => setTimeout(() => done(drawn), 100));
+}"""
+
+
+@pytest.mark.parametrize("times", [[NOON_MS], [NOON_MS, NOON_MS + 300]])
+def test_a_time_axis_shows_the_time_of_few_samples(open_tab: OpenTab, times: list[int]) -> None:
+    tab = open_tab()
+    tab.open("/topics")
+    drawn = tab.tab.evaluate(LABELS, times)
+    clock = [one for one in drawn if ":" in one]
+    assert clock
+    assert len(clock) == len(set(clock))
+    assert not any("2027" in one for one in drawn)

@@ -27,6 +27,12 @@
     if (unit === "percent") return (value * 100).toPrecision(3) + " %";
     return value.toLocaleString();
   }
+  // The times of a plot span at least ten seconds, also of a single sample.
+  function timeRange(plot, first, last) {
+    if (plot.data[0].length === 1) first = last = plot.data[0][0];
+    var missing = Math.max(0, 10 - (last - first)) / 2;
+    return [first - missing, last + missing];
+  }
   function color(name) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
@@ -52,6 +58,7 @@
         given.series.map(function (one) { return one[1]; }));
       var plot = new uPlot({
         width: figure.clientWidth || 600, height: 200, series: series, cursor: { y: false },
+        scales: { x: { range: timeRange } },
         axes: [axis, Object.assign({ size: 80, values: function (_, all) {
           return all.map(function (one) { return inUnit(one, given.unit); });
         } }, axis)]
