@@ -207,3 +207,40 @@ async def test_ids_of_a_page_are_unique(where: str) -> None:
     ids = re.findall(r' id="([^"]+)"', html)
     assert len(ids) == len(set(ids)), sorted(ids)
     assert set(re.findall(r' for="([^"]+)"', html)) <= set(ids)
+
+
+async def test_a_password_is_set_for_the_user_of_the_page() -> None:
+    names: list[str] = []
+
+    async def describe_users() -> dict[str, object]:
+        return {HOSTILE: []}
+
+    async def describe_acls(_: object) -> list[object]:
+        return []
+
+    async def set_password(name: str, *_: object, **__: object) -> None:
+        names.append(name)
+
+    admin = FakeAdmin(
+        describe_users=describe_users, describe_acls=describe_acls, set_password=set_password
+    )
+    form = {"mechanism": "SCRAM-SHA-256", "password": "s3cret-word"}
+    async with open_browser(admin) as browser:
+        html = await browser.get(browser.address("user", user=HOSTILE))
+        assert 'name="user"' not in html
+        (where,) = re.findall(r'action="(/users/[^"]*/password)"', html)
+        await browser.act(where, {**form, "user": "another"})
+        await browser.act("/users-password", {**form, "user": " alice "})
+        assert 'name="user"' in await browser.get("/users")
+    assert names == [HOSTILE, "alice"]
+
+
+async def test_each_column_of_a_clients_limits_has_a_title() -> None:
+    async def describe_quotas() -> dict[object, object]:
+        return {}
+
+    async with open_browser(FakeAdmin(describe_quotas=describe_quotas)) as browser:
+        html = await browser.get("/quotas/explain?user=a&client_id=b")
+    titles = re.findall(r"<th scope=\"col\"[^>]*>(.*?)</th>", html, re.DOTALL)
+    assert titles
+    assert all(re.sub("<[^>]*>", "", one).strip() for one in titles)

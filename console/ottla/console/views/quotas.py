@@ -182,7 +182,7 @@ async def explain(request: PageRequest) -> PageView:
                     Column(title="User"),
                     Column(title="Client id"),
                     Column(title="Limit", is_number=True),
-                    Column(title=""),
+                    Column(title="Effect"),
                 ),
                 rows=tuple(rows),
             )

@@ -55,7 +55,7 @@ ACL_COLUMNS = (
     Column(title="Name", key="name"),
     Column(title="Pattern"),
     Column(title="Host"),
-    Column(title=""),
+    Column(title="Deletion"),
 )
 
 
@@ -127,7 +127,7 @@ async def acls(request: PageRequest) -> PageView:
 async def set_password(request: PageRequest) -> PageView:
     """Set the SCRAM password of a user. The console sends a salted hash to the cluster, not the
     password."""
-    name = request.form.get("user", "").strip()
+    name = request.path.get("user", "") or request.form.get("user", "").strip()
     password = request.form.get("password", "")
     mechanism = request.form.get("mechanism", "")
     if not name:
@@ -321,13 +321,21 @@ def _credentials(name: str, found: Sequence[UserCredential]) -> SheetPart:
 
 
 def _password_form(name: str = "") -> FormPart:
+    """Return the form that sets a password: of the user with the name, or of a user to be named.
+
+    The name of an existing user is in the form's address, because a field would contain the escapes
+    with which pages show invisible characters, and would create a user of that name.
+    """
+    user = FormField(name="user", label="User", is_required=True)
+    privacy = "The password itself is not sent to the cluster."
     return FormPart(
         title="Set a password",
         button="Set the password",
-        action="user-password",
-        hint="A new user is created. The password itself is not sent to the cluster.",
+        action="user-password-renew" if name else "user-password",
+        values={"user": name} if name else {},
+        hint=privacy if name else f"A new user is created. {privacy}",
         fields=(
-            FormField(name="user", label="User", value=name, is_required=True),
+            *(() if name else (user,)),
             FormField(
                 name="mechanism",
                 label="Mechanism",
@@ -424,6 +432,13 @@ PAGES = (
         command="ottla acl list --principal {user}",
         view=user,
         actions=(
+            Action(
+                name="user-password-renew",
+                path="/users/{user}/password",
+                command="ottla user add {user}",
+                run=set_password,
+                role=UserRole.ADMIN,
+            ),
             Action(
                 name="user-delete",
                 path="/users/{user}/delete",
