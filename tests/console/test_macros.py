@@ -9,6 +9,7 @@ from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.page_types import Action, Live, Page, PageRequest, PageView, UserRole
 from ottla.console.rendering import FOLDER
+from ottla.insight.explanation import Cause, concluded
 from tests.console.console_fixture import Browser, FakeAdmin, open_browser
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
@@ -29,6 +30,7 @@ TEMPLATE = """{% extends "base.html" %}
 {{ ui.facts([("Name", things.search), ("State", ui.badge("slow", "warning"))]) }}
 {{ ui.plot("Rate", "bytes", [1000, 2000], [("in", [1.5, none]), (things.search, [none, none])]) }}
 {% call ui.live("ticks", {"thing": "a/b"}) %}{{ 1790000000000|when }}{% endcall %}
+{{ ui.explanation(explained) }}
 {{ ui.empty("Nothing.", "ottla topic list") }}{{ ui.unavailable("The cleaner") }}
 {{ 0.5|percent }} {{ 12345.678|count }} {{ 0.25|seconds }} {{ none|count }} {{ 90000|milliseconds }}
 {% endblock %}"""
@@ -37,7 +39,9 @@ TEMPLATE = """{% extends "base.html" %}
 async def view(request: PageRequest) -> PageView:
     names = (f"thing {number}" for number in range(250))
     found = listing(names, request.query, text_of=str, sorts={"name": str, "size": len})
-    return PageView(context={"things": found})
+    cause = Cause(kind="group", summary="group g has no member", remedy="start its consumers")
+    explained = concluded("lag", "group g", [cause])
+    return PageView(context={"things": found, "explained": explained})
 
 
 async def run(_: PageRequest) -> PageView:
@@ -124,3 +128,8 @@ async def test_numbers_have_units_and_plots_a_table(templates: list[str]) -> Non
         assert '<td class="number">1 byte</td>' in html
         assert "<kbd" in html
         assert 'aria-current="page"' in html
+
+
+async def test_a_remedy_is_a_sentence(templates: list[str]) -> None:
+    async with open_browser(FakeAdmin(), pages=PAGES, templates=templates) as browser:
+        assert "group g has no member. Start its consumers</p>" in await html_of(browser)

@@ -118,9 +118,15 @@ def lines_text(value: str) -> Markup:
     return escape(visible(value, keeps_layout=True))
 
 
+def sentence_text(value: str) -> str:
+    """Return a text with a capital letter at its start, as a sentence begins."""
+    return value[:1].upper() + value[1:]
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "visible": visible,
     "lines": lines_text,
+    "sentence": sentence_text,
     "count": count_text,
     "bytes": bytes_text,
     "seconds": seconds_text,
