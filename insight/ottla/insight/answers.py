@@ -161,7 +161,8 @@ _BY_NAME = {one.name: one for one in ANSWERS}
 
 
 def checked(answer: Answer, values: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the values of a question's parameters by name, without those that are None or empty.
+    """Check the given values of a question's parameters, by parameter name. Returns the values that
+    are neither None nor empty.
 
     Raises ConfigError if a parameter is unknown, missing, too long or not among its choices.
     """

@@ -1,11 +1,12 @@
-"""Limit on the log lines that clients on the network can cause. Pure: the current time is an
-argument."""
+"""Limit on the log lines that clients on the network can cause, per time window of 10 s. Further
+lines are counted and not logged. Pure: the current time is an argument."""
 
 LINES_PER_WINDOW_MAX = 10
 """Maximum number of lines that are logged per time window. A smaller number hides what is
 happening. With a larger number, a client may fill a disk."""
 
 WINDOW_MS = 10_000
+"""Length in milliseconds of the time window to which the limit applies."""
 
 
 class LogLimiter:

@@ -257,8 +257,11 @@ class VoterChanges:
             self._fail_probe(replica, change)
 
     def poll(self, replica: Replica, now_ms: int) -> None:
-        """End the change of the voter set if its record is committed, and answer its request at the
-        deadline.
+        """Continue the change of the voter set that is in progress.
+
+        It ends when the record with the new set is committed, or if the endpoint of the new voter
+        has not responded by the deadline. If the record is not committed by then, its request is
+        answered with REQUEST_TIMED_OUT, and the change remains in progress.
 
         If no change is in progress, append the first voter set if the log lacks it, or correct this
         leader's own entry in the voter set if the endpoints of this leader have changed.

@@ -2,7 +2,7 @@
 Ottla and on Apache Kafka.
 
 __main__.py   starts both servers, floods one after the other, and prints a table: start here
-senders.py    the floods: TLS records without data, tiny records, unfinished frames
+senders.py    the floods: TLS KeyUpdates, tiny TLS records, unfinished frames, idle connections
 tls_records.py  TLS records that no library sends
 bystander.py  a client that sends requests steadily and records their latencies
 joins.py      time that a broker needs to join a controller with many idle connections

@@ -1,4 +1,6 @@
-"""Senders of floods to a server. Each runs in a process of its own until it is killed."""
+"""Senders that flood a server: with TLS KeyUpdate messages, with tiny TLS records, with unfinished
+frames on many connections, or with idle connections. Each sender runs in a process of its own until
+the process is killed."""
 
 import resource
 import select

@@ -228,8 +228,8 @@ def wait_until_led(load: Load) -> None:
 
 
 def check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> None:
-    """Raise RefusedError if the log lacks records that a row's small produce requests have sent.
-    The load does not check the responses to these requests."""
+    """Raise RefusedError if a server's log has fewer than `at_least` records after the comparison
+    row `produce-requests`. The load of this row does not check the responses to its requests."""
     load = _load_of("produce-requests", server, work)
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer({"bootstrap.servers": load.bootstrap, "group.id": "beside"})

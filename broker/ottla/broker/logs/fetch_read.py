@@ -124,12 +124,12 @@ class FetchTarget:
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
         self.is_asked = True
-        """True if the latest Fetch request named this partition and the position in that request
-        has not been stored yet."""
+        """True if the latest Fetch request named this partition, and the follower's log offsets in
+        that request have not been passed to `partition` yet. Used only if a follower fetches."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
-        """Replace the fetch position and the limits of this partition by those that a request
-        names."""
+        """Replace the fetch offset, the limits, and the client's other values for this partition by
+        those in a later request."""
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch

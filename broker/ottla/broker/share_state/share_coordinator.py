@@ -230,8 +230,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of share partitions, the number of state writes, and the milliseconds
-        that shards took to load, by metric name."""
+        """Return the coordinator's metrics by name: numbers of share partitions, state writes,
+        skipped records and loading shards, and times of writes and shard loads in milliseconds."""
         now_ms = self.clock.monotonic_ms()
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]

@@ -52,8 +52,8 @@ class OrderedRead:
         self._first: FileSlice | None = None
         """Bytes of the first batch with acquired records, or None if no record was acquired yet."""
         self._copied = bytearray()
-        """Copied bytes of all batches with acquired records, or nothing if there is only one
-        batch."""
+        """Copy of all batches with acquired records, one after the other. Empty as long as there is
+        only one such batch, which is not copied."""
 
     def acquire(
         self, member_id: str, *, records_max: int, bytes_max: int, now_ms: int

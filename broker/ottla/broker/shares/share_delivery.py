@@ -103,8 +103,12 @@ class ShareDelivery:
         return led
 
     def _find(self, context: RequestContext, partition_id: PartitionId) -> Partition:
-        """Return a topic partition of this broker. A client without READ on a topic cannot find out
-        whether the topic has the partition."""
+        """Return the partition of a topic that has a replica on this broker.
+
+        Raises RefusedError with TOPIC_AUTHORIZATION_FAILED if the client has no READ permission on
+        the topic, whether or not the partition exists. Otherwise raises RefusedError if this broker
+        has no replica of the partition.
+        """
         try:
             partition = self.table.find_by_id(*partition_id)
         except RefusedError:

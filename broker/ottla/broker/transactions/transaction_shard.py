@@ -66,7 +66,8 @@ class StateWrite:
 
     records: list[CoordinatorRecord]
     timeout_ms: int
-    """Milliseconds that the client waits until this write is committed."""
+    """Maximum time in milliseconds that the client waits for the commit of this write. Afterwards
+    the client gets COORDINATOR_NOT_AVAILABLE, and the write stays pending."""
     on_committed: Callable[[Instant], None]
     on_refused: Callable[[], None]
     """Function that is called if the append of the records to the log failed."""

@@ -1,4 +1,5 @@
-"""Prints topics as rows of tables, and as JSON."""
+"""Prints topics that the caller has fetched, as a table or as JSON: name, number of partitions,
+number of replicas, and bytes."""
 
 import argparse
 from collections.abc import Iterable, Mapping

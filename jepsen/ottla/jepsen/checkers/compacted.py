@@ -93,8 +93,11 @@ def _keys_from(found: Mapping[int, bytes], start: int) -> Iterator[bytes]:
 def _records(
     found: Mapping[int, bytes], start: int, end: int
 ) -> Iterator[tuple[int, BatchHeader, Record]]:
-    """Yield the records of a log's batches that begin in [start, end), in order, each with its
-    batch's offset and header."""
+    """Yield the records of the batches whose base offset is in [start, end), in the order of
+    offsets. Control batches are left out. Each record follows its batch's base offset and header.
+
+    `found` contains a log's batches by their base offsets.
+    """
     for base_offset in sorted(at for at in found if start <= at < end):
         for at, header in batches(found[base_offset]):
             if not header.is_control:

@@ -32,12 +32,13 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class ParsedValues(NamedTuple):
-    """Arrow columns for some JSON values: the parsed values, and the bytes of values that do not
-    fit the columns."""
+    """Two Arrow columns with one row for each JSON value: the parsed values, and the bytes of the
+    values that do not fit the struct type."""
 
     value: pa.StructArray
     bad_value: pa.BinaryArray
-    """Bytes of the JSON values that do not fit the columns. Null for all other values."""
+    """Bytes of the JSON values that do not fit the struct type of `value`. Null for all other
+    values."""
 
 
 class JsonValues:
@@ -66,8 +67,12 @@ class JsonValues:
     def _pieces(
         self, values: pa.BinaryArray, *, is_checked: bool
     ) -> Iterator[tuple[pa.Array, Flags]]:
-        """Yield the structs of consecutive JSON values, and a flag for each value that shows
-        whether it fits the type."""
+        """Parse JSON values in consecutive pieces. Yields for each piece the Arrow structs of its
+        values, and one flag per value: True if the value fits the struct type `self.type`.
+
+        `is_checked` is True if the text of each value was checked before. The pieces are then
+        halved until Arrow's reader accepts them or one value is left.
+        """
         deep = None if is_checked else _too_deep(values)
         if deep is not None:
             values = pc.if_else(pa.array(deep), pa.scalar(b"x", pa.binary()), values)
@@ -92,8 +97,8 @@ class JsonValues:
             yield from self._pieces(values.slice(middle), is_checked=True)
 
     def _parsed(self, values: pa.BinaryArray) -> tuple[pa.Array, Flags] | None:
-        """Return the structs of all JSON values, and a flag for each value that shows whether it
-        fits the type. Returns None if Arrow's reader refuses at least one value."""
+        """Return the Arrow structs of JSON values, and one flag per value: True if the value fits
+        the struct type `self.type`. Returns None if Arrow's reader refuses at least one value."""
         column = read_values(values, self.type, self._unknown)
         if column is None:
             return None

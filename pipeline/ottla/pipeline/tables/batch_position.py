@@ -1,7 +1,8 @@
-"""The position of a table in its topic after a batch of a stream. Pure.
+"""Position up to which a table contains the records of its topic, computed after each batch that a
+stream adds to the table. Pure.
 
-A stream that writes a table begins at the table's position, so its batches join the table without
-gap or overlap (`table_position.EveryRecordOnce`).
+The position is an offset in each partition. A stream that writes a table begins at the table's
+position, so its batches join the table without gap or overlap (`table_position.EveryRecordOnce`).
 """
 
 import json

@@ -66,8 +66,9 @@ class Checkpoints:
         self._lines: dict[str, dict[TopicPartition, Offset]] = {
             name: {} for name in CHECKPOINT_FILES
         }
-        """Offset of each partition, by checkpoint file. After a failed write, the offsets that the
-        file may contain."""
+        """Offset of each partition, by checkpoint file. A failed write may still have replaced the
+        file. After it, the mapping has the partitions of the old and the new lines, with the new
+        offset of a partition that is in both."""
         self._durable: dict[str, dict[TopicPartition, Offset]] = {}
         """Offset of each partition in the last successful write, by checkpoint file."""
         self._begun_count = dict.fromkeys(CHECKPOINT_FILES, 0)

@@ -264,10 +264,11 @@ class LogLoader:
             return NO_EPOCHS
 
     async def _repair_sealed(self, segments: list[Segment], first_checked: int) -> int:
-        """Open the indexes of segments that need no check, and rebuild indexes that are missing or
-        do not match. Returns the index of the first segment to recover.
+        """Open the index files of the segments before position `first_checked` in the list. If an
+        index file is missing or does not match its segment, rebuild the segment's index files.
 
-        A damaged segment and all segments after it are recovered instead.
+        Returns the position in the list of the first segment to recover: the first damaged one, or
+        `first_checked` if no segment before it is damaged.
         """
         for index, segment in enumerate(segments[:first_checked]):
             if self._sealed.is_changed(segment):

@@ -144,7 +144,8 @@ class PushVerdict(NamedTuple):
 
 @dataclass(slots=True)
 class InstanceCounts:
-    """Number of the telemetry requests of all clients since the broker started, by outcome."""
+    """Counts of the clients' telemetry requests by outcome, and of the evicted client instances,
+    since the broker started."""
 
     throttled: int = 0
     unknown_subscriptions: int = 0
@@ -152,8 +153,8 @@ class InstanceCounts:
     exported: int = 0
     failed: int = 0
     evicted: int = 0
-    """Number of client instances that the broker evicted because there were too many
-    (`INSTANCES_MAX`)."""
+    """Number of client instances that the broker evicted because there were too many in total
+    (`INSTANCES_MAX`) or on one connection (`INSTANCES_PER_CONNECTION_MAX`)."""
 
 
 class ClientInstances:

@@ -29,8 +29,10 @@ was accepted."""
 
 
 class LastPush:
-    """Layout of the numbers in a client's last push, with its series. The client's next push need
-    not be decoded if it has the same layout."""
+    """Series of a client's last push, and the positions of the numbers in its bytes (its layout).
+
+    The client's next push need not be decoded if only the numbers at these positions differ.
+    """
 
     __slots__ = ("head", "labels", "misses", "outline", "shape")
 
@@ -60,8 +62,8 @@ class WaitingPush(NamedTuple):
     """Function to call with the result of the push. None if the client has already received its
     response."""
     wants_shape: bool = False
-    """True if the worker thread is to compute the layout of this push, so that a next push with the
-    same layout need not be decoded."""
+    """True if the worker thread must compute the layout of this push. The client's next push need
+    not be decoded if it has the same layout."""
 
 
 class ParsedPush(NamedTuple):
@@ -74,16 +76,16 @@ class ParsedPush(NamedTuple):
     """Series of the client's push. Empty if no exporter needs data points."""
     values: list[Value]
     known: LastPush | None
-    """Layout of the client's push, with which its next push need not be decoded. None if the push
-    has no layout."""
+    """Series and layout of the client's push. None if no layout was requested or if the push has
+    none."""
     fault: Exception | None = None
     """Unexpected exception during the processing of the push, which is a bug in the broker. None if
     there was none."""
 
 
 class Worker:
-    """Processor of clients' pushes, used in the worker thread. It remembers outlines and layouts of
-    pushes from batch to batch."""
+    """Processor of clients' pushes, used in the worker thread. From batch to batch, it remembers
+    the outlines (lists of series) and the layouts (positions of the numbers) of pushes."""
 
     def __init__(self, *, wants_points: bool) -> None:
         self._wants_points = wants_points

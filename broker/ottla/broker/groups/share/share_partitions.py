@@ -21,7 +21,7 @@ class TopicStates(NamedTuple):
 
 class Initialization(NamedTuple):
     """Request to initialise the durable state of one share partition. A retry repeats it unchanged,
-    so that it cannot undo progress if only the answer to the first attempt is late."""
+    so that it cannot undo progress if only the response to the first attempt is late."""
 
     topic_id: UUID
     partition: int
@@ -66,7 +66,8 @@ class SharePartitions:
         return topic_id in self.initialized or topic_id in self.initializing
 
     def topic_ids(self) -> set[UUID]:
-        """Return the ids of all topics that the share group consumes."""
+        """Return the ids of all topics that the share group consumes, and of those whose durable
+        states are being deleted."""
         return {*self.initializing, *self.initialized, *self.deleting}
 
     def states_of(self, topic_id: UUID) -> frozenset[int]:
@@ -82,13 +83,15 @@ class SharePartitions:
     # ---- changes
 
     def begin(self, name: str, wanted: Iterable[Initialization]) -> None:
-        """Record that the durable states of some partitions of a topic were requested."""
+        """Record that the group has requested the durable states of the partitions in `wanted`,
+        which belong to the topic `name`, from the share coordinator."""
         for one in wanted:
             self.attempts[one.topic_id, one.partition] = one
             _add(self.initializing, one.topic_id, name, (one.partition,))
 
     def finish(self, topic_id: UUID, name: str, partitions: Iterable[int]) -> None:
-        """Record that the durable states of some partitions of a topic now exist."""
+        """Record that the share coordinator has the durable states of the given partitions of a
+        topic. They can now be assigned to members."""
         found = frozenset(partitions)
         waiting = self.initializing.get(topic_id)
         if waiting is not None and waiting.partitions <= found:
@@ -101,7 +104,8 @@ class SharePartitions:
         _add(self.initialized, topic_id, name, found)
 
     def begin_deletion(self, topic_id: UUID, name: str) -> None:
-        """Record that the durable states of a topic's partitions are being deleted."""
+        """Remove all partitions of a topic, and record that the share coordinator is deleting their
+        durable states."""
         self.forget(topic_id)
         self.deleting[topic_id] = name
 

@@ -86,7 +86,8 @@ class WalkedMember:
         """Leave the group by a request to the coordinator."""
 
     def commit(self, orders: UUID, offset: int) -> None:
-        """Commit `offset` for the partitions of `orders` that the group member owns."""
+        """Commit `offset` for each partition that the group member owns in the topic with the id
+        `orders`. Does nothing if the member is not in the group."""
         for topic_id, index in sorted(self.owned):
             if topic_id == orders and self.epoch > 0:
                 asked = self.host.commit(

@@ -1,9 +1,9 @@
 """Swaps of partitions between two members of a group, so that more members consume partitions with
 a replica in their own rack. Pure.
 
-A partition is near if one of its replicas is in the rack of its member. Exchanges never change how
-many partitions a member has. Kafka 4.4 ignores racks here; its client's assignors put balance
-before racks too (KIP-881).
+A partition is near if one of its replicas is in the rack of the member that consumes it. A swap
+never changes how many partitions a member has. Kafka 4.4's server-side assignors ignore racks. The
+assignors of its Java client use racks, but put balance before racks too (KIP-881).
 """
 
 from collections import deque
@@ -23,12 +23,12 @@ def exchange(
     members: Mapping[str, AssignedSubscription],
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions between the members in `owners`, so that more partitions are near, which
-    means that one of their replicas is in the rack of their member. All of these members subscribe
+    """Swap partitions between the members in `owners`, so that more partitions are near: one of
+    their replicas is in the rack of the member that consumes them. All of these members subscribe
     to the topics of all of these partitions.
 
-    Two partitions are always exchanged if both become near. Two partitions in `new`, which have
-    moved already, are also exchanged if only one becomes near and the other was not near before.
+    Two partitions are always swapped if both become near. Two partitions in `new` are also swapped
+    if only one becomes near and the other was not near before.
     """
     yield from _exchange_both(owners, racks, members, pace)
     yield from _exchange_new(owners, new, racks, members, pace)
