@@ -292,8 +292,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         """Call `act` with the consumer, after moving its positions back to the first record that
         the application has not received.
 
-        Polled records that the application has not received are dropped here and polled again
-        later.
+        Polled records that the application has not received are deleted from this consumer's
+        memory and polled again later.
         """
         firsts = self._firsts()
 

@@ -86,8 +86,8 @@ class AioDelivery:
 
     @property
     def failure(self) -> Exception | None:
-        """Reason why the record was not delivered, or None. `flush` raises this error even if the
-        application has read it here."""
+        """Error because of which the record was not delivered. None if it was delivered or if the
+        outcome is unknown yet. `flush` raises the error even if the application has read it."""
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:

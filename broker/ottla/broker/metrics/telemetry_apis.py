@@ -1,9 +1,9 @@
 """Handlers of GetTelemetrySubscriptions and PushTelemetry, with which clients report their own
 metrics (KIP-714).
 
-Pure. A push is checked at once, except for its content. An accepted push is answered when its
-content has been processed, which happens elsewhere. If a request arrives too early, the response
-has a `throttle_time_ms`, unlike Kafka's response.
+Pure. A push is checked at once, except for its content. An accepted push is answered when a worker
+thread has processed its content (`ottla.telemetry.clients.push_work`). If a request arrives too
+early, the response has a `throttle_time_ms`, unlike Kafka's response.
 """
 
 from collections.abc import Callable

@@ -78,8 +78,8 @@ class BrokerTraffic:
     def __init__(self) -> None:
         self._topics: dict[str, TopicTraffic] = {}
         self._elsewhere = TopicTraffic()
-        """Sum of the traffic counters of topics that have left this broker, and of requests for
-        topics without a replica here."""
+        """Sum of the counters of topics whose replicas on this broker were removed, and of requests
+        for topics that have no replica on this broker."""
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the traffic counters of a topic that has a replica on this broker."""

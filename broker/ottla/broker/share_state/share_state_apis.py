@@ -45,11 +45,12 @@ PARTITION_COST = 8
 response."""
 
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
-"""Function that passes one share partition of a request to the share coordinator, given the key,
-the partition's entry in the request, and the callback for the answer."""
+"""Function that passes one share partition of a request to the share coordinator. Its arguments are
+the share partition's key, its entry in the request, and the callback for the result."""
 
 Fill: TypeAlias = Callable[[Any, Any], None]
-"""Function that copies the share coordinator's answer to a partition's entry in a response."""
+"""Function that copies the share coordinator's result for a share partition to the partition's
+entry in the response."""
 
 
 class ResponseForm(NamedTuple):

@@ -1,9 +1,9 @@
 """One transactional id: its committed state, and the steps that may follow. Pure.
 
 The state is an immutable `TransactionFacts`: the content of a record of `__transaction_state`, and
-in addition the previous producer epoch. A step is prepared here, written by the coordinator, and
-applied when it is committed. Until then `pending` is the state to which the step leads, and no
-other step may begin.
+in addition the previous producer epoch. A step is a change of this state: `Transaction` prepares
+it, the coordinator writes its record, and it is applied when the record is committed. Until then
+`pending` is the state to which the step leads, and no other step may begin.
 
 Invariants: OneStepAtATime, FactsAreCommitted (the content of `facts` is in the committed log),
 NoMarkerBeforePrepare (markers are ordered only from `facts` in a Prepare state).

@@ -1,9 +1,10 @@
 """Handles requests for the transactional ids that one partition of `__transaction_state` stores.
 Pure.
 
-A request's step is decided here and returned as a `StateWrite`. When its record is committed, the
-step is applied and answered, and its markers are ordered. Until then every other step of that id is
-refused with CONCURRENT_TRANSACTIONS.
+For each request, `TransactionShard` decides the next state of the transactional id and returns its
+record as a `StateWrite`. When the record is committed, the state takes effect, the client gets its
+response, and transaction markers are ordered. Until then, other requests that would change the
+state of this id are refused with CONCURRENT_TRANSACTIONS.
 
 Invariants: those of `transaction.py`.
 """

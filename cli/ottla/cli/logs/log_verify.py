@@ -88,8 +88,9 @@ class DirectoryCheckpoints(NamedTuple):
     topic_ids: dict[TopicPartition, UUID] | None
 
     def expected(self, directory: Path, *, is_live: bool, are_records_read: bool) -> PartitionFacts:
-        """Return the facts that the files of a partition must match, such as the recovery point in
-        the checkpoint files. Checkpoint lines with the id of another topic are ignored."""
+        """Return the values that the files in a partition's directory must match, such as the
+        recovery point in the checkpoint files. Lines of the checkpoint files are ignored if they
+        belong to another topic id than the directory."""
         kind, partition = parse_directory_name(directory.name)
         recovery_point = log_start = None
         if partition is not None and self._speaks_of(partition, directory):

@@ -68,7 +68,8 @@ class ConfigEntry(NamedTuple):
     documentation: str | None = None
     """Description of the setting. None unless the caller requested documentation."""
     type: int = 0
-    """Kafka's number of the value's type. 0 if the broker is too old to report the type."""
+    """Number by which Kafka's protocol names the type of the value. 0 if the broker is too old to
+    report the type."""
 
     @property
     def default(self) -> str | None:

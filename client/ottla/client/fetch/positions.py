@@ -79,8 +79,8 @@ class PartitionPlace:
         """Time in ms before which the position is not looked up, on the clock that
         `on_out_of_range` receives."""
         self.move_count = 0
-        """Number of times that a seek, a reset or a log divergence, and not reading, has moved the
-        position."""
+        """Number of times that a seek, a reset or a log divergence has moved the position. Reads,
+        which also move it, are not counted."""
 
     @property
     def position(self) -> OffsetAndEpoch | None:

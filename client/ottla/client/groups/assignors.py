@@ -242,8 +242,8 @@ def _fill_by_rack(
 def _exchange(
     members: Members, found: Assignment, movable: list[TopicPartition], racks: PartitionRacks
 ) -> None:
-    """Exchange movable partitions between pairs of members in different racks, if each partition
-    has a replica in the rack of the other member."""
+    """Swap pairs of movable partitions between members in different racks, if each partition then
+    has a replica in the rack of its new member, and both members subscribe to both topics."""
     holder = {at: one for one, partitions in found.items() for at in partitions}
     far: dict[str, list[TopicPartition]] = {}
     for at in movable:

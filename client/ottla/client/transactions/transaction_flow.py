@@ -205,8 +205,8 @@ class TransactionFlow:
         """Permanent error because of which the producer cannot start another transaction, or
         None."""
         self.must_end = False
-        """True if the coordinator may know the transaction. The producer must then commit or abort
-        it there."""
+        """True if the transaction coordinator may know the transaction. The producer must then send
+        it a request to commit or abort the transaction."""
         self.number = 0
         """Number of transactions that the producer has started so far."""
         self._has_used_identity = False

@@ -84,8 +84,9 @@ class StateOutcomes(Protocol):
 
 
 Later: TypeAlias = Callable[[str, Responder, Callable[[StateOutcomes, Instant], None]], None]
-"""Function that calls another function with the share groups of the shard that serves a group at
-that time. If no shard of this broker serves the group, the responder gets an error code instead."""
+"""Function that calls another function, given as its last argument, with the share groups of the
+coordinator shard that currently serves a group. The first argument is the group's id. If no shard
+of this broker serves the group, the responder gets an error code, and nothing is called."""
 
 
 class SharePorts(NamedTuple):

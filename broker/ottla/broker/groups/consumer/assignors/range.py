@@ -74,9 +74,12 @@ def _bring_nearer(
     assignments: dict[str, dict[UUID, frozenset[int]]],
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions of topics with the same subscribers, so that more of them are near (a
-    replica is in the rack of their member). Topics with the same number of partitions stay alike: a
-    partition counts as near only if it is near in each of these topics."""
+    """Swap partitions of topics with the same subscribers between members, so that more partitions
+    are near: they have a replica in the rack of the member that consumes them.
+
+    A member gets the same partition indexes in all topics with the same number of partitions.
+    Therefore an index counts as near only if its partition is near in each of these topics.
+    """
     alike: dict[int, list[UUID]] = {}
     for topic_id in topic_ids:
         if count := partition_counts.get(topic_id, 0):

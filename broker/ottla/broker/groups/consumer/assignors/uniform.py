@@ -278,9 +278,9 @@ def _bring_nearer(
     racks: PartitionRacks,
     pace: StepPace,
 ) -> Steps[None]:
-    """Exchange partitions of a pool between members in different racks, so that more have a replica
-    in the rack of their member. A partition that would otherwise stay is exchanged only if both
-    exchanged partitions then have a replica in the rack of their new member."""
+    """Swap partitions of a pool between members in different racks, so that more partitions have a
+    replica in the rack of the member that consumes them. A partition that would otherwise not move
+    is swapped only if both partitions then have a replica in the rack of their new member."""
     owners: dict[Partition, str] = {}
     new = []
     for member_id, partitions in pool.owned.items():
