@@ -457,8 +457,8 @@ class Controller:
         """Return the reply of a decision and the record batches to append. May be called in a
         thread.
 
-        The metadata image after the last batch is the image of the decision. Only the images before
-        it are computed here.
+        The decision already contains the metadata image after its last batch. Only the images
+        between its batches are computed.
         """
         check_writable(decision.records, decision.image)
         steps = []

@@ -40,7 +40,7 @@ accepted as the caller."""
 
 SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
 """Classes of the requests that only the quorum's leader sends. Requests that add, remove or change
-a voter are missing here: only the voter itself may send them."""
+a voter are not among them: only the voter itself may send them."""
 
 SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,

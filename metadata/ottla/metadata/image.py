@@ -140,8 +140,8 @@ class PartitionState:
     that ends in an earlier epoch may be truncated below its high watermark. The first leader of a
     partition never lacks committed records."""
     lost: tuple[NodeId, ...] = ()
-    """Replicas of the partition whose disks lost records. The controller elects them last. They are
-    listed here until they are in sync again."""
+    """Replicas of the partition whose disks lost records, until they are in sync again. The
+    controller elects them last."""
 
     @property
     def preferred_leader(self) -> NodeId:

@@ -55,8 +55,8 @@ tenth of the event loop."""
 
 KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
 """Divisors of the limit of file descriptors: the shares for connections of clients, connections of
-nodes, and connections without first bytes. A node's connection takes three descriptors: two here,
-one in gRPC. The rest is for the metadata log."""
+nodes, and connections without first bytes. A node's connection takes three descriptors: two in this
+server and one in gRPC. The rest is for the metadata log."""
 
 UNIX = "unix-abstract:"
 NAME_PREFIX = "ottla-"

@@ -64,7 +64,7 @@ class KeyLog:
     reads: dict[Value, Poll] = field(default_factory=dict)
     """The first successful poll that received each record value."""
     values: dict[int, Value] = field(default_factory=dict)
-    """For each offset, the first record value that the history shows there."""
+    """For each offset, the first record value that the history shows at it."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
     """For each offset at which several record values were seen, all of them except the first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)

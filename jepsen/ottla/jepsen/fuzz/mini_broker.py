@@ -267,7 +267,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         """Do nothing when the channel closes, since there is no other client."""
 
     def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
-        """Write no log line about a connection, because invalid input is expected here."""
+        """Write no log line about a connection, because a fuzzed client sends invalid input."""
 
     # --- used by targets ---
 

@@ -119,8 +119,12 @@ class FaultLimits:
         return await self._reason_not_to_lose(brokers)
 
     async def reason_not_to_corrupt(self, node: ProcessNode) -> str | None:
-        """Return the reason why a broker's replicas may not lose flushed data now, or None if that
-        is allowed. Brokers that flush before they acknowledge are no exception here."""
+        """Return the reason why a broker's replicas may not lose flushed data now, or None if they
+        may. The result is the same for brokers that flush records before they acknowledge them.
+
+        If None is returned, the broker counts as damaged from then on. The caller must damage it
+        without an `await` in between.
+        """
         assert node.role is NodeRole.BROKER, "a controller with a damaged disk may not vote"
         return await self._reason_not_to_lose([node])
 

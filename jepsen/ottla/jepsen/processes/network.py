@@ -26,7 +26,7 @@ not for the load."""
 @dataclass(frozen=True, slots=True)
 class NodeEndpoint:
     """Network address of one node: the address at which it listens, the address that it advertises,
-    and the command prefix that starts it there."""
+    and the prefix of the command that starts it on its network."""
 
     binds: str
     """host:port at which the node itself listens for connections."""

@@ -45,8 +45,8 @@ class PermissionCache:
         """Names of the resources on which the client is allowed an operation, by operation and
         resource type."""
         self.writable_topics = self.names[WRITE_TOPIC]
-        """Names of the topics to which the client may write. Each Produce request looks up its
-        topics here."""
+        """Names of the topics to which the client may write, as far as they are cached. Each
+        Produce request looks up its topics in this set."""
         self.is_keeping = is_keeping
         """True if allowed operations may be cached. False if each decision of the authorizer must
         be logged."""

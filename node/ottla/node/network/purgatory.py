@@ -184,8 +184,8 @@ class Purgatory:
         self.watched.add(key)
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
-        """Remove a listener from a key, if it is registered there. Wake-ups of the key no longer
-        call it."""
+        """Remove a listener from a key, if it is registered for that key. Wake-ups of the key no
+        longer call it."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)

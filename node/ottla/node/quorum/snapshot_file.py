@@ -24,7 +24,8 @@ class SnapshotFile:
     """Timestamp, in ms since 1970, of the last log record that the snapshot contains, used for all
     batches of the snapshot.
 
-    No clock is read here, so that every replica writes the same bytes for the same snapshot id.
+    It replaces the current time, so that every replica writes the same bytes for the same snapshot
+    id.
     """
     voters: VoterSet | None
     """Voters of the quorum to write into the snapshot. None if the voters are known only from

@@ -42,8 +42,8 @@ def table_schema(topic_type: pa.DataType, value_type: pa.DataType | None) -> pa.
 
 
 def file_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow schema that an exported table's rows have in files and catalogs. A
-    dictionary column has the type of the dictionary's values there."""
+    """Return the Arrow schema that an exported table's rows have in files and catalogs. In it, a
+    dictionary column of `schema` has the type of the dictionary's values."""
     return pa.schema(
         [
             field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field

@@ -174,7 +174,7 @@ class AclWorkload(ClientWorkload):
             self.book.acknowledged(entry, is_there=False)
 
     def _check_codes(self, codes: Iterable[int]) -> None:
-        """Check the error codes in a response to an ACL request. Accepts every code here; a
+        """Check the error codes in a response to an ACL request. This class accepts every code; a
         subclass may refuse some."""
 
     def _entry(self, chance: Chance) -> AclEntry:

@@ -62,8 +62,8 @@ class SimulatedCluster:
         self._controllers: dict[NodeId, tuple[int, Controller]] = {}
         """Controllers by node id, each with the number of starts of its machine."""
         self._opened: dict[NodeId, tuple[int, Broker]] = {}
-        """Brokers by node id, each with the number of starts of its machine. A killed broker stays
-        here."""
+        """Brokers by node id, each with the number of starts of its machine. A killed broker is not
+        removed."""
         self.log_directories = LOG_DIRECTORIES[:directory_count]
         self._settings = dict(settings)
         self._open_front: OpenFront = (

@@ -34,8 +34,8 @@ reality."""
 
 
 async def _at_once(work: Callable[[], T]) -> T:
-    """Return the result of `work`, which the real server runs in a thread. It runs immediately here
-    and takes no virtual time."""
+    """Run `work` and return its result. The real server runs it in a thread; the simulated server
+    runs it immediately, in no virtual time."""
     return work()
 
 
