@@ -2,11 +2,11 @@
 different partitions.
 
 If a publisher awaited a disk, one hanging disk would block all metadata of its broker. The
-sequential creation of a thousand logs would block it too. Publishers therefore add steps here and
-return. Steps for one partition (by name, since files have the name of the topic) run in the order
-in which they were added. If a log is deleted and then created again, it is therefore deleted first.
-Each step reads the metadata again when it runs. The log manager limits the number of logs in one
-directory that are worked on at the same time.
+sequential creation of a thousand logs would block it too. Publishers therefore add steps to a queue
+and return. Steps for one partition (by name, since files have the name of the topic) run in the
+order in which they were added. If a log is deleted and then created again, it is therefore deleted
+first. Each step reads the metadata again when it runs. The log manager limits the number of logs in
+one directory that are worked on at the same time.
 
 Steps without a waiting caller, such as the creation of a new topic's logs, start a little later and
 in small numbers. They start at once when a step for the same partition is added with `add`, or when

@@ -76,8 +76,8 @@ ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
 }
 """Transaction states from which each transaction state may be entered.
 
-Kafka's PrepareEpochFence is not among them. Fencing a producer and aborting its open transaction is
-one step here, which is written as PrepareAbort.
+Kafka's PrepareEpochFence is not among them. In Ottla, fencing a producer and aborting its open
+transaction is one step, which is written as PrepareAbort.
 """
 
 

@@ -55,7 +55,7 @@ class ReplicaOnDisk(NamedTuple):
     replica, from the end of the replica that it will replace."""
     is_future: bool
     """True for a future replica: a copy that the broker is building in this directory, because it
-    moves the replica here from another of its log directories."""
+    moves the replica from another of its log directories to this one."""
 
 
 @dataclass(frozen=True, slots=True)

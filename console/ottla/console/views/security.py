@@ -1,5 +1,5 @@
-"""Pages of security: users with SCRAM credentials, and ACLs. Passwords are set here and never
-shown."""
+"""Pages of security: users with SCRAM credentials, and ACLs. Passwords can be set on
+these pages and are never shown."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,8 +1,8 @@
 """Computes the new offsets of a group: the plan of a reset, which commands and pages show before
 they commit it.
 
-Nothing is changed here. Each new offset is limited to the range from the partition's first offset
-to its end offset.
+This module only reads from the cluster; it commits no offsets. Each new offset is limited to the
+range from the partition's first offset to its end offset.
 """
 
 from collections.abc import Collection, Mapping

@@ -23,8 +23,8 @@ from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
 from ottla.wire.offset_timestamps import LATEST
 
 TIMEOUT_S = 10.0
-"""Maximum seconds to wait for the answers of all leaders about end offsets. If a leader is frozen,
-the description of a share group takes that long."""
+"""Maximum time in seconds to wait for the responses of all leaders about end offsets. If a leader
+is frozen, the description of a share group takes that long."""
 
 CONSUMER = -1
 

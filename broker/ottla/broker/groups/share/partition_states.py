@@ -27,8 +27,8 @@ def ask_in_rounds(
     count: int, ask: Callable[[int, Responder], None], on_all: Callable[[Sequence[Any]], None]
 ) -> None:
     """Call `ask`, which sends a request, for each index below `count`, in rounds of at most
-    ROUND_MAX. The next round begins when all calls of the previous one are answered. Finally call
-    `on_all` with all answers, ordered by index."""
+    ROUND_MAX. The next round begins when the results of the previous round have arrived. Finally
+    call `on_all` with all results, ordered by index."""
     answers: list[Any] = []
 
     def on_round(found: Sequence[Any]) -> None:
@@ -48,13 +48,13 @@ def ask_in_rounds(
 
 
 class StateOutcomes(Protocol):
-    """Interface of a shard's share groups, which receive the share coordinators' answers to
-    requests about durable states."""
+    """Interface of a shard's share groups, which receive the results of their requests to share
+    coordinators about durable states."""
 
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the share coordinators' answers to requests that initialise durable states of
+        """Handle the share coordinators' responses to requests that initialise durable states of
         share partitions."""
         ...
 
@@ -66,7 +66,7 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the share coordinators' answers to requests that change start offsets of share
+        """Handle the share coordinators' responses to requests that change start offsets of share
         partitions. `responder` is called with an error code for each partition."""
         ...
 
@@ -78,7 +78,7 @@ class StateOutcomes(Protocol):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the share coordinators' answers to requests that delete durable states of share
+        """Handle the share coordinators' responses to requests that delete durable states of share
         partitions. `responder` is called with an error code for each partition."""
         ...
 

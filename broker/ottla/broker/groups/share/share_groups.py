@@ -260,7 +260,7 @@ class ShareGroups(GroupKind[ShareGroup]):
     def on_initialized(
         self, group_id: str, wanted: Sequence[Initialization], codes: Codes, now: Instant
     ) -> None:
-        """Handle the share coordinators' answers to requests that initialise durable states of
+        """Handle the share coordinators' responses to requests that initialise durable states of
         share partitions."""
         group = self.find(group_id)
         if group is not None:
@@ -274,7 +274,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the share coordinators' answers to requests that change start offsets of share
+        """Handle the share coordinators' responses to requests that change start offsets of share
         partitions. `responder` is called with an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
@@ -289,7 +289,7 @@ class ShareGroups(GroupKind[ShareGroup]):
         responder: Responder,
         now: Instant,
     ) -> None:
-        """Handle the share coordinators' answers to requests that delete durable states of share
+        """Handle the share coordinators' responses to requests that delete durable states of share
         partitions. `responder` is called with an error code for each partition."""
         group = self.find(group_id)
         if group is not None:
