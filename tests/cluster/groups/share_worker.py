@@ -2,7 +2,8 @@
 
 Each line of its file has partition, offset, delivery count, outcome, the start of the handler on
 the monotonic clock in ns, and the state of the acknowledgement: `sent`, then `confirmed`, or the
-name of its error. The outcome follows from the record and its delivery count.
+broker's error code, or the type of another error. The outcome follows from the record and its
+delivery count.
 """
 
 import sys
@@ -13,7 +14,7 @@ from time import monotonic_ns
 import trio
 
 from ottla.client import ShareConsumerConfig, ShareRecord, open_share_consumer
-from ottla.model.errors import OttlaError
+from ottla.model.errors import OttlaError, RefusedError
 
 RELEASED_PERCENT, REJECTED_PERCENT = 10, 1
 WORK_MS_MAX = 20
@@ -43,6 +44,8 @@ async def work(bootstrap: str, topic: str, group_id: str, output: Path) -> None:
             settle = {"accepted": record.accept, "released": record.release}
             try:
                 await settle.get(outcome, record.reject)()
+            except RefusedError as error:
+                file.write(f"{where} {error.code.name}\n")
             except OttlaError as error:
                 file.write(f"{where} {type(error).__name__}\n")
             else:
