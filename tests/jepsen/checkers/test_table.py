@@ -8,7 +8,7 @@ from ottla.jepsen.history import History
 
 NAMES = {
     "log", "cycles", "offsets", "groups", "metadata", "producer-ids", "list-offsets",
-    "availability", "servers", "transactions", "shares",
+    "availability", "servers", "transactions", "shares", "share-order",
 }  # fmt: skip
 
 
