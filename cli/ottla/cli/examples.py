@@ -18,6 +18,8 @@ EXAMPLES = {
     "ottla explain disk": "ottla explain disk --broker 1",
     "ottla explain transaction": "ottla explain transaction orders",
     "ottla explain delivery": "ottla explain delivery workers",
+    "ottla explain top": "ottla explain top --by requests",
+    "ottla explain plan": "ottla explain plan remove-broker --broker 3",
     "ottla mcp": "ottla mcp --bootstrap-server localhost:9092",
     "ottla console": "ottla console --bootstrap-server localhost:9092",
     "ottla topic create": "ottla topic create orders --partitions 6 --config retention.ms=86400000",
