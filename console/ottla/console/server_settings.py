@@ -67,17 +67,17 @@ class ServerSettings:
 
 
 def access_kind(
-    *, wants_login: bool, proxy_header: str, host: str, login: Mapping[str, str]
+    *, wants_login: bool, proxy_header: str, host: str, own_login: Mapping[str, str]
 ) -> AccessKind:
-    """Return the way in which a console controls access. `login` has the console's own login
-    settings. Raises ConfigError if two ways exclude each other."""
+    """Return the way in which a console controls access. `own_login` has the console's own
+    login settings. Raises ConfigError if two ways exclude each other."""
     if proxy_header:
         if wants_login:
             raise ConfigError("--login", "excludes --proxy-header; give one of them")
         return AccessKind.PROXY
     if wants_login or not is_loopback(host):
         return AccessKind.LOGIN
-    return AccessKind.KEY if login else AccessKind.OPEN
+    return AccessKind.KEY if own_login else AccessKind.OPEN
 
 
 def check_address(kind: AccessKind, host: str, *, has_tls: bool) -> None:

@@ -92,7 +92,7 @@ def kind(
     host: str = "127.0.0.1", *, login: bool = False, header: str = "", own: bool = False
 ) -> AccessKind:
     settings = {"sasl.mechanism": "PLAIN"} if own else {}
-    return access_kind(wants_login=login, proxy_header=header, host=host, login=settings)
+    return access_kind(wants_login=login, proxy_header=header, host=host, own_login=settings)
 
 
 def test_the_way_in_follows_from_address_and_login() -> None:

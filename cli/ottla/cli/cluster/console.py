@@ -126,7 +126,7 @@ def settings_of(arguments: argparse.Namespace) -> "ServerSettings":
         wants_login=arguments.login,
         proxy_header=arguments.proxy_header or "",
         host=host,
-        login=login,
+        own_login=login,
     )
     certificate: str | None = arguments.tls_certificate
     if arguments.tls_key and certificate is None:
