@@ -12,6 +12,7 @@ line that names a path, a marker or a keyword runs everything it names: `pytest 
 """
 
 import gc
+import logging
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -183,3 +184,14 @@ def new_authority(
 def authority(new_authority: Callable[[str], CertificateAuthority]) -> CertificateAuthority:
     """Return the CA that the tests of a session share."""
     return new_authority("ca")
+
+
+@pytest.fixture(autouse=True)
+def restored_log_levels() -> Iterator[None]:
+    """Restore the levels of Ottla's loggers, which clients of brokers may have changed."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("ottla")]
+    levels = {name: logging.getLogger(name).level for name in names}
+    yield
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith("ottla"):
+            logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
