@@ -1,0 +1,69 @@
+"""The life of an instance: one run of the user's program, from a start to its end.
+
+A context variable, which child tasks inherit, holds the life that a task belongs to. Stores and
+files use it for two purposes. They report their steps, at which the schedule may kill the instance.
+They also release what an operating system releases when a process ends, such as locks on files.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from pathlib import Path
+
+Step = Callable[[str], Awaitable[None]]
+"""Async function that is called with the name of a step. It does not return if the schedule kills
+the instance at this step."""
+
+
+class InstanceLife:
+    """One run of an instance's program, from a start to its end."""
+
+    def __init__(self, instance: str, number: int, directory: Path, step: Step) -> None:
+        self.instance = instance
+        """Name of the instance."""
+        self.number = number
+        """Number of this start of the instance; the first one is 1."""
+        self.directory = directory
+        """Folder of the instance, which later lives use, too."""
+        self.step = step
+        self.is_over = False
+        """True once the program has returned, has failed or was killed. A paused life is not
+        over."""
+        self._at_end: list[Callable[[], None]] = []
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Call an action when this life ends, or at once if it is over."""
+        if self.is_over:
+            action()
+        else:
+            self._at_end.append(action)
+
+    def end(self) -> None:
+        """End this life and call the actions of `at_end`, newest first. Later calls do nothing."""
+        if self.is_over:
+            return
+        self.is_over = True
+        while self._at_end:
+            self._at_end.pop()()
+
+
+LIFE: ContextVar[InstanceLife | None] = ContextVar("life", default=None)
+"""Context variable with the life that owns the current task. None in a scenario and outside of
+simulated worlds."""
+
+HARNESS = "scenario"
+"""Name in timelines for the scenario of a test, which no fault affects."""
+
+
+def current_owner() -> str:
+    """Return the name of the instance that owns the current task, or `scenario`."""
+    life = LIFE.get()
+    return HARNESS if life is None else life.instance
+
+
+async def step(name: str) -> None:
+    """Report a step of the current instance, such as `store.commit`. If the schedule has a fault
+    for it, the instance is killed or paused before this function returns. Does nothing outside of
+    instances."""
+    life = LIFE.get()
+    if life is not None:
+        await life.step(name)
