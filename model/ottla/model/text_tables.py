@@ -44,7 +44,8 @@ def lay_out(
 ) -> TableLines:
     """Return the lines of a table. Numbers are aligned to the right, texts to the left.
 
-    Identifiers are not broken as long as numbers need not be broken, so that users can copy them.
+    If the table is too wide, other texts are wrapped first. Identifiers are wrapped only if numbers
+    would have to be wrapped as well, because users copy them.
     """
     is_whole = [
         one or other for one, other in zip_longest(is_number, is_identifier, fillvalue=False)

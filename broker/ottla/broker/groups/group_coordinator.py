@@ -197,8 +197,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     def begin_transaction(
         self, group_id: str, *, producer_id: int, epoch: int, is_bumping: bool
     ) -> tuple[TopicPartition, VerificationGuard | None]:
-        """Return the partition that stores a group's offsets, and the verification guard (the proof
-        to present at the append) for appending them in a transaction.
+        """Begin to append a group's offsets in a transaction. Returns the partition that stores the
+        offsets, and the verification guard that the append must present.
 
         The guard is None if the transaction is already open in the partition. Raises RefusedError
         if this broker does not coordinate the group, or if the producer epoch is old.

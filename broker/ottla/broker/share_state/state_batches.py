@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
 
 SINGLE_INSERTS_MAX = 8
-"""Number of changed state batches up to which each one is inserted on its own. A leader usually
-changes a few batches of thousands. Inserting many batches one by one would move the whole list each
-time."""
+"""Maximum number of changed state batches that are inserted one by one. Above it, the list is built
+again, because each insertion moves the rest of the list. A leader usually changes only a few of its
+thousands of batches."""
 
 HELD_PER_INSERT = 64
 """Number of stored state batches per changed batch from which changed batches are inserted on their

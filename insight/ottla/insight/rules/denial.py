@@ -45,7 +45,8 @@ RESOURCES = {
 
 @frozen
 class DeniedRequest:
-    """An operation that a user wants to perform on a resource, such as reading a topic."""
+    """The subject of an explanation: an operation on a resource, such as reading a topic, that was
+    or may be denied to a user."""
 
     principal: str
     host: str

@@ -134,8 +134,8 @@ class Inode:
         return is_lost
 
     def forget_flushed(self) -> None:
-        """Make reads of the file return the durable data and the changes not yet flushed, as if
-        flushed pages had left the page cache. The size does not change."""
+        """Evict the file's flushed pages from the simulated page cache: reads return the data that
+        the disk really has, with the unflushed changes applied. The file's size does not change."""
         size = self.content.size
         self.content = Bytes(self.durable.data, self.durable.size)
         for operation in self.pending:

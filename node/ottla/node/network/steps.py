@@ -22,8 +22,8 @@ microseconds. With a larger value, the event loop is blocked longer; with a smal
 is lost on switching."""
 
 VALUES_PER_STEP = 5_000
-"""Number of numbers or names that one step of a long computation processes, in about a
-millisecond."""
+"""Maximum number of values (integers or names) that one step of a long computation processes.
+Such a step takes about 1 ms."""
 
 
 class ThreadWork(Generic[T]):

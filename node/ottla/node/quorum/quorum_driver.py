@@ -80,8 +80,8 @@ from ottla.storage.disk.disk_seam import Disk
 _LOGGER = logging.getLogger(__name__)
 
 RESERVE_INTERVAL_MS = 10_000
-"""Interval in ms between attempts to refill the disk space that is reserved for the metadata log if
-its disk is full."""
+"""Interval in ms between attempts to reserve disk space for the metadata log. When the disk is
+full, the log grows into the reserved space."""
 
 HAND_OVER_CHECK_MS = 50
 """Interval in ms at which a stopping quorum member checks whether the other members can work

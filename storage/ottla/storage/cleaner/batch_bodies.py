@@ -1,7 +1,7 @@
-"""Decompression of scanned batches: their records (bodies), in runs that are processed together.
-Pure.
+"""Decompression of the record data (body) of scanned batches. Pure.
 
-A run is a series of batch bodies with few records and few bytes, or a single batch body. The
+Bodies are returned in runs. A run is several small bodies that are processed together, or one large
+body. The
 decompressed size of one batch is bounded. At most one batch and one run are in memory at a time.
 """
 

@@ -52,8 +52,9 @@ class BatchScan:
         is_crc_checked: bool,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Create a scan. If `base_offset` (of the segment) is given, a batch whose offset is too
-        far above it for an index entry is a problem (`is_overflow`)."""
+        """Create a scan. `base_offset` is the segment's base offset, or None. If it is given, the
+        scan reports a batch whose offset is more than 2³¹ - 1 above it (`is_overflow`), because an
+        index entry cannot express such a distance."""
         self._disk = disk
         self._file = file
         self._end = end

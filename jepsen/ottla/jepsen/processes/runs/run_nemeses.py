@@ -72,8 +72,8 @@ def expanded(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_names(plan: RunPlan) -> None:
-    """Check the names in a run's plan. Raises ConfigError if a workload or a nemesis does not
-    exist, or a client is missing."""
+    """Check the names in a run's plan. Raises ConfigError if it names a workload, nemesis or
+    client that does not exist, or a client that is not installed."""
     for option, names, known in (
         ("--workload", plan.workloads, tuple(WORKLOADS)),
         ("--nemesis", expanded(plan.nemeses), nemesis_names()),

@@ -1,9 +1,9 @@
 """Random walk on raft with a voter set that changes (KIP-853).
 
-The adversary also adds and removes voters at any leader, old or new, replaces disks, and lets
-controllers join on their own. Anomalies in the literature on reconfiguration (KIP-853, its TLA+
-model, the bug in the raft dissertation) are deliberate bugs in `membership_bugs` and
-`stuck_quorum_bugs`.
+In addition to the faults of the raft walk, this walk adds and removes voters at any present or
+former leader, replaces disks, and lets controllers join on their own. Each anomaly that the
+literature on reconfiguration describes (KIP-853, its TLA+ model, the raft dissertation) is planted
+as a bug in `membership_bugs` or `stuck_quorum_bugs`.
 """
 
 from collections.abc import Callable
