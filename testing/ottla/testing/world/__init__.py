@@ -1,7 +1,9 @@
 """A deterministic simulated cluster for property tests of programs that use Kafka.
 
-checkers.py  checks of inputs, outputs and lag, with messages that show the events around an error
-timeline.py  events of a run, as text
-records.py   records that a scenario writes and reads
-life.py      the life of an instance: its steps and its end
+checkers.py        checks of inputs, outputs and lag
+timeline.py        events of a run, as text
+timeline_page.py   events of a run, as a page
+timeline_event.py  one event
+records.py         records that a scenario writes and reads
+life.py            the life of an instance: its steps and its end
 """

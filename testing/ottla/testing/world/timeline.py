@@ -1,23 +1,14 @@
-"""The timeline of a simulated run: events of instances, brokers, stores and the scenario.
-
-Facts of an event are machine-readable. Checkers use these names to find the events of a record:
-
-topic, partition      the partition that the event is about
-offset, last_offset   the first and last offset (both inclusive; without last_offset there is one)
-key                   `repr` of the key of a row in a store
-broker                the broker that the instance talked to
-life                  the number of the instance's start
-"""
+"""The timeline of a simulated run: events of instances, brokers, stores and the scenario."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import pairwise
-from types import MappingProxyType
-from typing import Final, NamedTuple
 
-Fact = str | int
-NO_FACTS: Final[Mapping[str, Fact]] = MappingProxyType({})
+from ottla.testing.world.timeline_event import NOTABLE_KINDS, TimelineEvent, printable
+from ottla.testing.world.timeline_page import page
+
+__all__ = ["TIMELINE", "Timeline", "TimelineEvent", "excerpt", "lines_of", "printable"]
 
 EVENTS_MAX = 200_000
 """Maximum number of events that a timeline keeps. The oldest ones are dropped first."""
@@ -26,10 +17,6 @@ TEXT_COLUMNS_MAX = 110
 LINES_DEFAULT = 16
 """Number of events in an excerpt."""
 
-LIFE_KINDS = frozenset({"start", "stop", "kill", "pause", "resume", "end"})
-"""Kinds of the events that start, interrupt or end an instance or a broker."""
-NOTABLE_KINDS = LIFE_KINDS | {"fault", "error"}
-"""Kinds of events that an excerpt shows first, after the events of its subject."""
 _WEIGHTS: Mapping[str, float] = {"mark": 3.0, "store": 3.0, "note": 2.0, "produce": 1.0}
 _CHANGING_APIS = frozenset(
     {
@@ -42,29 +29,6 @@ WEIGHT_MIN = 0.2
 """Smallest weight of an event that an excerpt shows if it has enough other events."""
 EVENTS_MIN = 6
 """Number of events that an excerpt shows regardless of their weights."""
-
-
-class TimelineEvent(NamedTuple):
-    """One event of a simulated run."""
-
-    at_s: float
-    """Virtual seconds since the start of the run."""
-    where: str
-    """Name of the instance, broker or store, or `scenario`."""
-    kind: str
-    """One of start, stop, kill, pause, resume, end, request, answer, fault, error, mark, store,
-    produce and note."""
-    text: str
-    facts: Mapping[str, Fact] = NO_FACTS
-
-    def is_about(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether the event's facts include one record of a partition."""
-        facts = self.facts
-        if facts.get("topic") != topic or facts.get("partition") != partition:
-            return False
-        first = facts.get("offset")
-        last = facts.get("last_offset", first)
-        return isinstance(first, int) and isinstance(last, int) and first <= offset <= last
 
 
 class Timeline:
@@ -116,6 +80,11 @@ class Timeline:
         subjects, moments = _subjects(around)
         limit = LINES_DEFAULT if lines_max is None else lines_max
         return "\n".join(excerpt(self._events, subjects, moments, limit))
+
+    def as_html(self, title: str = "Timeline of a simulated run") -> str:
+        """Return a page with one lane per instance, broker and store. The page has no script and
+        loads nothing."""
+        return page(list(self), title=title, dropped_count=self.dropped_count)
 
 
 def _subjects(
@@ -196,18 +165,6 @@ def lines_of(events: Sequence[TimelineEvent], marked: Iterable[int] = ()) -> lis
         f"{printable(event.text, TEXT_COLUMNS_MAX)}".rstrip()
         for event in events
     ]
-
-
-def printable(text: str, columns_max: int | None = None) -> str:
-    """Return text in one line without control characters, and cut to a number of characters."""
-    if columns_max is not None and len(text) > columns_max:
-        text = text[: columns_max - 1] + "…"
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode()
-        for char in text
-    )
 
 
 TIMELINE: ContextVar[Timeline | None] = ContextVar("timeline", default=None)
