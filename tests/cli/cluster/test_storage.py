@@ -170,6 +170,24 @@ def snapshot_of(directory: Path) -> bytes:
     return next(directory.rglob("*.checkpoint")).read_bytes()
 
 
+def test_fixed_voters_are_formatted_by_the_option_in_the_refusal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert formatted(tmp_path, 101, "", "--feature=kraft.version=0") == 1
+    refusal = capsys.readouterr().err
+    assert "controller.quorum.voters does not have the ids of directories" in refusal
+    option, voters = refusal.split()[-2:]
+    assert option == "--initial-controllers"
+    assert [voter.rpartition(":")[0] for voter in voters.split(",")] == [
+        *VOTERS.split(","),
+        "104@four:9093",
+    ]
+    for node in (101, 102):
+        assert formatted(tmp_path / str(node), node, voters, "--feature=kraft.version=0") == 0
+    first, second = (next((tmp_path / str(node)).rglob("*.checkpoint")) for node in (101, 102))
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_a_controller_that_joins_has_no_voters(tmp_path: Path) -> None:
     assert formatted(tmp_path, 104, "", "--no-initial-controllers") == 0
 
@@ -190,7 +208,6 @@ def test_a_standalone_controller_is_the_only_voter(tmp_path: Path) -> None:
     [
         (LIST, ("--standalone",), "--standalone: cannot be combined with --initial-controllers"),
         ("", ("-s", "-N"), "--no-initial-controllers: cannot be combined with --standalone"),
-        ("", (), "name the first voters of this cluster, or format with --standalone"),
         ("", ("-N", "-S", "SCRAM-SHA-256=[name=a,password=b]"), "this controller joins one"),
     ],
 )
@@ -223,6 +240,14 @@ def test_a_node_with_both_roles_has_its_metadata_in_log_dirs(tmp_path: Path) -> 
     assert voters.endpoints_of(NodeId(1)) == (VoterEndpoint("CONTROLLER", "localhost", 9093),)
     identity = uuid_to_text(next(iter(voters)).directory_id)
     assert f"directory.id={identity}" in (tmp_path / "data" / "meta.properties").read_text()
+
+
+def test_controllers_of_a_file_without_voters_are_named_by_an_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert stock(tmp_path) == 1
+    sentence = "name the first voters of this cluster, or format with --standalone"
+    assert sentence in capsys.readouterr().err
 
 
 def test_every_directory_of_both_roles_is_formatted(tmp_path: Path) -> None:

@@ -106,11 +106,44 @@ def test_a_file_without_encryption_has_nothing_to_look_at(tmp_path: Path) -> Non
     path.write_text("listeners=PLAINTEXT://:9092\n")
     with pytest.raises(ConfigError, match="no listener of SSL or SASL_SSL"):
         look_at_file(path)
-    pem = tmp_path / "own.pem"
-    pem.write_text(CA.certificate)
-    with pytest.raises(
-        ConfigError, match="settings file of a node that has one, not a certificate"
-    ):
-        look_at_file(pem)
     with pytest.raises(ConfigError, match="cannot be read"):
         look_at_file(tmp_path / "missing")
+
+
+def test_a_certificate_in_pem_is_looked_at_without_settings(tmp_path: Path) -> None:
+    node_file(tmp_path)
+    own, issuers = tmp_path / "own.pem", tmp_path / "trusted.pem"
+    (found,) = look_at_file(own)
+    assert (found.where, found.subject, found.state) == ("certificate", "CN=b1", OK)
+    assert found.names == ("DNS:b1.example",)
+    assert is_fit(look_at_file(own, authority=issuers))
+    assert is_fit(look_at_file(issuers)), "a CA has no key in its file"
+
+    issuers.write_text(CertificateAuthority.make("x").certificate)
+    (found,) = look_at_file(own, authority=issuers)
+    assert found.cure.startswith("the trusted CAs do not vouch for it")
+    node_file(tmp_path, days=20)
+    assert look_at_file(own)[0].cure == "it ends in 19 days; renew it"
+
+
+def test_a_pem_file_is_refused_or_failed_with_its_problem(tmp_path: Path) -> None:
+    settings = node_file(tmp_path)
+    own = tmp_path / "own.pem"
+    with pytest.raises(ConfigError, match="--ca: is for a PEM file"):
+        look_at_file(settings, authority=tmp_path / "trusted.pem")
+    text = own.read_text()
+    at = text.index("-----BEGIN CERTIFICATE")
+    begin = text.index("-----BEGIN PRIVATE")
+    key = text[begin : at if begin < at else len(text)]
+    own.write_text(key)
+    with pytest.raises(ConfigError, match="has no certificate in PEM"):
+        look_at_file(own)
+    other = CertificateAuthority.make("x").certificate
+    own.write_text(key + other)
+    own.chmod(0o600)
+    (found,) = look_at_file(own)
+    assert found.state == FAILED
+    assert "key" in found.cure
+    own.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    with pytest.raises(ConfigError, match="cannot be decoded"):
+        look_at_file(own)

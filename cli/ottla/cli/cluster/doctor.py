@@ -104,7 +104,8 @@ async def _look_at_listeners(arguments: argparse.Namespace) -> int:
 
 
 def _look_at_certificates(arguments: argparse.Namespace) -> int:
-    found = look_at_file(Path(arguments.file))
+    authority = None if arguments.ca is None else Path(arguments.ca)
+    found = look_at_file(Path(arguments.file), authority=authority)
     is_good = certificate_findings.is_fit(found)
     if arguments.format == "json":
         rows = [
@@ -195,7 +196,8 @@ VERBS = (
         "certificates",
         "check a node's certificates: expiry, names, issuers",
         _look_at_certificates,
-        option("file FILE", "settings of a broker or controller"),
+        option("file FILE", "settings of a broker or controller, or a certificate in PEM"),
+        option("--ca FILE", "CAs in PEM that should have issued a certificate in PEM"),
         FORMAT,
     ),
     verb(

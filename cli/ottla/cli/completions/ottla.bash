@@ -1016,8 +1016,8 @@ _ottla_row() {
       argument='' ;;
     'doctor certificates')
       verbs=''
-      options='-h --help --format'
-      values='--format=table|json'
+      options='-h --help --ca --format'
+      values='--ca=@file --format=table|json'
       argument='@file' ;;
     'doctor listeners')
       verbs=''

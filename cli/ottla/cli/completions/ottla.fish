@@ -670,7 +670,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'cluster upgrade'
             set -g __ottla_verbs 'status' 'finalize'
-            set -g __ottla_summaries 'show the brokers’ releases, the finalized levels and the next ones' 'raise the levels to those of the new release, after which no node may return'
+            set -g __ottla_summaries 'show the nodes’ releases, the finalized levels and the next ones' 'raise the levels to those of the new release, after which no node may return'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -1223,8 +1223,8 @@ function __ottla_row
         case 'doctor certificates'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--format'
-            set -g __ottla_values '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--ca' '--format'
+            set -g __ottla_values '--ca=@file' '--format=table|json'
             set -g __ottla_argument '@file'
         case 'doctor listeners'
             set -g __ottla_verbs

@@ -556,7 +556,7 @@ _ottla_row() {
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'cluster upgrade')
-      ottla_verbs=('status:show the brokers’ releases, the finalized levels and the next ones' 'finalize:raise the levels to those of the new release, after which no node may return')
+      ottla_verbs=('status:show the nodes’ releases, the finalized levels and the next ones' 'finalize:raise the levels to those of the new release, after which no node may return')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -1017,8 +1017,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'doctor certificates')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--format')
-      ottla_values=('--format=table|json')
+      ottla_options=('-h' '--help' '--ca' '--format')
+      ottla_values=('--ca=@file' '--format=table|json')
       ottla_argument='@file' ;;
     'doctor listeners')
       ottla_verbs=()

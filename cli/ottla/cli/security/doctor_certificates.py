@@ -1,7 +1,10 @@
-"""`ottla doctor certificates FILE`: checks the certificates in the settings of a node or a client.
+"""`ottla doctor certificates FILE`: checks the certificates in the settings of a node, or in a PEM
+file.
 
-Each certificate is tested in use: a server with this certificate and a client that trusts the same
-CAs do a handshake in memory. This is repeated for each host name to which clients connect.
+Each certificate in settings is tested in use: a server with this certificate and a client that
+trusts the same CAs do a handshake in memory. This is repeated for each host name to which clients
+connect. A PEM file has no settings: its certificates are decoded, and tested in use if the file has
+their key.
 """
 
 import ssl
@@ -10,40 +13,61 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ottla.insight.rules.certificate_findings import FAILED, CertificateFinding, findings_of
+from ottla.insight.rules.certificate_findings import (
+    FAILED,
+    CertificateFinding,
+    findings_of,
+    judged,
+)
 from ottla.model.errors import ConfigError
 from ottla.model.settings.endpoints import ListenAddress, parse_listeners
 from ottla.model.settings.security.security_keys import node_listeners, with_protocols
 from ottla.model.settings.security.tls import (
+    KEYSTORE_LOCATION,
     NONE,
+    SSL,
     TLS_PROTOCOLS,
+    TRUSTSTORE_LOCATION,
     TlsConfig,
     check_server,
     tls_of_listener,
 )
+from ottla.model.tls.certificate import certificates_in, pem_blocks, read_certificate
 from ottla.model.tls.context_driver import client_context, read_material, server_context
 from ottla.node.properties import parse_properties
 
 EVERY_INTERFACE = ("", "0.0.0.0", "::")
+AUTHORITY_OPTION = "--ca"
 UNTRUSTED = "the trusted CAs do not vouch for it"
 ROUNDS_MAX = 10
 """Maximum number of exchanges in a TLS handshake between the test's server and client. A normal
 handshake needs two or three."""
 
 
-def look_at_file(path: Path, *, now: datetime | None = None) -> list[CertificateFinding]:
-    """Return the findings of `ottla doctor certificates` for all certificates in a settings
-    file."""
+def look_at_file(
+    path: Path, *, authority: Path | None = None, now: datetime | None = None
+) -> list[CertificateFinding]:
+    """Return the findings of `ottla doctor certificates` for all certificates in a settings file or
+    a PEM file.
+
+    `authority` is a PEM file of the CAs that should have issued the certificate of a PEM file.
+    Raises ConfigError if a file cannot be read, or has no certificate.
+    """
     try:
-        texts = parse_properties(path.read_text())
+        text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), f"cannot be read: {error}") from None
+    if pem_blocks(text):
+        return list(_look_at_pem(path, text, authority, now or datetime.now(UTC)))
+    if authority is not None:
+        raise ConfigError(AUTHORITY_OPTION, "is for a PEM file; settings name the trusted CAs")
+    texts = parse_properties(text)
     encrypted = [one for one in _listeners(texts) if one.protocol in TLS_PROTOCOLS]
     if not encrypted:
         raise ConfigError(
             str(path),
             "has no listener of SSL or SASL_SSL, so there is no certificate to look at; name the "
-            "settings file of a node that has one, not a certificate",
+            "settings file of a node that has one, or a PEM file",
         )
     trusts = [trust for one in encrypted if (trust := _trust_of(texts, one)) is not None]
     return [
@@ -51,6 +75,35 @@ def look_at_file(path: Path, *, now: datetime | None = None) -> list[Certificate
         for listener in encrypted
         for finding in _look_at_listener(texts, listener, trusts, now or datetime.now(UTC))
     ]
+
+
+def _look_at_pem(
+    path: Path, text: str, authority: Path | None, now: datetime
+) -> Iterator[CertificateFinding]:
+    """Yield the findings about the certificates in a PEM file: its first certificate, which the key
+    in the file belongs to, then the other ones."""
+    try:
+        certificates = tuple(map(read_certificate, certificates_in(text)))
+    except ValueError as error:
+        raise ConfigError(str(path), f"has a certificate that cannot be decoded: {error}") from None
+    if not certificates:
+        raise ConfigError(str(path), "has no certificate in PEM")
+    problem = None
+    texts = {KEYSTORE_LOCATION: str(path)}
+    if authority is not None:
+        texts[TRUSTSTORE_LOCATION] = str(authority)
+    has_key = len(pem_blocks(text)) > len(certificates)
+    if has_key or authority is not None:
+        config = tls_of_listener(texts, "FILE", SSL)
+        try:
+            problem = handshake_problem(config, None) if config.has_trust else None
+            server_context(config)
+        except ConfigError as error:
+            problem = str(error)
+    own, *others = certificates
+    yield judged("certificate", own, now, problem)
+    for one in others:
+        yield judged("also in the file", one, now, None)
 
 
 def _trust_of(texts: Mapping[str, str], listener: ListenAddress) -> TlsConfig | None:

@@ -309,6 +309,15 @@ async def registrations_of(admin: Admin) -> Registrations:
     )
 
 
+async def controllers_of(admin: Admin) -> dict[int, str | None]:
+    """Return the version of Ottla that each voter and each registered controller runs, by node id.
+    None where the version is unknown: such a controller has not registered."""
+    quorum = await quorum_of(admin)
+    versions = (await registrations_of(admin)).controllers
+    nodes = sorted({one.id for one in quorum.voters} | versions.keys())
+    return {node: versions.get(node) or None for node in nodes}
+
+
 def _add_registrations(
     found: Registrations, brokers: Iterable[SurveyedBroker], quorum: SurveyedQuorum | None = None
 ) -> None:

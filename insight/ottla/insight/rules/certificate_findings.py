@@ -52,14 +52,16 @@ def findings_of(
     certificate, or None.
     """
     if material.certificate is not None:
-        yield _judged(where, material.certificate, now, handshake_problem)
+        yield judged(where, material.certificate, now, handshake_problem)
     for one in material.authorities:
-        yield _judged(f"{where}, trusted", one, now, None)
+        yield judged(f"{where}, trusted", one, now, None)
 
 
-def _judged(
+def judged(
     where: str, certificate: Certificate, now: datetime, handshake_problem: str | None
 ) -> CertificateFinding:
+    """Return the result of checking one certificate, from its validity at the time `now` and from
+    the reason why a client would refuse it."""
     state, cure = OK, ""
     if problem := certificate.problem_at(now):
         state, cure = FAILED, f"it {problem}; renew it"

@@ -62,7 +62,11 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SurveyedBroker]]:
     async def survey(_: object) -> list[SurveyedBroker]:
         return found
 
+    async def controllers(_: object) -> dict[int, str | None]:
+        return {101: "0.2.0", 102: None}
+
     monkeypatch.setattr(upgrades, "brokers_of", survey)
+    monkeypatch.setattr(upgrades, "controllers_of", controllers)
     yield found
 
 
@@ -192,6 +196,35 @@ async def test_the_status_of_an_old_cluster_names_the_levels_of_the_commands_rel
     assert json.loads(capsys.readouterr().out)["next"] == {OTTLA: 1, METADATA: 33}
     with pytest.raises(RefusedError, match="not all brokers support"):
         await upgrades.finalize(admin, options(yes=True))
+
+
+async def test_the_status_shows_the_version_of_each_controller(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin = admin_of(FINAL, FINAL)
+    await upgrades.status(admin, options())
+    assert [line.split() for line in capsys.readouterr().out.splitlines()][-5:-1] == [
+        ["CONTROLLER", "VERSION"],
+        ["101", "0.2.0"],
+        ["102", "-"],
+        [],
+    ]
+    await upgrades.status(admin, options(format="json"))
+    found = json.loads(capsys.readouterr().out)
+    assert found["controllers"] == [
+        {"id": 101, "version": "0.2.0"},
+        {"id": 102, "version": None},
+    ]
+
+
+@pytest.mark.parametrize(("level", "is_fixed"), [(0, True), (1, False)])
+async def test_the_status_names_the_command_after_which_voters_may_change(
+    level: int, is_fixed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    features = FINAL | {"kraft.version": FeatureLevels(level, 0, 1)}
+    assert await upgrades.status(admin_of(features, features), options()) == 0
+    command = "ottla cluster upgrade finalize --feature kraft.version=1"
+    assert (command in capsys.readouterr().out) is is_fixed
 
 
 @pytest.mark.parametrize(

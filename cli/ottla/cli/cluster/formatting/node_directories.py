@@ -22,6 +22,7 @@ from ottla.model.settings.roles import BOTH, BROKER, CONTROLLER, roles_of
 from ottla.model.values import frozen
 from ottla.node.identity import endpoints_of
 from ottla.raft.voters import Voter, VoterSet
+from ottla.storage.directories.meta_properties import uuid_to_text
 
 STANDALONE = "--standalone"
 INITIAL_CONTROLLERS = "--initial-controllers"
@@ -88,7 +89,14 @@ def node_directories(
     )
     if arguments.standalone or (not chosen and _is_lone_voter(controller)):
         voters = _standalone(controller, rng)
-    _check_voters(voters, controller.node_id, is_joining=arguments.no_initial_controllers)
+    if voters is None and not arguments.no_initial_controllers:
+        raise ConfigError(INITIAL_CONTROLLERS, _voters_to_name(controller, rng))
+    if voters is not None and controller.node_id not in voters:
+        raise ConfigError(
+            INITIAL_CONTROLLERS,
+            f"does not name this controller, {controller.node_id}; give every controller the same"
+            " list",
+        )
     if users and voters is None:
         raise ConfigError("--add-scram", "is for a new cluster; this controller joins one")
     metadata_log_dir = controller.metadata_log_dir
@@ -110,18 +118,25 @@ def _of_broker(config: BrokerConfig, rng: Rng) -> NodeDirectories:
     return NodeDirectories(node_id=config.node_id, ids={path: rng.uuid() for path in paths})
 
 
-def _check_voters(voters: VoterSet | None, node_id: NodeId, *, is_joining: bool) -> None:
-    if voters is None and not is_joining:
-        raise ConfigError(
-            INITIAL_CONTROLLERS,
+def _voters_to_name(config: ControllerConfig, rng: Rng) -> str:
+    """Return the reason why the first voters are unknown, with the option to add.
+
+    The setting `controller.quorum.voters` names the voters, but not the ids of their directories.
+    They are random, so that a directory that is formatted again is not taken for the former one.
+    """
+    if not config.controller_quorum_voters:
+        return (
             "is not set; name the first voters of this cluster, or format with --standalone the"
-            " only controller, or with --no-initial-controllers one that will be added",
+            " only controller, or with --no-initial-controllers one that will be added"
         )
-    if voters is not None and node_id not in voters:
-        raise ConfigError(
-            INITIAL_CONTROLLERS,
-            f"does not name this controller, {node_id}; give every controller the same list",
-        )
+    voters = ",".join(
+        f"{voter.id}@{voter.host}:{voter.port}:{uuid_to_text(rng.uuid())}"
+        for voter in config.controller_quorum_voters
+    )
+    return (
+        "is not set, and controller.quorum.voters does not have the ids of directories; format each"
+        f" of these controllers with the same list, for example: {INITIAL_CONTROLLERS} {voters}"
+    )
 
 
 def _is_lone_voter(config: ControllerConfig) -> bool:

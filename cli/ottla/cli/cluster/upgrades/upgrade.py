@@ -5,7 +5,7 @@ Until the levels are finalized, each node may return to the previous release.
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.cli.cluster.upgrades.features import change_levels, levels_of
@@ -18,9 +18,10 @@ from ottla.cli.verbs import admin_verb, verbs_of
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.client.network.connection import ConnectionLostError
-from ottla.insight.facts.survey_driver import SurveyedBroker, brokers_of
+from ottla.insight.facts.survey_driver import SurveyedBroker, brokers_of, controllers_of
 from ottla.metadata.features import (
     FORMER_RELEASE,
+    KRAFT_VERSION,
     METADATA_VERSION,
     OTTLA_VERSION,
     SUPPORTED,
@@ -31,6 +32,10 @@ from ottla.metadata.features import (
 from ottla.model.errors import ErrorCode, RefusedError
 
 UNREADY = 2
+VOTERS_ARE_FIXED = (
+    "the voters are fixed (kraft.version 0); 'ottla cluster upgrade finalize --feature "
+    "kraft.version=1' lets them change, for good"
+)
 FINALIZED_TOGETHER = (OTTLA_VERSION, METADATA_VERSION)
 """Features whose levels are raised after an upgrade of all nodes. Other features change the
 capabilities of clients, so an operator raises them separately."""
@@ -55,6 +60,14 @@ class UpgradeState:
     """State of an upgrade: the levels that the brokers support, and the finalized levels."""
 
     brokers: tuple[BrokerLevels, ...]
+    controllers: Mapping[int, str | None] = field(default_factory=dict)
+    """Version of Ottla that each controller runs, by node id, or None if it is unknown."""
+
+    @property
+    def are_voters_fixed(self) -> bool:
+        """True if the voters of the quorum cannot be changed at the finalized kraft.version."""
+        is_known = any(KRAFT_VERSION in one.features for one in self.brokers)
+        return is_known and self._finalized_level(KRAFT_VERSION) == 0
 
     @property
     def finalized(self) -> dict[str, int]:
@@ -115,7 +128,7 @@ async def state_of(admin: Admin) -> UpgradeState:
             except (RefusedError, ConnectionLostError) as error:
                 broker.failure = str(error)
         found.append(BrokerLevels(broker, levels))
-    return UpgradeState(tuple(found))
+    return UpgradeState(tuple(found), await controllers_of(admin))
 
 
 async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
@@ -129,7 +142,7 @@ async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
 
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
-    """Print the releases of the brokers, the finalized feature levels, and the levels that can be
+    """Print the releases of the nodes, the finalized feature levels, and the levels that can be
     finalized next. Returns exit code 2 if a node prevents that."""
     state = await state_of(admin)
     wanted = state.targets or state.later
@@ -152,6 +165,10 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
                     }
                     for one in state.brokers
                 ],
+                "controllers": [
+                    {"id": node, "version": version} for node, version in state.controllers.items()
+                ],
+                "voters_fixed": state.are_voters_fixed,
             }
         )
         return UNREADY if obstacle else 0
@@ -160,6 +177,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
         note(f"ottla cluster upgrade: not ready: {obstacle}")
         return UNREADY
     say(_outlook(state) if wanted else "nothing is left to finalize")
+    if state.are_voters_fixed and not wanted:
+        say(VOTERS_ARE_FIXED)
     return 0
 
 
@@ -195,6 +214,9 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
     ]
     print_table(("BROKER", "VERSION", "STATE", "OTTLA-LEVEL", "METADATA-LEVEL"), brokers)
     say()
+    if state.controllers:
+        print_table(("CONTROLLER", "VERSION"), list(state.controllers.items()))
+        say()
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -237,7 +259,7 @@ UPGRADE = verbs_of(
     "show and end an upgrade",
     admin_verb(
         "status",
-        "show the brokers' releases, the finalized levels and the next ones",
+        "show the nodes' releases, the finalized levels and the next ones",
         status,
     ),
     admin_verb(
