@@ -38,6 +38,7 @@ ASKING = frozenset(
         "share redrive",
         "share reset",
         "group offset-delete",
+        "group remove-member",
         "group reset",
         "log recover",
         "quorum add",

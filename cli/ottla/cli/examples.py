@@ -58,6 +58,7 @@ EXAMPLES = {
     "ottla group list": "ottla group list",
     "ottla group describe": "ottla group describe billing",
     "ottla group members": "ottla group members billing",
+    "ottla group remove-member": "ottla group remove-member billing --instance-id worker-3",
     "ottla group lag": "ottla group lag billing",
     "ottla group reset": "ottla group reset billing --topic orders --to-earliest",
     "ottla group offset-delete": "ottla group offset-delete billing --topic orders:0,1 --dry-run",

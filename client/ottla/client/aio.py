@@ -109,6 +109,7 @@ class AioAdmin(Bridge[Admin]):
     list_topics = asked(Admin.list_topics)
     list_transactions = asked(Admin.list_transactions)
     move_replicas = asked(Admin.move_replicas)
+    remove_group_members = asked(Admin.remove_group_members)
     remove_voter = asked(Admin.remove_voter)
     unregister_controller = asked(Admin.unregister_controller)
     replace_configs = asked(Admin.replace_configs)

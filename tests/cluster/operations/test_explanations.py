@@ -195,6 +195,7 @@ def test_limits_of_mutations_and_connections(cluster: Processes) -> None:
 def test_throttles_of_replicas(cluster: Processes) -> None:
     for key, kind in (
         ("leader.replication.throttled.rate", "replication-throttle"),
+        ("follower.replication.throttled.rate", "replication-throttle"),
         ("replica.alter.log.dirs.io.max.bytes.per.second", "log-dirs-throttle"),
     ):
         cluster.ottla("config", "set", "--broker", "1", f"{key}=1000000")
@@ -273,6 +274,11 @@ def test_a_stuck_rebalance(cluster: Processes) -> None:
         cause = kind_within_patience(cluster, "rebalance-unfinished", "rebalance", "team")
         assert "waits until all its members have joined" in cause["summary"]
         assert first(cluster, "lag", "team")["kind"] == "rebalance-unfinished"
+        fix(cluster, cause, "--yes")
+        # Only the second member polls, joins again, and gets both partitions.
+        while len(second.assignment()) < 2:
+            second.poll(0.1)
+        assert explained(cluster, "rebalance", "team", code=CLEAR)["causes"] == []
         second.close()
 
 

@@ -1,5 +1,6 @@
 """The "why" scenarios as recorded facts: each explanation names the true cause and its fix."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -264,9 +265,17 @@ def test_lag_by_a_stuck_rebalance() -> None:
     (cause,) = found.causes
     assert cause.kind == "member-holds-partitions"
     assert "member m1 (client worker at 10.0.0.7)" in cause.summary
+    assert cause.fix == "ottla group remove-member billing m1"
     assert explained("rebalance", GROUP, group=consumers).causes == (cause,)
+    static = replace(consumers, members=(replace(held, instance_id="worker-3"),))
+    assert first("rebalance", GROUP, group=static)[1] == (
+        "ottla group remove-member billing --instance-id worker-3"
+    )
     waiting = group(member("m1"), state="PreparingRebalance")
-    assert first("rebalance", GROUP, group=waiting)[0] == "rebalance-unfinished"
+    assert first("rebalance", GROUP, group=waiting) == (
+        "rebalance-unfinished",
+        "ottla group remove-member billing --all",
+    )
 
 
 def test_lag_by_a_full_disk() -> None:

@@ -255,7 +255,7 @@ _ottla_row() {
       values='--within= --valid-for= --ca=@dir --format=table|json'
       argument='@file' ;;
     'group')
-      verbs='list describe members lag reset offset-delete delete'
+      verbs='list describe members lag remove-member reset offset-delete delete'
       options='-h --help'
       values=''
       argument='' ;;
@@ -278,6 +278,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --watch --partitions --isolation-level --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--isolation-level=read_uncommitted|read_committed --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@groups' ;;
+    'group remove-member')
+      verbs=''
+      options='-h --help --instance-id --all --reason --dry-run --yes --execute --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--instance-id= --reason= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@groups' ;;
     'group reset')
       verbs=''

@@ -309,8 +309,8 @@ function __ottla_row
             set -g __ottla_values '--within=' '--valid-for=' '--ca=@dir' '--format=table|json'
             set -g __ottla_argument '@file'
         case 'group'
-            set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'reset' 'offset-delete' 'delete'
-            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show how far a group, or each of all groups, is behind, in records and in time' 'show and move a group’s committed offsets' 'show and delete committed offsets of topics or partitions' 'delete groups without members, with their offsets'
+            set -g __ottla_verbs 'list' 'describe' 'members' 'lag' 'remove-member' 'reset' 'offset-delete' 'delete'
+            set -g __ottla_summaries 'list groups' 'show state, members, and lag by topic' 'show a group’s members and their partitions' 'show how far a group, or each of all groups, is behind, in records and in time' 'remove members, so that a rebalance no longer waits for them' 'show and move a group’s committed offsets' 'show and delete committed offsets of topics or partitions' 'delete groups without members, with their offsets'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -337,6 +337,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--watch' '--partitions' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@groups'
+        case 'group remove-member'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--instance-id' '--all' '--reason' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--instance-id=' '--reason=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@groups'
         case 'group reset'
             set -g __ottla_verbs

@@ -256,7 +256,7 @@ _ottla_row() {
       ottla_values=('--within=' '--valid-for=' '--ca=@dir' '--format=table|json')
       ottla_argument='@file' ;;
     'group')
-      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show how far a group, or each of all groups, is behind, in records and in time' 'reset:show and move a group’s committed offsets' 'offset-delete:show and delete committed offsets of topics or partitions' 'delete:delete groups without members, with their offsets')
+      ottla_verbs=('list:list groups' 'describe:show state, members, and lag by topic' 'members:show a group’s members and their partitions' 'lag:show how far a group, or each of all groups, is behind, in records and in time' 'remove-member:remove members, so that a rebalance no longer waits for them' 'reset:show and move a group’s committed offsets' 'offset-delete:show and delete committed offsets of topics or partitions' 'delete:delete groups without members, with their offsets')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -279,6 +279,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--watch' '--partitions' '--isolation-level' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--isolation-level=read_uncommitted|read_committed' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@groups' ;;
+    'group remove-member')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--instance-id' '--all' '--reason' '--dry-run' '--yes' '--execute' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--instance-id=' '--reason=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@groups' ;;
     'group reset')
       ottla_verbs=()

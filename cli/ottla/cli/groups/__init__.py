@@ -1,7 +1,9 @@
 """Commands on consumer and share groups.
 
-group.py        `ottla group`: list, describe, members, lag, reset, offset-delete, delete
+group.py        `ottla group`: list, describe, members, lag, remove-member, reset,
+                offset-delete, delete
 share.py        `ottla share`: list, describe, offsets, reset, offset-delete, delete
+remove_member.py  `ottla group remove-member`
 group_reset.py  the reset of offsets
 offset_delete.py `ottla group offset-delete`
 reset_plans.py  plans of a reset as CSV, durations, names of partitions

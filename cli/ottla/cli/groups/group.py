@@ -1,5 +1,5 @@
-"""`ottla group list|describe|members|lag|reset|offset-delete|delete`: shows and changes consumer
-groups."""
+"""`ottla group list|describe|members|lag|remove-member|reset|offset-delete|delete`: shows and
+changes consumer groups."""
 
 import argparse
 from collections import defaultdict
@@ -13,6 +13,7 @@ from ottla.cli.common import CONNECTION, FORMAT, ISOLATION, counted, print_json
 from ottla.cli.confirmation import YES, confirm_in_loop
 from ottla.cli.groups.group_reset import RESET_OPTIONS, reset
 from ottla.cli.groups.offset_delete import OFFSET_DELETE_OPTIONS, offset_delete
+from ottla.cli.groups.remove_member import REMOVE_MEMBER_OPTIONS, remove_member
 from ottla.cli.options import Declared, option
 from ottla.cli.outcomes import show
 from ottla.cli.tables import Milliseconds, print_table
@@ -368,6 +369,13 @@ VERBS = (
         ),
         option("group GROUP", "id of a group (default: all groups)", nargs="?"),
         ISOLATION,
+    ),
+    _verb(
+        "remove-member",
+        "remove members, so that a rebalance no longer waits for them",
+        remove_member,
+        GROUP,
+        *REMOVE_MEMBER_OPTIONS,
     ),
     _verb(
         "reset",

@@ -1,4 +1,4 @@
-"""Admin calls for consumer groups: members, committed offsets, deletion."""
+"""Admin calls for consumer groups: members and their removal, committed offsets, deletion."""
 
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -27,6 +27,8 @@ from ottla.wire.messages.describe_groups_response import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
+from ottla.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.leave_group_response import LeaveGroupResponse
 from ottla.wire.messages.list_groups_request import ListGroupsRequest
 from ottla.wire.messages.list_groups_response import ListGroupsResponse
 from ottla.wire.messages.offset_delete_request import (
@@ -45,6 +47,12 @@ NOT_OF_THE_NEW_PROTOCOL = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNS
 DEAD = "Dead"
 CLASSIC_MEMBER = 0
 """Number in a ConsumerGroupDescribe response that marks a member of the classic protocol."""
+
+REMOVAL_REASON = "member was removed by an admin"
+"""Start of the reason in the LeaveGroup request with which an admin client removes a member, as in
+Kafka's admin client."""
+REASON_CHARS_MAX = 255
+"""Maximum length of the reason in a LeaveGroup request (KIP-800). Longer ones are cut."""
 
 
 class GroupType(Enum):
@@ -124,6 +132,17 @@ class GroupDescription:
     protocol_type: str = "consumer"
     """Protocol type of the group, such as "consumer" or "connect". Empty if the group has only
     committed offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberToRemove:
+    """Member that an admin client removes from a group, named by its member id, or by its
+    group.instance.id if it is a static member."""
+
+    member_id: str = ""
+    """Member id. Empty for a static member, whose member id changes when it restarts."""
+    instance_id: str | None = None
+    """The member's group.instance.id, or None if the member id names the member."""
 
 
 class GroupCalls(AdminCalls):
@@ -225,6 +244,56 @@ class GroupCalls(AdminCalls):
                     if refusal.is_retriable:
                         raise refusal
                 return refused
+
+            return await coordinator.until_it_answers(attempt, self._timeout_s)
+
+    async def remove_group_members(
+        self,
+        group_id: str,
+        members: Collection[MemberToRemove] | None = None,
+        *,
+        reason: str = "",
+    ) -> dict[MemberToRemove, ErrorCode]:
+        """Remove members from a classic or consumer group, or all members if `members` is None.
+
+        Their partitions are assigned to the other members. A removed client that still runs joins
+        the group again as a new member: a client of the classic protocol at its next poll, one of
+        the consumer protocol at its next heartbeat. It can no longer commit the offsets of its
+        former partitions. Coordinators of Apache Kafka write `reason` to their log.
+
+        Returns the error code of each member: NONE, or UNKNOWN_MEMBER_ID if the group does not have
+        the member or is a share or streams group. Raises RefusedError if the coordinator refuses
+        the whole request. If `members` is None, it raises RefusedError(GROUP_ID_NOT_FOUND) for an
+        unknown group.
+        """
+        if members is None:
+            described = (await self.describe_group(group_id)).members
+            members = [
+                MemberToRemove(one.member_id)
+                if one.instance_id is None
+                else MemberToRemove(instance_id=one.instance_id)
+                for one in described
+            ]
+        if not members:
+            return {}
+        text = f"{REMOVAL_REASON}: {reason}" if reason else REMOVAL_REASON
+        request = LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                MemberIdentity(
+                    member_id=one.member_id,
+                    group_instance_id=one.instance_id,
+                    reason=text[:REASON_CHARS_MAX],
+                )
+                for one in members
+            ],
+        )
+        async with self._coordinator(group_id) as coordinator:
+
+            async def attempt() -> dict[MemberToRemove, ErrorCode]:
+                answer = await self._ask(coordinator, request, LeaveGroupResponse)
+                raise_for(answer.error_code)
+                return _codes_of_removed(members, answer)
 
             return await coordinator.until_it_answers(attempt, self._timeout_s)
 
@@ -333,6 +402,21 @@ class GroupCalls(AdminCalls):
             members=tuple(map(_classic_member, row.members)),
             protocol_type=row.protocol_type,
         )
+
+
+def _codes_of_removed(
+    members: Collection[MemberToRemove], answer: LeaveGroupResponse
+) -> dict[MemberToRemove, ErrorCode]:
+    """Return the error code of each member in a LeaveGroup response. Raises ProtocolError if the
+    response leaves a member out."""
+    codes = {
+        MemberToRemove(one.member_id, one.group_instance_id): code_of(one.error_code)
+        for one in answer.members
+    }
+    for one in members:
+        if one not in codes:
+            raise ProtocolError(f"the response to LeaveGroup does not contain {one}")
+    return {one: codes[one] for one in members}
 
 
 def _classic_member(row: DescribedGroupMember) -> GroupMemberDescription:

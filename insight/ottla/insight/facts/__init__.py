@@ -11,6 +11,7 @@ reassignments_driver.py  reassignments in progress and replicas in sync
 cluster_load_driver.py   input of the balance planner: loads of brokers and partitions
 removal_driver.py  moves that empty a broker, and the reasons that prevent them
 group_view.py      a group of consumers with its members and committed offsets
+member_removal_driver.py  removal of members from a group
 lags_driver.py     lag of groups in records and in seconds
 page_lags_driver.py  lag of the groups and partitions of one page
 first_unread_driver.py  age of the first record that was not consumed

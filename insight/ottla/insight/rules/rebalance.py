@@ -3,7 +3,11 @@ Pure."""
 
 from collections.abc import Mapping
 
-from ottla.client.admin_parts.admin_groups import GroupDescription, GroupType
+from ottla.client.admin_parts.admin_groups import (
+    GroupDescription,
+    GroupMemberDescription,
+    GroupType,
+)
 from ottla.insight.explanation import (
     Cause,
     Evidence,
@@ -39,6 +43,17 @@ def explain_rebalance(facts: ClusterFacts, values: Mapping[str, str]) -> Explana
     )
 
 
+def removal_command(group_id: str, member: GroupMemberDescription) -> str:
+    """Return the command that removes a member from a group. A static member is named by its
+    group.instance.id."""
+    words: list[object] = ["group", "remove-member", NameArgument(group_id)]
+    if member.instance_id is not None:
+        words += ["--instance-id", NameArgument(member.instance_id)]
+    else:
+        words.append(NameArgument(member.member_id))
+    return command(*words)
+
+
 def kind_notes(group: GroupDescription | None) -> list[str]:
     """Return a sentence that names the kind of a group. Empty if the group is unknown."""
     if group is None:
@@ -66,7 +81,9 @@ def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
                     Evidence("members", len(group.members)),
                 ),
                 remedy="a member that does not poll delays it by up to its max.poll.interval.ms: "
-                "end that process, or lower the interval",
+                "end that process, or lower the interval; the command removes all members, and "
+                "those that still poll join again at once",
+                fix=command("group", "remove-member", NameArgument(group.group_id), "--all"),
                 more=more,
             )
         ]
@@ -107,7 +124,8 @@ def rebalance_causes(group: GroupDescription | None) -> list[Cause]:
                 ),
             ),
             remedy="its poll hangs or takes long: end that process; the coordinator removes it "
-            "after its max.poll.interval.ms",
+            "after its max.poll.interval.ms, the command at once",
+            fix=removal_command(group.group_id, one),
             more=more,
         )
         for one in late[:MEMBERS_MAX]

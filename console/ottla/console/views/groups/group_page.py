@@ -1,20 +1,27 @@
-"""Page of one group of consumers: its state, its lag by partition and over time, its members, and
-the reasons why a rebalance is not finished."""
+"""Page of one group of consumers: its state, its lag by partition and over time, its members and
+their removal, and the reasons why a rebalance is not finished."""
 
 from weakref import WeakKeyDictionary
 
 from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_groups import GroupDescription, GroupMemberDescription
+from ottla.client.admin_parts.admin_groups import (
+    GroupDescription,
+    GroupMemberDescription,
+    MemberToRemove,
+)
 from ottla.console.absences import Absence, NeededRight, attempt
 from ottla.console.lag_history import LagHistory, LagSample, series_of
+from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.live_views import every
-from ottla.console.page_types import Live, Page, PageRequest, PageView
+from ottla.console.page_types import Action, Live, Page, PageRequest, PageView
 from ottla.console.sheets import (
     Cell,
     Column,
     ExplanationPart,
     FactsPart,
+    FormField,
+    FormPart,
     NotePart,
     PlotPart,
     Sheet,
@@ -36,10 +43,20 @@ from ottla.console.views.groups.group_parts import (
 from ottla.insight.explanation import concluded
 from ottla.insight.facts.group_kinds import MEANINGS, STREAMS_ASSIGNOR, GroupKindName, kind_of
 from ottla.insight.facts.group_view import described_of_any_kind, owners, subscription_of
+from ottla.insight.facts.member_removal_driver import (
+    NOT_REMOVABLE,
+    check_removable,
+    removal_of,
+    remove_members,
+)
 from ottla.insight.facts.page_lags_driver import LagRow, ages_of, lag_rows
 from ottla.insight.rules.rebalance import rebalance_causes
+from ottla.model.amounts import counted
+from ottla.model.errors import ConfigError
 from ottla.model.ids import TopicPartition
 
+ALL_MEMBERS = "all"
+"""Value of the form field that selects all members of a group for removal."""
 LIVE_S = 5.0
 LIVE_PARTITIONS_MAX = 2_000
 """Maximum number of partitions of a group whose lag is renewed while the page is open. More would
@@ -132,7 +149,65 @@ async def members(request: PageRequest) -> PageView:
                 empty="The group has no members now. Its committed offsets stay until they expire.",
                 search_label="Search members",
             ),
+            _removal_form(found, page.rows),
         ],
+    )
+
+
+async def remove_member(request: PageRequest) -> PageView:
+    """Remove a member of a group, or all its members. Redirects to the page of the members."""
+    name, chosen = request.path["group"], request.form.get("member", "")
+    found = await described_of_any_kind(request.admin, name)
+    check_removable(found)
+    members = list(map(removal_of, found.members))
+    if chosen != ALL_MEMBERS:
+        by_value = {value_of(one): one for one in members}
+        if chosen not in by_value:
+            raise ConfigError("member", f"is {chosen!r}, which the group does not have")
+        members = [by_value[chosen]]
+    for refusal in (await remove_members(request.admin, name, members)).values():
+        raise refusal
+    return PageView(
+        context={},
+        location=address("/groups/{group}/members", {"group": name}),
+        notice=f"{counted(len(members), 'member')} removed. A client that still runs joins again.",
+    )
+
+
+def value_of(member: MemberToRemove) -> str:
+    """Return the value of a member's option in the form that removes it. It names the instance id
+    of a static member, and the member id of another one."""
+    if member.instance_id is not None:
+        return f"instance:{member.instance_id}"
+    return f"member:{member.member_id}"
+
+
+def _removal_form(
+    found: GroupDescription, shown: tuple[GroupMemberDescription, ...]
+) -> SheetPart | None:
+    """Return the form that removes a member on this page of the list. None if there are no members,
+    or no request that removes them."""
+    if not shown or found.type in NOT_REMOVABLE:
+        return None
+    names = [
+        (value_of(removal_of(one)), f"{one.instance_id or one.member_id} ({one.client_id})")
+        for one in shown
+    ]
+    return FormPart(
+        title="Remove a member",
+        button="Remove the member",
+        action="group-remove-member",
+        values={"group": found.group_id},
+        hint="Its partitions are assigned to the others. It can no longer commit what it has read. "
+        "A client that still runs joins again; end the process of one that hangs.",
+        fields=(
+            FormField(
+                name="member",
+                label="Member",
+                type="select",
+                options=(*names, (ALL_MEMBERS, f"all {counted(len(found.members), 'member')}")),
+            ),
+        ),
     )
 
 
@@ -295,5 +370,14 @@ PAGES = (
         title="Members",
         command="ottla group members {group}",
         view=members,
+        actions=(
+            Action(
+                name="group-remove-member",
+                path="/groups/{group}/members/remove",
+                command="ottla group remove-member {group}",
+                run=remove_member,
+                confirms="group",
+            ),
+        ),
     ),
 )

@@ -13,6 +13,7 @@ import trio.testing
 
 from ottla.client.admin import Admin, open_admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.client.admin_parts.admin_groups import MemberToRemove
 from ottla.client.consumer import open_consumer
 from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.record_batch import ConsumerRecord
@@ -104,6 +105,7 @@ CALLS: tuple[Callable[[], Awaitable[None]], ...] = (
             lambda admin: admin.describe_group("g"),
             lambda admin: admin.group_offsets("g"),
             lambda admin: admin.alter_group_offsets("g", {AT: 3}),
+            lambda admin: admin.remove_group_members("g", [MemberToRemove("m")]),
             lambda admin: admin.delete_group("g"),
             lambda admin: admin.delete_group_offsets("g", [AT]),
             lambda admin: admin.elect_leaders([AT]),
