@@ -6,4 +6,5 @@ timeline_page.py   events of a run, as a page
 timeline_event.py  one event
 records.py         records that a scenario writes and reads
 life.py            the life of an instance: its steps and its end
+store.py           a transactional store that instances share
 """
