@@ -224,7 +224,7 @@ def test_the_latency_of_each_call_is_virtual_time() -> None:
 
 def test_programs_of_asyncio_use_the_same_store() -> None:
     async def main() -> dict[str, Any]:
-        store = WorldStore(latency_s=0, now_s=lambda: 0.0)
+        store = WorldStore(latency_s=0)
         async with store.transaction() as transaction:
             await transaction.put("k", await transaction.get("k") or "new")
         return store.rows()

@@ -7,4 +7,5 @@ timeline_event.py  one event
 records.py         records that a scenario writes and reads
 life.py            the life of an instance: its steps and its end
 store.py           a transactional store that instances share
+sqlite.py          SQLite databases in the folders of instances
 """

@@ -386,7 +386,12 @@ class _Message:
         if self._timeline is None or self._described_count != 1:
             return
         text = repr(key)
-        rows = [event for event in self._timeline if event.facts.get("key") == text]
+        rows = [
+            event
+            for event in self._timeline
+            if event.kind == "store"
+            and any(value == text and name.startswith("key") for name, value in event.facts.items())
+        ]
         self._subjects += rows
         self.moments += [event.at_s for event in rows]
 

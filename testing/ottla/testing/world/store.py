@@ -15,7 +15,7 @@ store.committed  after the commit, before the program learns of it; the transact
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
@@ -48,13 +48,11 @@ class WorldStore:
         *,
         latency_s: float = 0.001,
         timeline: Timeline | None = None,
-        now_s: Callable[[], float] = trio.current_time,
     ) -> None:
         self.name = name
         self.latency_s = latency_s
         """Virtual seconds that each read, write and commit takes."""
         self._timeline = timeline
-        self._now_s = now_s
         self._version = 0
         self._versions: dict[str, list[tuple[int, object]]] = {}
         """Values of each key with the versions of the store that wrote them, oldest first."""
@@ -138,7 +136,7 @@ class WorldStore:
             return
         facts = {"store": self.name} | ({} if key is None else {"key": repr(key)})
         text = printable(f"{self.name}: {text}", 200)
-        timeline.add(TimelineEvent(self._now_s(), current_owner(), "store", text, facts))
+        timeline.add(TimelineEvent(timeline.now_s(), current_owner(), "store", text, facts))
 
     async def _pause(self) -> None:
         await pause(self.latency_s)

@@ -1,9 +1,11 @@
 """The timeline of a simulated run: events of instances, brokers, stores and the scenario."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from itertools import pairwise
+
+import trio
 
 from ottla.testing.world.timeline_event import NOTABLE_KINDS, TimelineEvent, printable
 from ottla.testing.world.timeline_page import page
@@ -37,6 +39,8 @@ class Timeline:
     def __init__(self, *, wall_ms: int = 0) -> None:
         self.wall_ms = wall_ms
         """Simulated wall clock in ms since 1970 at the start of the run."""
+        self.now_s: Callable[[], float] = trio.current_time
+        """Function that returns the virtual seconds since the start of the run."""
         self._events: deque[TimelineEvent] = deque(maxlen=EVENTS_MAX)
         self._added_count = 0
 
