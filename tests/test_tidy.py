@@ -40,12 +40,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "insight": {*SHARED, "client"},
     "console": {"model", "wire", "client", "insight"},
     "pipeline": {*BASE, "client"},
-    "testing": {*SHARED, "node", "controller", "client", "broker"},
     "jepsen": {*SHARED, "node", "controller", "client", "broker"},
+    "testing": {*SHARED, "node", "controller", "client", "broker", "jepsen"},
     "bench": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen"},
     "cli": {
         *SHARED, "node", "controller", "client", "broker", "insight", "console", "pipeline",
-        "jepsen", "bench",
+        "jepsen", "bench", "testing",
     },
     "tools": {*SHARED, "node", "controller", "client", "broker", "testing", "jepsen", "cli"},
 }  # fmt: skip

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ottla.testing.world.checkers import (
     LINES_MAX,
-    CheckFailedError,
     at_least_once,
     bounded_lag,
     exactly_once,
@@ -18,6 +17,7 @@ from ottla.testing.world.checkers import (
     no_lost_dead_letter,
     settles,
 )
+from ottla.testing.world.errors import CheckFailedError
 from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.timeline import TIMELINE, Timeline, TimelineEvent
 

@@ -1,11 +1,101 @@
-"""A deterministic simulated cluster for property tests of programs that use Kafka.
+"""Property tests for programs that use Kafka: a simulated cluster, the program, and faults, in the
+test's process and in virtual time.
 
-checkers.py        checks of inputs, outputs and lag
-timeline.py        events of a run, as text
-timeline_page.py   events of a run, as a page
-timeline_event.py  one event
-records.py         records that a scenario writes and reads
-life.py            the life of an instance: its steps and its end
-store.py           a transactional store that instances share
-sqlite.py          SQLite databases in the folders of instances
+plans.py              plans of runs: cluster, faults and their moments
+run.py                runs a scenario
+world.py              the running world: the scenario's calls
+harness.py            the scenario's clients
+settling.py           lag of consumer groups, and the wait for its end
+instances.py          instances of the program
+life.py               the life of an instance: its steps and its end
+nemesis.py            fault injection
+request_watch.py      counts the requests of instances
+simulated_sources.py  time and random numbers of a run
+checkers.py           checks of inputs, outputs and lag
+timeline.py           events of a run, as text
+timeline_page.py      events of a run, as a page
+timeline_event.py     one event
+store.py              a transactional store that instances share
+sqlite.py             SQLite databases in the folders of instances
+records.py            records that a scenario writes and reads
+errors.py             exceptions
 """
+
+from ottla.testing.world.checkers import (
+    at_least_once,
+    bounded_lag,
+    exactly_once,
+    in_key_order,
+    no_lost_dead_letter,
+    settles,
+)
+from ottla.testing.world.errors import (
+    CheckFailedError,
+    ClusterFailedError,
+    NondeterminismError,
+    NotInWorldError,
+    WorldError,
+)
+from ottla.testing.world.instances import Instance
+from ottla.testing.world.plans import (
+    At,
+    Fault,
+    FaultSchedule,
+    FillDisk,
+    KillBroker,
+    LoseAnswer,
+    Moment,
+    Request,
+    SlowInstance,
+    Stop,
+)
+from ottla.testing.world.plans import KillFault as Kill
+from ottla.testing.world.plans import MarkMoment as Mark
+from ottla.testing.world.plans import PartitionFault as Partition
+from ottla.testing.world.plans import PauseFault as Pause
+from ottla.testing.world.plans import WorldPlan as ClusterPlan
+from ottla.testing.world.records import ScenarioRecord as Record
+from ottla.testing.world.records import WrittenRecord
+from ottla.testing.world.run import RunReport, run
+from ottla.testing.world.timeline import Timeline
+from ottla.testing.world.timeline_event import TimelineEvent
+from ottla.testing.world.world import SimulatedWorld as World
+from ottla.testing.world.world import mark
+
+__all__ = [
+    "At",
+    "CheckFailedError",
+    "ClusterFailedError",
+    "ClusterPlan",
+    "Fault",
+    "FaultSchedule",
+    "FillDisk",
+    "Instance",
+    "Kill",
+    "KillBroker",
+    "LoseAnswer",
+    "Mark",
+    "Moment",
+    "NondeterminismError",
+    "NotInWorldError",
+    "Partition",
+    "Pause",
+    "Record",
+    "Request",
+    "RunReport",
+    "SlowInstance",
+    "Stop",
+    "Timeline",
+    "TimelineEvent",
+    "World",
+    "WorldError",
+    "WrittenRecord",
+    "at_least_once",
+    "bounded_lag",
+    "exactly_once",
+    "in_key_order",
+    "mark",
+    "no_lost_dead_letter",
+    "run",
+    "settles",
+]

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from ottla.testing.world.errors import CheckFailedError
 from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.timeline import TIMELINE, Timeline, TimelineEvent, excerpt, printable
 
@@ -25,17 +26,6 @@ PLACES_MAX = 3
 """Maximum number of outputs of one key that a message lists."""
 VALUE_COLUMNS_MAX = 70
 _DISTURBING_KINDS = frozenset({"fault", "kill", "pause", "stop"})
-
-
-class CheckFailedError(AssertionError):
-    """Raised by a checker if the program was not correct."""
-
-    def __init__(self, message: str, *, check: str, keys: Sequence[object] = ()) -> None:
-        super().__init__(message)
-        self.check = check
-        """Name of the checker, such as `exactly_once`."""
-        self.keys = list(keys)
-        """Keys of all inputs and outputs that are wrong."""
 
 
 class Comparable(Protocol):

@@ -159,16 +159,24 @@ class SimulatedNetwork:
         """Cut the link from `source` to `target`: messages are held back from now on."""
         self._cuts.add((source, target))
 
+    def mend(self, source: str, target: str) -> None:
+        """Heal the link from `source` to `target`. The messages that were held back are then
+        delivered in their order."""
+        self._cuts.discard((source, target))
+        self._deliver_later(self._stuck.pop((source, target), []))
+
     def heal(self) -> None:
         """Heal every network link. The messages that were held back are then delivered in their
         order."""
         self._cuts.clear()
         stuck, self._stuck = self._stuck, {}
-        now = trio.current_time()
         for waiting in stuck.values():
-            at = now + self._chance.random() * REPEAT_S_MAX
-            for deliver in waiting:
-                self.call_at(at, deliver)
+            self._deliver_later(waiting)
+
+    def _deliver_later(self, waiting: list[Deliver]) -> None:
+        at = trio.current_time() + self._chance.random() * REPEAT_S_MAX
+        for deliver in waiting:
+            self.call_at(at, deliver)
 
     def on_start(self, host: Host) -> None:
         """Handle the start of a process on a machine. Network messages to earlier processes of this

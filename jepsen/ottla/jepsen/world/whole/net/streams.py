@@ -38,6 +38,9 @@ class Ports:
 
     def __init__(self) -> None:
         self._acceptors: dict[tuple[str, int], Acceptor] = {}
+        self.on_connection: Callable[[Stream, Stream], None] | None = None
+        """Function called with the client's and the server's end of each new connection. None if no
+        test observes the connections."""
 
     def open(self, host: str, port: int, acceptor: Acceptor) -> None:
         """Let `acceptor` listen at an address. Raises OSError if the address is in use."""
@@ -76,6 +79,7 @@ class Stream:
         "_waiting",
         "has_ended",
         "on_arrival",
+        "on_landing",
         "peer",
         "port",
     )
@@ -87,6 +91,9 @@ class Stream:
         self.on_arrival: Callable[[], None] | None = None
         """Function called when bytes or the end of the stream have been received, to notify the
         server. None if no server uses this end."""
+        self.on_landing: Callable[[bytes], bool] | None = None
+        """Function called with bytes before this end receives them. If it returns True, they are
+        lost and the connection breaks. None if no test observes this end."""
         self.has_ended = False
         self._network = network
         self._host = host
@@ -238,6 +245,9 @@ class Stream:
             if data:
                 self._reset()  # the sender learns that this end is closed
             return
+        if data and peer.on_landing is not None and peer.on_landing(data):
+            self._break()
+            return
         trace = self._network.trace
         ends = (_now_us(), self._host.name, peer._host.name, peer.port)
         if self._is_sealed:
@@ -366,6 +376,8 @@ class _ConnectAttempt:
             theirs = Stream(self._network, self._theirs, self._port)
             ours.peer, theirs.peer = theirs, ours
             self.stream = ours
+            if self._ports.on_connection is not None:
+                self._ports.on_connection(ours, theirs)
             acceptor.on_connect(theirs)
         self._network.send(self._theirs.name, self._ours.name, self.is_answered.set)
 

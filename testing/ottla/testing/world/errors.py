@@ -1,0 +1,32 @@
+"""Exceptions that a world raises. They are public in `ottla.testing.world`."""
+
+from collections.abc import Sequence
+
+
+class CheckFailedError(AssertionError):
+    """Raised by a checker if the program was not correct."""
+
+    def __init__(self, message: str, *, check: str, keys: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.check = check
+        """Name of the checker, such as `exactly_once`."""
+        self.keys = list(keys)
+        """Keys of all inputs and outputs that are wrong."""
+
+
+class WorldError(Exception):
+    """Raised if a test uses a world wrongly, such as an instance name that is already in use."""
+
+
+class ClusterFailedError(Exception):
+    """Raised if a node of the simulated cluster failed by a bug of Ottla. The program under test is
+    not the cause."""
+
+
+class NotInWorldError(RuntimeError):
+    """Raised if a program calls something that a world cannot simulate, such as a thread. The
+    message names the replacement."""
+
+
+class NondeterminismError(AssertionError):
+    """Raised if two runs with the same plan, faults and seed differ."""

@@ -1,0 +1,151 @@
+"""Observer of the requests of instances: reads the frames on their simulated connections.
+
+It counts requests by instance and API. So it works for every client library. It never changes
+bytes; it can only report that a response must be lost together with its connection.
+"""
+
+from struct import Struct
+from typing import Protocol
+
+from ottla.jepsen.world.whole.net.streams import Stream
+from ottla.testing.world.plans import When
+from ottla.wire.apis import API
+
+REQUEST_HEAD = Struct(">hhi")
+"""Start of a request after its length: API key, API version, correlation id."""
+CORRELATION = Struct(">i")
+LENGTH = Struct(">i")
+_NAMES = {key: row.name for key, row in API.items()}
+
+
+class RequestListener(Protocol):
+    """Interface of the object that is called at each request and response of an instance."""
+
+    def on_request(self, call: "ObservedRequest", when: When) -> None:
+        """Handle the arrival of a request at its broker or of a response at its instance."""
+
+    def loses(self, call: "ObservedRequest") -> bool:
+        """Return whether the response to a request must be lost together with its connection."""
+
+
+class ObservedRequest:
+    """One request of an instance."""
+
+    __slots__ = ("api", "broker", "correlation_id", "instance", "number", "size_bytes")
+
+    def __init__(
+        self,
+        instance: str,
+        broker: str,
+        api: str,
+        number: int,
+        correlation_id: int,
+        size_bytes: int,
+    ) -> None:
+        self.instance = instance
+        """Name of the instance."""
+        self.broker = broker
+        """Host name of the broker."""
+        self.api = api
+        """Name of the request in Kafka's protocol."""
+        self.number = number
+        """Number among the requests of this instance with the same name, from 1."""
+        self.correlation_id = correlation_id
+        self.size_bytes = size_bytes
+        """Size of the request in bytes, without its length prefix."""
+
+
+class FrameHeads:
+    """Splits a byte stream into frames and keeps only the first bytes of each."""
+
+    __slots__ = ("_head", "_head_bytes", "_left")
+
+    def __init__(self, head_bytes: int) -> None:
+        self._head_bytes = LENGTH.size + head_bytes
+        self._head = b""
+        self._left = 0
+        """Number of bytes of the current frame that follow its head and have not arrived."""
+
+    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
+        """Accept the next bytes of the stream. Returns the length and the first bytes of each frame
+        whose first bytes are complete now."""
+        found = []
+        at, end = 0, len(data)
+        while at < end:
+            if self._left:
+                step = min(self._left, end - at)
+                self._left -= step
+                at += step
+                continue
+            missing = self._head_bytes - len(self._head)
+            self._head += data[at : at + missing]
+            at += missing
+            if len(self._head) == self._head_bytes:
+                (length,) = LENGTH.unpack_from(self._head)
+                found.append((length, self._head[LENGTH.size :]))
+                self._left = max(0, length - (self._head_bytes - LENGTH.size))
+                self._head = b""
+        return found
+
+
+class RequestWatch:
+    """All observed connections of a run, and the number of requests by instance and API."""
+
+    def __init__(self, listener: RequestListener) -> None:
+        self._listener = listener
+        self._counts: dict[tuple[str, str], int] = {}
+        self._instances: set[str] = set()
+
+    def add_instance(self, name: str) -> None:
+        """Observe the connections that the host with this name opens from now on."""
+        self._instances.add(name)
+
+    def on_connection(self, client: Stream, server: Stream) -> None:
+        """Observe a new connection if an instance opened it. `client` is the opener's end."""
+        if client.host_name in self._instances:
+            connection = _Connection(self, client.host_name, server.host_name)
+            server.on_landing = connection.on_request_bytes
+            client.on_landing = connection.on_response_bytes
+
+    def count_of(self, instance: str, api: str) -> int:
+        """Return the number of requests of an instance with this name that have arrived."""
+        return self._counts.get((instance, api), 0)
+
+
+class _Connection:
+    __slots__ = ("_broker", "_instance", "_requests", "_responses", "_unanswered", "_watch")
+
+    def __init__(self, watch: RequestWatch, instance: str, broker: str) -> None:
+        self._watch = watch
+        self._instance = instance
+        self._broker = broker
+        self._requests = FrameHeads(REQUEST_HEAD.size)
+        self._responses = FrameHeads(CORRELATION.size)
+        self._unanswered: dict[int, ObservedRequest] = {}
+
+    def on_request_bytes(self, data: bytes) -> bool:
+        watch = self._watch
+        for length, head in self._requests.feed(data):
+            key, _, correlation_id = REQUEST_HEAD.unpack(head)
+            api = _NAMES.get(key, str(key))
+            number = watch.count_of(self._instance, api) + 1
+            watch._counts[self._instance, api] = number
+            call = ObservedRequest(
+                self._instance, self._broker, api, number, correlation_id, length
+            )
+            self._unanswered[correlation_id] = call
+            watch._listener.on_request(call, "sent")
+        return False
+
+    def on_response_bytes(self, data: bytes) -> bool:
+        calls = []
+        for _, head in self._responses.feed(data):
+            call = self._unanswered.pop(CORRELATION.unpack(head)[0], None)
+            if call is not None:
+                calls.append(call)
+        listener = self._watch._listener
+        if sum(listener.loses(call) for call in calls):
+            return True
+        for call in calls:
+            listener.on_request(call, "answered")
+        return False

@@ -1,0 +1,133 @@
+"""Lag of consumer groups, as the scenario's clients see it, and the wait for its end."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import trio
+
+from ottla.client.admin_parts.admin_groups import GroupDescription
+from ottla.model.ids import TopicPartition
+from ottla.testing.world.harness import HarnessClients
+
+LOOK_EVERY_S = 0.5
+"""Virtual seconds between two looks at the lag. Shorter intervals make runs slower."""
+
+CALM_LOOK_COUNT = 2
+"""Number of consecutive looks without lag after which a program counts as settled, because it may
+still handle its last records."""
+
+CONTROL_RECORDS_MAX = 200
+"""Largest difference of offsets that may consist of control records of transactions only. Larger
+ones are lag for sure and are not read."""
+
+GROUPS_WITH_LAG = ("classic", "consumer")
+"""Types of the groups whose progress is a committed offset."""
+
+
+class GroupProgress(NamedTuple):
+    """Progress of one group."""
+
+    lags: dict[TopicPartition, int]
+    """Number of records that the group has not committed, for each partition that has any."""
+    is_stable: bool
+    """True if no rebalance is under way, and the group has partitions."""
+
+
+class LagReader:
+    """Reads the lag of groups: the number of records that they have not committed."""
+
+    def __init__(self, clients: HarnessClients) -> None:
+        self._clients = clients
+
+    async def of_all(self) -> dict[str, GroupProgress]:
+        """Return the progress of each group."""
+        admin = await self._clients.admin()
+        return {
+            group.group_id: await self.of(group.group_id)
+            for group in await admin.list_groups()
+            if group.type.value in GROUPS_WITH_LAG and group.protocol_type in ("", "consumer")
+        }
+
+    async def of(self, group_id: str) -> GroupProgress:
+        """Return the progress of a group. The group's partitions are those that it has committed
+        and those that are assigned to its members."""
+        admin = await self._clients.admin()
+        committed = {
+            at: int(one.offset)
+            for at, one in (await admin.group_offsets(group_id)).items()
+            if one.offset >= 0
+        }
+        description = await admin.describe_group(group_id)
+        partitions = sorted({*committed, *_assigned(description)})
+        if not partitions:
+            return GroupProgress({}, is_stable=False)
+        ends = await self._clients.end_offsets(partitions, "read_committed")
+        starts = await self._clients.start_offsets(partitions)
+        found = {}
+        for at in partitions:
+            position = max(committed.get(at, starts[at]), starts[at])
+            lag = ends[at] - position
+            if 0 < lag <= CONTROL_RECORDS_MAX:
+                lag = len(await self._clients.read({at: position}, "read_committed"))
+            if lag > 0:
+                found[at] = lag
+        return GroupProgress(found, is_stable=description.state in ("Stable", "Empty"))
+
+    async def has_open_transactions(self) -> bool:
+        """Return whether a partition of any topic has records of an unfinished transaction."""
+        admin = await self._clients.admin()
+        topics = await admin.list_topics()
+        partitions = [at for topic in topics for at in await self._clients.partitions(topic)]
+        if not partitions:
+            return False
+        stable = await self._clients.end_offsets(partitions, "read_committed")
+        written = await self._clients.end_offsets(partitions, "read_uncommitted")
+        return any(stable[at] < written[at] for at in partitions)
+
+
+def _assigned(description: GroupDescription) -> set[TopicPartition]:
+    return {at for member in description.members for at in member.assignment}
+
+
+class SettleWait:
+    """Repeated looks at a program, until it has no work left."""
+
+    def __init__(self, lag: LagReader, until: Callable[[], Awaitable[bool]] | None) -> None:
+        self._lag = lag
+        self._until = until
+        self.reason = "it was not looked at yet"
+        """Reason why the program is not settled, as the end of a sentence."""
+
+    async def is_settled(self) -> bool:
+        """Return whether the program has no work left at this moment."""
+        if self._until is not None:
+            self.reason = "the condition of `until` is false"
+            return await self._until()
+        groups = await self._lag.of_all()
+        if not groups:
+            self.reason = "no consumer group exists"
+            return False
+        for group, progress in groups.items():
+            if not progress.is_stable:
+                self.reason = f"group {group!r} is rebalancing or has no partitions"
+                return False
+            for at, lag in progress.lags.items():
+                self.reason = f"group {group!r} has a lag of {lag} in {at}"
+                return False
+        if await self._lag.has_open_transactions():
+            self.reason = "a transaction is unfinished"
+            return False
+        return True
+
+    async def wait(self, until_s: float, *, is_done: Callable[[], bool]) -> bool:
+        """Wait until the program is settled, `is_done` returns True, or the virtual time `until_s`
+        is reached. Returns True if the program is settled."""
+        calm_count = 0
+        while not is_done():
+            calm_count = calm_count + 1 if await self.is_settled() else 0
+            if calm_count >= CALM_LOOK_COUNT:
+                return True
+            if trio.current_time() >= until_s:
+                return False
+            await trio.sleep(LOOK_EVERY_S)
+        return False

@@ -1,0 +1,272 @@
+"""A running world: a simulated cluster, the instances of the user's program, and the scenario's
+calls."""
+
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import trio
+
+from ottla.client.admin import Admin
+from ottla.jepsen.world.whole.clock import WALL_START_MS
+from ottla.jepsen.world.whole.cluster import BROKER_PORT, SimulatedCluster
+from ottla.jepsen.world.whole.machine import SharedWorld
+from ottla.model.ids import TopicPartition
+from ottla.testing.world.errors import CheckFailedError, WorldError
+from ottla.testing.world.harness import HarnessClients, Isolation
+from ottla.testing.world.instances import Instance, Program, Runtime
+from ottla.testing.world.life import HARNESS, LIFE
+from ottla.testing.world.nemesis import ScheduleFaults
+from ottla.testing.world.plans import FaultSchedule, WorldPlan
+from ottla.testing.world.records import ScenarioRecord, WrittenRecord
+from ottla.testing.world.request_watch import RequestWatch
+from ottla.testing.world.settling import LagReader, SettleWait
+from ottla.testing.world.timeline import Timeline
+from ottla.testing.world.timeline_event import TimelineEvent
+
+NAMES_OF_NODES = ("broker-", "controller-", HARNESS)
+FAULTS_S_MAX = 60.0
+"""Virtual seconds for which `World.settle` waits for faults of the schedule whose moment is a
+request or a mark. Later moments than this rarely come at all."""
+
+
+class SimulatedWorld:
+    """A running world. `world.run` creates it and passes it to the scenario."""
+
+    def __init__(
+        self, shared: SharedWorld, cluster: SimulatedCluster, plan: WorldPlan, timeline: Timeline
+    ) -> None:
+        self.bootstrap = ",".join(f"{host}:{BROKER_PORT}" for host, _ in cluster.bootstrap)
+        """Addresses of the brokers, for the setting `bootstrap.servers` of clients."""
+        self.plan = plan
+        self.timeline = timeline
+        """Events of the run so far."""
+        self.shared = shared
+        """The simulated machines and their network."""
+        self.cluster = cluster
+        """The simulated nodes."""
+        self.is_ending = False
+        """True once instances that fail are not started again."""
+        self._folder = tempfile.TemporaryDirectory(prefix="ottla-world-")
+        self._started_s = trio.current_time()
+        self._nemesis: ScheduleFaults
+        self._watch: RequestWatch
+        self._clients: HarnessClients
+        self._lag: LagReader
+
+    def open(self, schedule: FaultSchedule, nursery: trio.Nursery) -> None:
+        """Begin the scenario's time and the faults of a schedule."""
+        self._started_s = trio.current_time()
+        self._nemesis = ScheduleFaults(self.shared, self.cluster, self.timeline, schedule)
+        self._watch = RequestWatch(self._nemesis)
+        self.shared.ports.on_connection = self._watch.on_connection
+        self._clients = HarnessClients(self.bootstrap, nursery)
+        self._lag = LagReader(self._clients)
+        self._nemesis.begin()
+
+    def close(self) -> None:
+        """Delete the folders of the instances."""
+        self.is_ending = True
+        self._folder.cleanup()
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run's random choices."""
+        return self.plan.seed
+
+    @property
+    def now_s(self) -> float:
+        """Virtual seconds since the scenario began."""
+        return trio.current_time() - self._started_s
+
+    @property
+    def instances(self) -> dict[str, Instance]:
+        """Instances by name, in the order of their first start."""
+        return dict(self._nemesis.instances)
+
+    # ---- topics and records
+
+    async def create_topic(
+        self,
+        name: str,
+        partition_count: int = 1,
+        *,
+        replication_factor: int | None = None,
+        configs: dict[str, str] | None = None,
+    ) -> None:
+        """Create a topic, and wait until every broker knows it. Each broker has a replica, up to
+        three, unless `replication_factor` is given. Raises RefusedError if the topic exists."""
+        admin = await self._clients.admin()
+        await admin.create_topic(
+            name,
+            partition_count=partition_count,
+            replication_factor=replication_factor or min(3, self.plan.brokers),
+            configs=configs,
+        )
+        self.note(f"created topic {name} with {partition_count} partitions")
+
+    async def produce(
+        self, topic: str, records: Sequence[ScenarioRecord | bytes]
+    ) -> list[WrittenRecord]:
+        """Write records to a topic, and return them with their offsets once all in-sync replicas
+        have them. Bytes stand for a record with this value and no key."""
+        made = [ScenarioRecord(value=one) if isinstance(one, bytes) else one for one in records]
+        now_ms = WALL_START_MS + int(trio.current_time() * 1_000)
+        written = await self._clients.write(topic, made, now_ms)
+        for one in written:
+            self.timeline.add(
+                TimelineEvent(
+                    self.now_s,
+                    HARNESS,
+                    "produce",
+                    f"{one.topic}-{one.partition}@{one.offset}",
+                    {"topic": one.topic, "partition": one.partition, "offset": one.offset},
+                )
+            )
+        return written
+
+    async def read(
+        self, topic: str, *, isolation: Isolation = "read_committed"
+    ) -> list[WrittenRecord]:
+        """Return all records of a topic, sorted by partition and offset."""
+        partitions = await self._clients.partitions(topic)
+        return await self._clients.read(await self._clients.start_offsets(partitions), isolation)
+
+    async def group_lag(self, group: str) -> int:
+        """Return the number of records that a consumer group has not committed, in the partitions
+        that it has committed or that are assigned to its members."""
+        return sum((await self._lag.of(group)).lags.values())
+
+    async def group_lags(self, group: str) -> dict[TopicPartition, int]:
+        """Return the lag of a group by partition. Partitions without lag are left out."""
+        return (await self._lag.of(group)).lags
+
+    @asynccontextmanager
+    async def admin(self) -> AsyncIterator[Admin]:
+        """Yield an admin client of the cluster, which the scenario may use like any other."""
+        yield await self._clients.admin()
+
+    # ---- instances
+
+    def start(
+        self,
+        name: str,
+        program: Program,
+        *arguments: object,
+        runtime: Runtime = "asyncio",
+        restarts: bool = True,
+    ) -> Instance:
+        """Start an instance of a program: an async function, called with `arguments`.
+
+        `runtime` is the async library of the program. An instance that ends with an exception is
+        started again after 1 virtual second, unless `restarts` is false. Raises WorldError if the
+        name is in use or is the name of a node.
+        """
+        if not name or name in self._nemesis.instances or name.startswith(NAMES_OF_NODES):
+            raise WorldError(f"the name {name!r} is in use or empty; give the instance another")
+        if runtime not in ("asyncio", "trio"):
+            raise WorldError(f"a program runs in 'asyncio' or 'trio', not in {runtime!r}")
+        directory = Path(self._folder.name) / name
+        directory.mkdir()
+        instance = Instance(
+            self, name, directory, program, arguments, runtime=runtime, restarts=restarts
+        )
+        self._nemesis.instances[name] = instance
+        self._watch.add_instance(name)
+        instance.machine.start()
+        return instance
+
+    async def settle(
+        self, within_s: float = 120.0, until: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        """Let the program run through the faults of the schedule, end all faults, wait until no
+        consumer group has any lag, and stop all instances cleanly.
+
+        With `until`, the program is settled when this async function returns True, instead of when
+        there is no lag. Raises CheckFailedError if the program is not settled within a number of
+        virtual seconds after the last fault has ended.
+        """
+        await self._pass_faults(until)
+        self._nemesis.heal()
+        self.note("all faults have ended")
+        settling = SettleWait(self._lag, until)
+        is_settled = await settling.wait(
+            trio.current_time() + within_s, is_done=lambda: self._has_only_ended(until)
+        )
+        if not is_settled and not self._has_only_ended(until):
+            raise CheckFailedError(
+                f"the program has not settled within {within_s:g} s after the last fault: "
+                f"{settling.reason}{self._troubles()}",
+                check="settles",
+            )
+        self.note("settled")
+        await self.stop_all()
+
+    async def stop_all(self) -> None:
+        """Stop all instances cleanly, at the same time, and wait for their end."""
+        self.is_ending = True
+        async with trio.open_nursery() as nursery:
+            for instance in self._nemesis.instances.values():
+                nursery.start_soon(instance.stop)
+        self.is_ending = False
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a number of virtual seconds."""
+        await trio.sleep(seconds)
+
+    def note(self, text: str) -> None:
+        """Add a note of the scenario to the timeline."""
+        self.timeline.add(TimelineEvent(self.now_s, HARNESS, "note", text))
+
+    def on_mark(self, instance: str, name: str) -> bool:
+        """Handle the pass of a mark by an instance. Returns True if a fault begins there."""
+        found = self._nemesis.instances[instance]
+        return not self.shared.is_over and self._nemesis.on_mark(found, name)
+
+    async def _pass_faults(self, until: Callable[[], Awaitable[bool]] | None) -> None:
+        """Wait until all faults of the schedule have begun and ended, or until those that have not
+        begun cannot begin, because the program has no work left."""
+        nemesis = self._nemesis
+        settling = SettleWait(self._lag, until)
+        ends_s = trio.current_time() + FAULTS_S_MAX
+        while nemesis.has_pending or nemesis.is_active:
+            if trio.current_time() >= ends_s and not nemesis.has_timed:
+                return
+            if nemesis.has_timed or nemesis.is_active:
+                await trio.sleep(0.5)
+            elif await settling.wait(ends_s, is_done=lambda: nemesis.is_active):
+                return
+
+    def _has_only_ended(self, until: Callable[[], Awaitable[bool]] | None) -> bool:
+        """Return whether every instance has returned, so that waiting longer changes nothing."""
+        instances = self._nemesis.instances.values()
+        return until is None and all(
+            not one.is_running and one.failure is None for one in instances
+        )
+
+    def _troubles(self) -> str:
+        """Return the last failure of each instance that is failing, as the end of a message."""
+        return "".join(
+            f"; {one.name} failed with {type(one.failure).__name__}: {one.failure}"
+            for one in self._nemesis.instances.values()
+            if one.failure is not None
+        )
+
+
+WORLD: ContextVar[SimulatedWorld | None] = ContextVar("world", default=None)
+"""Context variable with the world of the current run, or None outside of worlds."""
+
+
+def mark(name: str) -> None:
+    """Mark a point of a program, at which a fault of the schedule may begin.
+
+    Does nothing outside of worlds.
+
+    A kill takes effect at the next `await` that waits. Nothing that the program sends before then
+    leaves its machine.
+    """
+    life, world = LIFE.get(), WORLD.get()
+    if life is not None and world is not None:
+        world.on_mark(life.instance, name)
