@@ -136,7 +136,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "doctor",
         "rollup",
     ),
-    "insight": ("facts", "rules"),
+    "insight": ("facts", "rules", "changes"),
     "console": ("access", "records", "views"),
     "controller": ("replication", "settings", "membership", "security", "front", "kafka"),
     "cli": (
@@ -171,6 +171,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
         "links",
         "listing",
         "live_views",
+        "long_actions_driver",
         "page_types",
         "partition_offsets_driver",
         "path_route",

@@ -8,19 +8,23 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
 import httpx2
+import trio
 
 from ottla.client.admin import Admin
 from ottla.client.consumer import open_consumer
+from ottla.client.network.background import lone_errors
 from ottla.client.producer import open_producer
 from ottla.console.access.form_tokens import SECRET_BYTES, token_of
 from ottla.console.access.gate import OpenGate, UserClients
 from ottla.console.access.hosts import host_names
 from ottla.console.app import build_app
 from ottla.console.links import address
+from ottla.console.long_actions_driver import LongActions, StartTask
 from ottla.console.page_types import ConsoleConfig, Page, PageRequest, UserRole
 from ottla.console.pages import PAGES
 from ottla.console.seams import ConsoleSeams
@@ -30,6 +34,11 @@ HOST = f"http://127.0.0.1:{PORT}"
 NOW_MS = 1_790_000_000_000
 SECRET = b"s" * SECRET_BYTES
 TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+@asynccontextmanager
+async def _same_admin(admin: Any) -> AsyncIterator[Admin]:
+    yield cast(Admin, admin)
 
 
 class FakeAdmin:
@@ -47,6 +56,7 @@ def clients_of(admin: Any, bootstrap: str = "127.0.0.1:1") -> UserClients:
     """Return clients of a cluster, over a real or a fake admin client."""
     return UserClients(
         admin=cast(Admin, admin),
+        open_admin=partial(_same_admin, admin),
         open_consumer=lambda config=None: open_consumer(bootstrap, config),
         open_producer=lambda config=None: open_producer(bootstrap, config),
     )
@@ -61,13 +71,16 @@ def page_request(
     form: Mapping[str, str] = {},
     role: UserRole = UserRole.ADMIN,
     config: ConsoleConfig | None = None,
+    start_task: StartTask | None = None,
 ) -> PageRequest:
     """Return a request for a view or an action."""
     clients = clients_of(admin, bootstrap)
     return PageRequest(
         admin=clients.admin,
+        open_admin=clients.open_admin,
         open_consumer=clients.open_consumer,
         open_producer=clients.open_producer,
+        long_actions=LongActions(start_task or _start_none, seams_of(AuditLines())),
         role=role,
         path=path,
         query=query,
@@ -75,6 +88,10 @@ def page_request(
         now_ms=NOW_MS,
         config=config or ConsoleConfig(),
     )
+
+
+def _start_none(_work: object) -> None:
+    raise AssertionError("the view started a long action, for which the test has no nursery")
 
 
 class AuditLines:
@@ -85,6 +102,13 @@ class AuditLines:
 
     def __call__(self, **line: Any) -> None:
         self.lines.append(line)
+
+
+def seams_of(audit: AuditLines) -> ConsoleSeams:
+    """Return the effects of a console in a test: a fixed clock, fixed bytes, and `audit`."""
+    return ConsoleSeams(
+        now_ms=lambda: NOW_MS, random_bytes=lambda count: b"\x05" * count, audit=audit
+    )
 
 
 class Browser:
@@ -132,16 +156,19 @@ async def open_browser(
 ) -> AsyncIterator[Browser]:
     """Open the console without a login, and yield a client over it."""
     audit = AuditLines()
-    app = build_app(
-        OpenGate(clients_of(admin, bootstrap), role, SECRET),
-        pages,
-        names=host_names("127.0.0.1", PORT, has_tls=False),
-        config=config or ConsoleConfig(),
-        seams=ConsoleSeams(
-            now_ms=lambda: NOW_MS, random_bytes=lambda count: b"\x05" * count, audit=audit
-        ),
-        templates=templates,
-    )
-    transport = httpx2.ASGITransport(app=app)
-    async with httpx2.AsyncClient(transport=transport, base_url=HOST) as http:
-        yield Browser(http, pages, audit)
+    seams = seams_of(audit)
+    with lone_errors():
+        async with trio.open_nursery() as nursery:
+            app = build_app(
+                OpenGate(clients_of(admin, bootstrap), role, SECRET),
+                pages,
+                names=host_names("127.0.0.1", PORT, has_tls=False),
+                config=config or ConsoleConfig(),
+                seams=seams,
+                long_actions=LongActions(nursery.start_soon, seams),
+                templates=templates,
+            )
+            transport = httpx2.ASGITransport(app=app)
+            async with httpx2.AsyncClient(transport=transport, base_url=HOST) as http:
+                yield Browser(http, pages, audit)
+            nursery.cancel_scope.cancel()

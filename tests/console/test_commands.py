@@ -26,10 +26,6 @@ WITHOUT_PAGE = {
 }
 """Commands without a page, each with the reason."""
 NOT_BUILT = {
-    "ottla broker cordon": "its request",
-    "ottla broker drain": "its request and the wait for other leaders",
-    "ottla broker remove": "its steps",
-    "ottla broker unregister": "the check that the broker has stopped",
     "ottla doctor retention": "its checks",
     "ottla quorum add": "its request, and the repetition that adds no second voter",
     "ottla quorum replace": "its steps",

@@ -17,6 +17,9 @@ from ottla.console.pages import PAGES
 from ottla.console.static_files import FOLDER
 
 WITHOUT_COMMAND: dict[str, str] = {
+    "long-action": "the page shows the command of its action",
+    "long-action-cancel": "a terminal interrupts the command with Ctrl-C",
+    "long-actions": "long actions run in the console",
     "explain": "it lists the questions, each with its command",
     "report": "a report is a folder of files",
     "report-file": "a report is a folder of files",

@@ -27,6 +27,7 @@ from ottla.console.command_lines import command_line
 from ottla.console.event_stream import EventStream
 from ottla.console.http_errors import PageError, failure_of
 from ottla.console.links import address
+from ottla.console.long_actions_driver import LongActions
 from ottla.console.page_types import (
     Action,
     ConsoleConfig,
@@ -92,12 +93,14 @@ class ConsoleApp:
         names: HostNames,
         config: ConsoleConfig,
         seams: ConsoleSeams,
+        long_actions: LongActions,
         templates: Any = None,
     ) -> None:
         self._gate = gate
         self._pages = pages
         self._config = config
         self._seams = seams
+        self._long_actions = long_actions
         self._files = read_static_files()
         folders = {} if templates is None else {"folder": templates}
         self._environment = build_environment(pages, self._static_address, **folders)
@@ -258,8 +261,10 @@ class ConsoleApp:
     ) -> PageRequest:
         return PageRequest(
             admin=signed.clients.admin,
+            open_admin=signed.clients.open_admin,
             open_consumer=signed.clients.open_consumer,
             open_producer=signed.clients.open_producer,
+            long_actions=self._long_actions,
             user=signed.user,
             role=signed.role,
             path=values,
@@ -398,12 +403,21 @@ def build_app(
     names: HostNames,
     config: ConsoleConfig,
     seams: ConsoleSeams,
+    long_actions: LongActions,
     templates: Any = None,
     has_tls: bool = False,
 ) -> Starlette:
     """Return the console's ASGI application. `names` are the host names by which browsers reach it;
     `templates` is another directory of templates, for tests."""
-    console = ConsoleApp(gate, pages, names=names, config=config, seams=seams, templates=templates)
+    console = ConsoleApp(
+        gate,
+        pages,
+        names=names,
+        config=config,
+        seams=seams,
+        long_actions=long_actions,
+        templates=templates,
+    )
     app = Starlette(routes=console.routes(), exception_handlers={404: console.not_found})
     app.router.redirect_slashes = False
     app.add_middleware(HostCheck, names=names)

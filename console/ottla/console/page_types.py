@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from ottla.client.admin import Admin
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
+from ottla.console.long_actions_driver import LongActions
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.model.values import frozen
 
@@ -39,6 +40,15 @@ class ConsoleConfig:
     """Paths of the files with Avro and Protobuf schemas on the console's machine."""
     report_folders: tuple[str, ...] = ()
     """Directories with reports of `ottla jepsen` and `ottla world`."""
+
+
+class OpenAdmin(Protocol):
+    """Function that opens a further admin client with the rights of the signed-in user, for an
+    action that outlives the user's session."""
+
+    def __call__(self) -> AbstractAsyncContextManager[Admin]:
+        """Return an async context manager that opens an admin client."""
+        ...
 
 
 class OpenConsumer(Protocol):
@@ -69,8 +79,11 @@ class PageRequest:
 
     admin: Admin
     """Admin client with the rights of the signed-in user."""
+    open_admin: OpenAdmin
     open_consumer: OpenConsumer
     open_producer: OpenProducer
+    long_actions: LongActions
+    """The console's actions that run in the background."""
     user: str = ""
     """Name of the signed-in user. Empty if the console has no login."""
     role: UserRole = UserRole.VIEWER

@@ -7,11 +7,13 @@ shows pages in this order.
 from ottla.console.page_types import Page
 from ottla.console.views import (
     alerts,
+    broker_changes,
     brokers,
     certificates,
     compaction,
     explain,
     features,
+    long_actions,
     messages,
     metrics,
     moves,
@@ -32,6 +34,7 @@ from ottla.console.views.groups import group_list, group_page, group_reset, queu
 _MODULES = (
     overview,
     brokers,
+    broker_changes,
     quorum,
     metrics,
     transactions,
@@ -51,6 +54,7 @@ _MODULES = (
     alerts,
     explain,
     moves,
+    long_actions,
     features,
     settings,
     reports,

@@ -9,6 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -28,6 +29,7 @@ from ottla.console.access.login_gate import LoginGate, OpenedClients
 from ottla.console.access.proxy_gate import ProxyGate
 from ottla.console.access.sessions import SessionTable
 from ottla.console.app import build_app
+from ottla.console.long_actions_driver import LongActions
 from ottla.console.pages import PAGES
 from ottla.console.seams import ConsoleSeams, write_audit
 from ottla.console.server_settings import AccessKind, ServerSettings
@@ -73,6 +75,11 @@ def clients_for(
     """Return the clients of the cluster for one user. Without `security`, they have the console's
     own login."""
 
+    def further_admin() -> AbstractAsyncContextManager[Admin]:
+        return open_admin(
+            bootstrap, client_id=CLIENT_ID, timeout_s=ADMIN_TIMEOUT_S, security=security
+        )
+
     def consumer(config: ConsumerConfig | None = None) -> Any:
         found = config or ConsumerConfig(client_id=CLIENT_ID)
         return open_consumer(bootstrap, secured(found, security))
@@ -81,7 +88,9 @@ def clients_for(
         found = config or ProducerConfig(client_id=CLIENT_ID)
         return open_producer(bootstrap, secured(found, security))
 
-    return UserClients(admin=admin, open_consumer=consumer, open_producer=producer)
+    return UserClients(
+        admin=admin, open_admin=further_admin, open_consumer=consumer, open_producer=producer
+    )
 
 
 class UserConnections:
@@ -159,6 +168,7 @@ async def serve_console(
             names=names,
             config=settings.config,
             seams=seams,
+            long_actions=LongActions(nursery.start_soon, seams),
             has_tls=settings.has_tls,
         )
         nursery.start_soon(_sweep, table, seams)

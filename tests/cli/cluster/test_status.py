@@ -2,10 +2,10 @@
 
 import trio
 
-from ottla.cli.cluster.removal.cordon import set_cordon
 from ottla.cli.cluster.status import recovery_text, shown, status_of, under_replicated
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
+from ottla.insight.changes.cordon_driver import set_cordon
 from ottla.insight.facts.survey_driver import brokers_of
 from ottla.model.version import VERSION
 from ottla.wire.messages.describe_node_response import RecoveringLogDir

@@ -16,6 +16,7 @@ from ottla.console.access.proxy_gate import ProxyGate, parse_networks
 from ottla.console.access.roles import RoleTable
 from ottla.console.access.sessions import IDLE_MS, SessionTable
 from ottla.console.app import build_app
+from ottla.console.long_actions_driver import LongActions
 from ottla.console.page_types import (
     Action,
     ConsoleConfig,
@@ -116,6 +117,7 @@ class Console:
             names=self.names,
             config=ConsoleConfig(),
             seams=self.seams,
+            long_actions=LongActions(_start_none, self.seams),
             templates=templates,
             has_tls=has_tls,
         )
@@ -123,6 +125,10 @@ class Console:
         base = HOST.replace("http:", "https:") if has_tls else HOST
         async with httpx2.AsyncClient(transport=transport, base_url=base) as http:
             yield http
+
+
+def _start_none(_work: object) -> None:
+    raise AssertionError("no test of a login starts a long action")
 
 
 def _own_templates() -> list[str]:

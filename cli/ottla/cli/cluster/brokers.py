@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import trio
-
 from ottla.cli.cluster.log_dirs import LOG_DIRS
 from ottla.cli.cluster.removal.cordon import CORDON
 from ottla.cli.cluster.removal.remove import REMOVE
@@ -19,8 +17,7 @@ from ottla.cli.tables import ByteCount, header_of, print_table
 from ottla.cli.terminal import say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
-from ottla.client.network.cluster import raise_for
-from ottla.client.network.connection import ConnectionLostError, open_connection
+from ottla.insight.changes.drain_driver import check_drain, drain_brokers
 from ottla.insight.facts.log_dirs_driver import LIST_TIMEOUT_S, ask, ask_bytes
 from ottla.insight.facts.survey_driver import (
     SurveyedBroker,
@@ -28,14 +25,10 @@ from ottla.insight.facts.survey_driver import (
     brokers_of,
     counts_of,
     partitions_of,
-    registered,
 )
-from ottla.insight.rules.draining import check_leaders_remain
 from ottla.insight.rules.health import broker_reasons, broker_standing, shown_standing
-from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
-from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
-from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 
 COLUMNS = (
     "id",
@@ -51,12 +44,6 @@ COLUMNS = (
     "free_bytes",
 )
 SIZES = ("bytes", "free_bytes")
-DRAIN_TIMEOUT_S = 40.0
-"""Maximum wait, in seconds, for the response to a DrainBroker request. With a shorter wait, the
-command would give up before the broker can report that the controller is slow."""
-SEEN_TIMEOUT_S = 5.0
-SEEN_AGAIN_S = 0.02
-NAMES_SHOWN = 3
 DRAINED_MAX = 100
 """Maximum number of brokers that one range of ids in `ottla broker drain` may name: the number of
 broker ids of one host."""
@@ -105,13 +92,12 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
     """
     brokers = await _chosen(admin, arguments)
     if not (arguments.undo or arguments.force):
-        partitions = partitions_of(await admin.cluster.metadata())
-        check_leaders_remain({one.id for one in brokers}, partitions)
+        await check_drain(admin, brokers)
     names = ", ".join(str(broker.id) for broker in brokers)
     question = f"move all leaderships of broker {names} to others?"
     if not arguments.undo and not await confirm_in_loop(arguments, question):
         return 0
-    await _drain_all(admin, brokers, undo=arguments.undo)
+    await drain_brokers(admin, brokers, undo=arguments.undo)
     if arguments.format == "json":
         found = [{"id": broker.id, "drained": not arguments.undo} for broker in brokers]
         print_json(found[0] if len(found) == 1 else found)
@@ -151,39 +137,6 @@ def brokers_at(brokers: Sequence[SurveyedBroker], host: str) -> list[SurveyedBro
     return [one for one in brokers if one in named or one.machine in machines]
 
 
-async def _drain_all(admin: Admin, brokers: Sequence[SurveyedBroker], *, undo: bool) -> None:
-    """Drain brokers concurrently, so that none of them gets partition leaderships from another one.
-    Raises the first error after all brokers have responded."""
-    errors: list[OttlaError] = []
-
-    async def one(broker: SurveyedBroker) -> None:
-        try:
-            await _drain_one(admin, broker, undo=undo)
-        except OttlaError as error:
-            errors.append(error)
-
-    async with trio.open_nursery() as nursery:
-        for broker in brokers:
-            nursery.start_soon(one, broker)
-    if errors:
-        raise errors[0]
-
-
-async def _drain_one(admin: Admin, broker: SurveyedBroker, *, undo: bool) -> None:
-    try:
-        with trio.fail_after(DRAIN_TIMEOUT_S):
-            async with open_connection(broker.host, broker.port) as connection:
-                request = DrainBrokerRequest(undo=undo)
-                answer = await connection.request(request, DrainBrokerResponse)
-    except trio.TooSlowError:
-        raise ConnectionLostError(
-            f"broker {broker.id} did not answer in {DRAIN_TIMEOUT_S:g} s; "
-            f"see 'ottla broker describe {broker.id}'"
-        ) from None
-    raise_for(answer.error_code, f"broker {broker.id}: {answer.error_message}")
-    await _wait_seen(admin, broker.id, is_fenced=not undo)
-
-
 def _broker_ids(text: str) -> list[int]:
     """Return the broker ids in a text such as `100-107` or `1,2`, without duplicates."""
     found: dict[int, None] = {}
@@ -207,18 +160,6 @@ async def _find(admin: Admin, broker_id: int) -> SurveyedBroker:
         ErrorCode.BROKER_ID_NOT_REGISTERED,
         f"there is no broker {broker_id} in this cluster; see 'ottla broker list'",
     )
-
-
-async def _wait_seen(admin: Admin, broker_id: int, *, is_fenced: bool) -> None:
-    """Wait until the broker that responds to this command's requests knows that `broker_id` is
-    fenced or unfenced, but no longer than SEEN_TIMEOUT_S. The next command then finds the new
-    state."""
-    with trio.move_on_after(SEEN_TIMEOUT_S):
-        while any(
-            broker.id == broker_id and broker.is_fenced != is_fenced
-            for broker in await registered(admin)
-        ):
-            await trio.sleep(SEEN_AGAIN_S)
 
 
 def _row(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from ottla.client.admin import Admin
-from ottla.console.page_types import OpenConsumer, OpenProducer, UserRole
+from ottla.console.page_types import OpenAdmin, OpenConsumer, OpenProducer, UserRole
 from ottla.model.values import frozen
 
 NOTICES_MAX = 8
@@ -21,6 +21,7 @@ class UserClients:
     """Clients of the cluster (admin client, consumers, producers) with the rights of one user."""
 
     admin: Admin
+    open_admin: OpenAdmin
     open_consumer: OpenConsumer
     open_producer: OpenProducer
 

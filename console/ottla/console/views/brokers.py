@@ -55,7 +55,7 @@ async def brokers(request: PageRequest) -> PageView:
 
 async def broker(request: PageRequest) -> PageView:
     """Return the page that shows one broker."""
-    node = _id_of(request.path["broker"])
+    node = broker_id_of(request.path["broker"])
     rates = await rates_of(request.admin)
     surveyed = await brokers_of(request.admin, only=node)
     if not surveyed:
@@ -118,7 +118,8 @@ def _key_of(one: SettingRow) -> str:
     return one.key
 
 
-def _id_of(text: str) -> int:
+def broker_id_of(text: str) -> int:
+    """Return the id of a broker in the path of a page. Raises PageError if it is none."""
     if text.isascii() and text.isdecimal() and len(text) <= ID_DIGITS_MAX:
         return int(text)
     raise PageError(HTTPStatus.NOT_FOUND, f"{text[:50]!r} is not the id of a broker")

@@ -13,6 +13,7 @@ summary.py       the rules of the answers "health" and "slow", which combine the
 top.py           the busiest clients, topics, partitions and brokers
 plan.py          plans of changes as dry runs
 draining.py      condition of draining brokers
+removal_delays.py  reasons that delay the removal of a broker
 voter_changes.py conditions of changes of the quorum's voters
 traffic_rates.py rates of traffic between two samples
 config_losses.py changes of settings that delete records or put them at risk

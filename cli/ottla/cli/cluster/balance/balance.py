@@ -9,7 +9,6 @@ from pathlib import Path
 
 from ottla.cli.cluster.balance.plan_progress import PlanProgress, progress_of
 from ottla.cli.cluster.balance.plan_tables import progress_json, show_plan, show_progress
-from ottla.cli.cluster.moves.plan_changes import cancel_plan, check_idle, stored_moves_of
 from ottla.cli.cluster.moves.plan_watch import run_plan
 from ottla.cli.cluster.moves.reassignment_plan import as_plan
 from ottla.cli.cluster.moves.throttles import rate_of
@@ -19,6 +18,7 @@ from ottla.cli.options import one_of, option
 from ottla.cli.terminal import note
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
+from ottla.insight.changes.move_plan_driver import cancel_plan, check_idle, stored_moves_of
 from ottla.insight.facts.cluster_load_driver import cluster_load
 from ottla.insight.facts.replica_assignments import ReplicaAssignment
 from ottla.insight.facts.stored_plan import read_stored_plan

@@ -7,10 +7,10 @@ one throttle, which the controllers lower while producers wait longer than befor
 
 from collections.abc import Sequence
 
-from ottla.cli.cluster.moves.plan_changes import check_idle
 from ottla.cli.cluster.moves.plan_watch import run_plan
 from ottla.cli.cluster.moves.reassignment_plan import Move
 from ottla.client.admin import Admin
+from ottla.insight.changes.move_plan_driver import check_idle
 from ottla.insight.facts.cluster_load_driver import cluster_load
 from ottla.model.balance.plan_text import MOVES_MAX, StoredMove
 from ottla.model.errors import ConfigError

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import trio
 
 from ottla.cli.cluster.moves.move_bars import MoveBar, bars
-from ottla.cli.cluster.moves.plan_changes import start_plan
 from ottla.cli.cluster.moves.reassignment_requests import copied_parts_of
 from ottla.cli.common import counted
 from ottla.cli.terminal import draw_lines, is_watched, note
 from ottla.client.admin import Admin
+from ottla.insight.changes.move_plan_driver import start_plan
 from ottla.insight.facts.reassignments_driver import ongoing_of
 from ottla.insight.facts.stored_plan import read_stored_plan
 from ottla.model.balance.cluster_load import ClusterLoad

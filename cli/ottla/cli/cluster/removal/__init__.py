@@ -3,5 +3,4 @@
 cordon.py       `ottla broker cordon`: no new replicas for a broker
 unregister.py   `ottla broker unregister`: the last step alone
 remove.py       `ottla broker remove`: move the replicas away, wait for the stop, unregister
-removal_plan.py reasons that prevent or delay a removal (pure)
 """

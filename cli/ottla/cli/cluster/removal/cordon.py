@@ -11,25 +11,14 @@ from ottla.cli.options import option
 from ottla.cli.terminal import say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
-from ottla.client.network.cluster import raise_for
-from ottla.insight.facts.survey_driver import not_registered, registered
-from ottla.model.settings.resources import AlterOperation, ConfigKind
-from ottla.model.settings.storage.cordoned import ALL_DIRECTORIES, CORDONED_LOG_DIRS
-from ottla.wire.messages.incremental_alter_configs_request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from ottla.insight.changes.cordon_driver import cordon_broker
 
 
 async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
     """`ottla broker cordon`: cordon a broker (place no new replicas on it) or, with --undo, end
     that. Returns the exit code."""
     broker_id = arguments.id
-    if all(one.id != broker_id for one in await registered(admin)):
-        raise not_registered(broker_id)
-    await set_cordon(admin, broker_id, is_cordoned=not arguments.undo)
+    await cordon_broker(admin, broker_id, is_cordoned=not arguments.undo)
     if arguments.format == "json":
         print_json({"id": broker_id, "cordoned": not arguments.undo})
     elif arguments.undo:
@@ -40,26 +29,6 @@ async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
             "--undo'; it keeps those that it has"
         )
     return 0
-
-
-async def set_cordon(admin: Admin, broker_id: int, *, is_cordoned: bool) -> None:
-    """Cordon all log directories of a broker (place no new replicas there), or end their cordon.
-
-    The request is sent to any broker, since the cordoned broker may have stopped.
-    """
-    config = AlterableConfig(
-        name=CORDONED_LOG_DIRS,
-        config_operation=AlterOperation.SET if is_cordoned else AlterOperation.DELETE,
-        value=ALL_DIRECTORIES if is_cordoned else None,
-    )
-    resource = AlterConfigsResource(
-        resource_type=ConfigKind.BROKER, resource_name=str(broker_id), configs=[config]
-    )
-    answer = await admin.cluster.request(
-        IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse
-    )
-    for row in answer.responses:
-        raise_for(row.error_code, f"broker {broker_id}: {row.error_message}")
 
 
 CORDON = admin_verb(

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ottla.cli.cluster.removal.removal_plan import NAMED_MAX, catch_up_text
 from ottla.insight.facts.removal_driver import leaving_moves
 from ottla.insight.facts.replica_assignments import OngoingMove, ReplicaAssignment
+from ottla.insight.rules.removal_delays import NAMED_MAX, catch_up_text
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 

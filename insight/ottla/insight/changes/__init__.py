@@ -1,0 +1,12 @@
+"""Changes of a cluster that take several steps, for commands and pages alike.
+
+A function checks the conditions of a change and raises RefusedError with the next step, or makes
+the change. Functions that take long report their progress to a `Report` function.
+
+progress.py        type of the function that receives progress (pure)
+cordon_driver.py   cordons of brokers, which place no new replicas on them
+drain_driver.py    drains of brokers, which move their leaderships away
+broker_registrations_driver.py  deletion of a stopped broker's registration
+broker_removal_driver.py  removal of a broker: moves, wait for its stop, unregistration
+move_plan_driver.py  start and cancellation of the plan of moves that the controllers carry out
+"""
