@@ -1,0 +1,604 @@
+"""Guards: clocks and chance of a world for the programs in it, and refusals of what it cannot
+simulate.
+
+`guarded` replaces functions of the standard library during a run, and restores them after it. A
+replacement asks the context variable `SOURCES` for the instance that owns the current task. Without
+one it calls the original function, so that the simulated nodes, the scenario and the test runner
+are unaffected. Names that a module imported (`from time import monotonic`) are replaced too.
+"""
+
+import asyncio
+import contextvars
+import datetime
+import functools
+import gc
+import io
+import logging
+import multiprocessing.process
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextvars import ContextVar
+from types import ModuleType
+from typing import Any, NoReturn
+from zlib import crc32
+
+import trio
+
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.testing.world.asyncio_loop import ABANDONED
+from ottla.testing.world.errors import NotInWorldError
+
+CLOCK_READS_PER_INSTANT_MAX = 1_000_000
+"""Number of reads of the clock in one virtual instant after which a program counts as waiting in a
+loop without `await`, which would never end."""
+
+COLLECTION_S = 60.0
+"""Virtual seconds between collections of garbage during a run."""
+
+_UNSCANNED = ("_pytest", "pytest", "pluggy", "hypothesis", "xdist", "trio", "outcome", "sniffio")
+"""Packages of the test runner and of the simulator, whose imported names are not replaced."""
+
+
+class Sources:
+    """The clocks and random numbers of one instance, in all its lives."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        seed = machine.world.chance.stream(f"program/{machine.name}").below(1 << 53)
+        self.random = random.Random(seed)
+        self.signals: dict[int, Any] = {}
+        self._reads_at = (-1.0, 0)
+
+    def monotonic_ns(self) -> int:
+        """Return the virtual time since the start of the run in ns."""
+        return int(self._now_s() * 1_000_000_000)
+
+    def monotonic_s(self) -> float:
+        """Return the virtual time since the start of the run in seconds, as the event loop does."""
+        return self._now_s()
+
+    def wall_ns(self) -> int:
+        """Return the time of the machine's wall clock in ns since 1970."""
+        self._now_s()
+        return self.machine.clock.wall_ms() * 1_000_000
+
+    def _now_s(self) -> float:
+        now_s = trio.current_time()
+        at_s, count = self._reads_at
+        self._reads_at = (now_s, count + 1 if at_s == now_s else 0)
+        if count > CLOCK_READS_PER_INSTANT_MAX:
+            self._reads_at = (now_s, 0)
+            raise NotInWorldError(
+                "the program waits for a clock without `await`, and virtual time does not advance "
+                "meanwhile: use `await asyncio.sleep(...)` in the loop"
+            )
+        return now_s
+
+
+SOURCES: ContextVar[Sources | None] = ContextVar("sources", default=None)
+"""Context variable with the sources of the instance that owns the current task. None outside of
+instances."""
+
+
+class _Patch:
+    """A replacement for one attribute of a module or class."""
+
+    __slots__ = ("name", "original", "owner", "replacement")
+
+    def __init__(self, owner: Any, name: str, replacement: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.original = getattr(owner, name)
+        self.replacement = replacement
+
+
+def _switch(original: Any, inside: Callable[..., Any]) -> Any:
+    """Return a function that calls `inside` with the sources in an instance, and `original`
+    elsewhere."""
+
+    @functools.wraps(original)
+    def switched(*args: Any, **options: Any) -> Any:
+        sources = SOURCES.get()
+        if sources is None:
+            return original(*args, **options)
+        return inside(sources, *args, **options)
+
+    return switched
+
+
+def _refusal(original: Any, sentence: str) -> Any:
+    def refuse(sources: Sources, *args: Any, **options: Any) -> NoReturn:
+        raise NotInWorldError(sentence)
+
+    return _switch(original, refuse)
+
+
+REFUSALS: dict[str, tuple[Any, str, str]] = {
+    "time.sleep": (
+        time,
+        "sleep",
+        "time.sleep would stop all virtual time: use `await asyncio.sleep(...)` or "
+        "`await trio.sleep(...)`",
+    ),
+    "threading.Thread.start": (
+        threading.Thread,
+        "start",
+        "a world has no threads: use a task, or `await asyncio.to_thread(...)`, which a world "
+        "calls at once",
+    ),
+    "subprocess.Popen": (
+        subprocess.Popen,
+        "__init__",
+        "a world has no subprocesses: start the other program as an instance of the world",
+    ),
+    "multiprocessing.Process.start": (
+        multiprocessing.process.BaseProcess,
+        "start",
+        "a world has no subprocesses: start the other program as an instance of the world",
+    ),
+    "os.fork": (
+        os,
+        "fork",
+        "a world has no subprocesses: start the other program as an instance of the world",
+    ),
+    "os.system": (
+        os,
+        "system",
+        "a world has no subprocesses: start the other program as an instance of the world",
+    ),
+    "os.kill": (
+        os,
+        "kill",
+        "a world sends no signals: stop or kill the instance in the scenario",
+    ),
+    "os._exit": (
+        os,
+        "_exit",
+        "os._exit would end the test's process: raise an exception or return from the program",
+    ),
+    "socket.socket": (
+        socket.socket,
+        "__init__",
+        "a world has no real sockets: use `asyncio.open_connection`, or replace the client of the "
+        "other service by a store of the world",
+    ),
+    "socket.getaddrinfo": (
+        socket,
+        "getaddrinfo",
+        "a world has no DNS: use `await loop.getaddrinfo(...)`, which knows the simulated machines",
+    ),
+    "asyncio.run": (
+        asyncio,
+        "run",
+        "the world runs the event loop: pass the coroutine function itself to `World.start`",
+    ),
+    "asyncio.new_event_loop": (
+        asyncio,
+        "new_event_loop",
+        "the world runs the event loop: use `asyncio.get_running_loop()`",
+    ),
+    "trio.run": (
+        trio,
+        "run",
+        "the world runs the event loop: pass the async function itself to `World.start`",
+    ),
+    "trio.to_thread.run_sync": (
+        trio.to_thread,
+        "run_sync",
+        "a world has no threads: call the function directly",
+    ),
+    "trio.run_process": (
+        trio,
+        "run_process",
+        "a world has no subprocesses: start the other program as an instance of the world",
+    ),
+    "trio.open_tcp_stream": (
+        trio,
+        "open_tcp_stream",
+        "a world has no real sockets: use `ottla.client`, or a store of the world",
+    ),
+}
+"""Refused calls: owner, attribute, and the sentence of the `NotInWorldError`."""
+
+
+class _WorldDatetimeType(type):
+    """Class of `_WorldDatetime`, for which each datetime is an instance."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, _real_datetime)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, _real_datetime)
+
+
+class _WorldDateType(type):
+    """Class of `_WorldDate`, for which each date is an instance."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, _real_date)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, _real_date)
+
+
+_real_datetime, _real_date = datetime.datetime, datetime.date
+
+
+class _WorldDatetime(datetime.datetime, metaclass=_WorldDatetimeType):
+    """`datetime.datetime` with the world's clock. Its instances are ordinary datetimes."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        return _real_datetime(*args, **options)
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        sources = SOURCES.get()
+        if sources is None:
+            return _real_datetime.now(tz)
+        # The time zone of a world is UTC.
+        found = _real_datetime.fromtimestamp(sources.wall_ns() / 1e9, tz or datetime.UTC)
+        return found.replace(tzinfo=None) if tz is None else found
+
+    @classmethod
+    def utcnow(cls) -> Any:
+        return cls.now()
+
+    @classmethod
+    def today(cls) -> Any:
+        return cls.now()
+
+
+class _WorldDate(datetime.date, metaclass=_WorldDateType):
+    """`datetime.date` with the world's clock. Its instances are ordinary dates."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        return _real_date(*args, **options)
+
+    @classmethod
+    def today(cls) -> Any:
+        return _WorldDatetime.now().date()
+
+
+for _type, _real in ((_WorldDatetime, _real_datetime), (_WorldDate, _real_date)):
+    for _name in ("min", "max", "resolution"):
+        setattr(_type, _name, getattr(_real, _name))
+    for _name in (
+        "fromtimestamp",
+        "utcfromtimestamp",
+        "fromordinal",
+        "fromisoformat",
+        "fromisocalendar",
+        "strptime",
+        "combine",
+    ):
+        if hasattr(_real, _name):
+            setattr(_type, _name, staticmethod(getattr(_real, _name)))
+
+
+def _time_functions() -> dict[str, Callable[..., Any]]:
+    def seconds(sources: Sources, given: float | None = None) -> float:
+        return sources.wall_ns() / 1e9 if given is None else given
+
+    gmtime, strftime, asctime = time.gmtime, time.strftime, time.asctime
+    return {
+        "time": lambda sources: sources.wall_ns() / 1e9,
+        "time_ns": lambda sources: sources.wall_ns(),
+        "monotonic": lambda sources: sources.monotonic_s(),
+        "monotonic_ns": lambda sources: sources.monotonic_ns(),
+        "perf_counter": lambda sources: sources.monotonic_s(),
+        "perf_counter_ns": lambda sources: sources.monotonic_ns(),
+        "process_time": lambda sources: sources.monotonic_s(),
+        "process_time_ns": lambda sources: sources.monotonic_ns(),
+        "thread_time": lambda sources: sources.monotonic_s(),
+        "thread_time_ns": lambda sources: sources.monotonic_ns(),
+        # The time zone of a world is UTC.
+        "gmtime": lambda sources, at=None: gmtime(seconds(sources, at)),
+        "localtime": lambda sources, at=None: gmtime(seconds(sources, at)),
+        "ctime": lambda sources, at=None: asctime(gmtime(seconds(sources, at))),
+        "asctime": lambda sources, at=None: asctime(gmtime(seconds(sources)) if at is None else at),
+        "strftime": lambda sources, form, at=None: strftime(
+            form, gmtime(seconds(sources)) if at is None else at
+        ),
+    }
+
+
+_RANDOM_FUNCTIONS = (
+    "betavariate",
+    "binomialvariate",
+    "choice",
+    "choices",
+    "expovariate",
+    "gammavariate",
+    "gauss",
+    "getrandbits",
+    "getstate",
+    "lognormvariate",
+    "normalvariate",
+    "paretovariate",
+    "randbytes",
+    "randint",
+    "random",
+    "randrange",
+    "sample",
+    "seed",
+    "setstate",
+    "shuffle",
+    "triangular",
+    "uniform",
+    "vonmisesvariate",
+    "weibullvariate",
+)
+
+
+def _random_function(name: str) -> Callable[..., Any]:
+    def inside(sources: Sources, *args: Any, **options: Any) -> Any:
+        return getattr(sources.random, name)(*args, **options)
+
+    return inside
+
+
+def _seed(self: Any, sources: Sources, a: Any = None, version: int = 2) -> None:
+    _real_seed(self, sources.random.getrandbits(128) if a is None else a, version)
+
+
+_real_seed = random.Random.seed
+
+
+def _uuid1(sources: Sources, node: int | None = None, clock_seq: int | None = None) -> uuid.UUID:
+    # The epoch of version 1 is 1582-10-15, and its unit is 100 ns.
+    ticks = sources.wall_ns() // 100 + 0x01B21DD213814000
+    sequence = sources.random.getrandbits(14) if clock_seq is None else clock_seq
+    if node is None:
+        node = 0x020000000000 | crc32(sources.machine.name.encode())
+    return uuid.UUID(
+        fields=(
+            ticks & 0xFFFFFFFF,
+            (ticks >> 32) & 0xFFFF,
+            (ticks >> 48) & 0x0FFF,
+            (sequence >> 8) & 0x3F,
+            sequence & 0xFF,
+            node,
+        ),
+        version=1,
+    )
+
+
+def _signal(sources: Sources, number: int, handler: Any) -> Any:
+    """Register a handler that the world calls when it asks the instance to stop."""
+    before = sources.signals.get(int(number), signal.SIG_DFL)
+    sources.signals[int(number)] = handler
+    loop = asyncio._get_running_loop()
+    if loop is not None:
+        if callable(handler):
+            loop.add_signal_handler(number, handler, int(number), None)
+        else:
+            loop.remove_signal_handler(number)
+    return before
+
+
+def _patches() -> list[_Patch]:
+    found = [
+        _Patch(owner, name, _refusal(getattr(owner, name), sentence))
+        for owner, name, sentence in REFUSALS.values()
+    ]
+    for name, inside in _time_functions().items():
+        found.append(_Patch(time, name, _switch(getattr(time, name), inside)))
+    for name in _RANDOM_FUNCTIONS:
+        if hasattr(random, name):
+            inside = _random_function(name)
+            found.append(_Patch(random, name, _switch(getattr(random, name), inside)))
+
+    @functools.wraps(_real_seed)
+    def seed(self: Any, *args: Any, **options: Any) -> None:
+        sources = SOURCES.get()
+        if sources is None:
+            _real_seed(self, *args, **options)
+        else:
+            _seed(self, sources, *args, **options)
+
+    def switched(owner: Any, name: str, inside: Callable[..., Any]) -> None:
+        found.append(_Patch(owner, name, _switch(getattr(owner, name), inside)))
+
+    found.append(_Patch(random.Random, "seed", seed))
+    switched(os, "urandom", lambda sources, size: sources.random.randbytes(size))
+    switched(os, "getpid", lambda sources: 1_000 + sources.machine.start_count)
+    switched(socket, "gethostname", lambda sources: sources.machine.name)
+    switched(socket, "getfqdn", lambda sources, name="": name or sources.machine.name)
+    switched(uuid, "uuid1", _uuid1)
+    switched(signal, "signal", _signal)
+    if hasattr(os, "getrandom"):
+        switched(os, "getrandom", lambda sources, size, flags=0: sources.random.randbytes(size))
+    found.append(_Patch(datetime, "datetime", _WorldDatetime))
+    found.append(_Patch(datetime, "date", _WorldDate))
+    return found
+
+
+_AIOKAFKA = "aiokafka.producer.message_accumulator"
+
+
+def _aiokafka_patches() -> list[_Patch]:
+    """Return the patches of aiokafka: its compiled code reads the real clock, and its client ids
+    count the producers of a process."""
+    builder = sys.modules[_AIOKAFKA].BatchBuilder
+    original = builder.append
+
+    def append(sources: Sources, self: Any, *, timestamp: int | None = None, **options: Any) -> Any:
+        if timestamp is None:
+            timestamp = sources.wall_ns() // 1_000_000
+        return original(self, timestamp=timestamp, **options)
+
+    producer = sys.modules["aiokafka.producer.producer"].AIOKafkaProducer
+    return [
+        _Patch(builder, "append", _switch(original, append)),
+        _Patch(producer, "_PRODUCER_CLIENT_ID_SEQUENCE", 0),
+    ]
+
+
+_PACKAGE_PATCHES: dict[str, Callable[[], list[_Patch]]] = {_AIOKAFKA: _aiokafka_patches}
+"""Functions that return the patches of packages, by the module that must be loaded."""
+
+
+class _ImportedNames:
+    """The names by which loaded modules have imported functions that guards replace."""
+
+    def __init__(self, patches: list[_Patch]) -> None:
+        # Methods of classes need no replacement of imported names.
+        self._by_id = {
+            id(patch.original): patch for patch in patches if isinstance(patch.owner, ModuleType)
+        }
+        self._scanned: dict[str, int] = {}
+        self._found: list[tuple[dict[str, Any], str, _Patch]] = []
+
+    def of_loaded_modules(self) -> list[tuple[dict[str, Any], str, _Patch]]:
+        """Return the namespace, the name and the patch of each imported name. Each module is
+        scanned once."""
+        by_id = self._by_id
+        for module_name, module in list(sys.modules.items()):
+            if self._scanned.get(module_name) == id(module) or not isinstance(module, ModuleType):
+                continue
+            self._scanned[module_name] = id(module)
+            if module is sys.modules[__name__] or module_name.partition(".")[0] in _UNSCANNED:
+                continue
+            names = vars(module)
+            for name, value in list(names.items()):
+                patch = by_id.get(id(value))
+                if patch is not None and module is not patch.owner:
+                    self._found.append((names, name, patch))
+        return self._found
+
+
+_PATCHES = _patches()
+_IMPORTED_NAMES = _ImportedNames(_PATCHES)
+
+
+class _Guard:
+    """The guards of one run, and the patches that it has applied."""
+
+    def __init__(self) -> None:
+        self._module_count = 0
+        self._packages: set[str] = set()
+        self._applied: list[_Patch] = []
+        self._applied_names: list[tuple[dict[str, Any], str, _Patch]] = []
+
+    def apply(self) -> None:
+        """Apply all patches."""
+        for patch in _PATCHES:
+            setattr(patch.owner, patch.name, patch.replacement)
+        self._applied.extend(_PATCHES)
+        self.extend()
+
+    def extend(self) -> None:
+        """Apply the patches that modules need which were imported after the last call."""
+        if len(sys.modules) == self._module_count:
+            return
+        self._module_count = len(sys.modules)
+        for names, name, patch in _IMPORTED_NAMES.of_loaded_modules():
+            if names.get(name) is patch.original:
+                names[name] = patch.replacement
+                self._applied_names.append((names, name, patch))
+        for module, patches_of in _PACKAGE_PATCHES.items():
+            if module in sys.modules and module not in self._packages:
+                self._packages.add(module)
+                for patch in patches_of():
+                    setattr(patch.owner, patch.name, patch.replacement)
+                    self._applied.append(patch)
+
+    def restore(self) -> None:
+        """Restore everything that was replaced, also in modules that were imported meanwhile."""
+        for names, name, patch in self._applied_names:
+            names[name] = patch.original
+        for patch in reversed(self._applied):
+            setattr(patch.owner, patch.name, patch.original)
+        _restore_late_imports()
+
+
+_guard: _Guard | None = None
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Guard the programs in a run during a `with` block. A run must be in this block as a whole.
+
+    Garbage is collected by `collect_garbage` only, because a destructor may act on the world. At
+    the end, the objects of killed lives are released in silence.
+    """
+    global _guard
+    if _guard is not None:
+        yield
+        return
+    had_gc = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    _guard = _Guard()
+    try:
+        _guard.apply()
+        yield
+    finally:
+        _release_abandoned()
+        _guard.restore()
+        _guard = None
+        gc.unfreeze()
+        if had_gc:
+            gc.enable()
+
+
+def _restore_late_imports() -> None:
+    """Restore the names of modules that were imported during the run and took a replacement."""
+    originals = {id(patch.replacement): patch.original for patch in _PATCHES}
+    for module_name, module in list(sys.modules.items()):
+        if module_name in _IMPORTED_NAMES._scanned or not isinstance(module, ModuleType):
+            continue
+        names = vars(module)
+        for name, value in list(names.items()):
+            if id(value) in originals and module is not sys.modules[__name__]:
+                names[name] = originals[id(value)]
+
+
+def enter_instance(sources: Sources) -> None:
+    """Make the current task, and the tasks that it starts, belong to an instance."""
+    SOURCES.set(sources)
+    if _guard is not None:
+        _guard.extend()
+
+
+async def collect_garbage() -> NoReturn:
+    """Collect garbage every `COLLECTION_S` seconds of virtual time, until cancelled. A run of
+    `guarded` has no other collections, because they would happen at other points in each run."""
+    while True:
+        await trio.sleep(COLLECTION_S)
+        gc.collect(1)
+
+
+def _release_abandoned() -> None:
+    """Release the lives that were killed in a run. Output of their `finally` blocks is dropped."""
+    if not len(ABANDONED):
+        return
+    contextvars.copy_context().run(_release_in_silence)
+
+
+def _release_in_silence() -> None:
+    hook, level = sys.unraisablehook, logging.root.manager.disable
+    sys.unraisablehook = lambda unraisable: None
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            ABANDONED.clear()
+            gc.collect()
+    finally:
+        logging.disable(level)
+        sys.unraisablehook = hook
