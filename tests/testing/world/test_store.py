@@ -11,6 +11,9 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ottla.testing.world as world
+from ottla.client.consumer import open_consumer
+from ottla.model.settings.client import ConsumerConfig
 from ottla.testing.world.life import LIFE, InstanceLife
 from ottla.testing.world.store import StoreConflictError, StoreTransaction, WorldStore
 from ottla.testing.world.timeline import Timeline
@@ -257,3 +260,36 @@ def test_the_timeline_names_instance_key_and_value(tmp_path: Path) -> None:
         "bills: and 2 other keys"
     ]
     assert events[-1].text == "bills: conflict: 'k' has changed"
+
+
+async def count_orders(bootstrap: str, store: world.Store) -> None:
+    config = ConsumerConfig(group_id="counters", auto_offset_reset="earliest")
+    async with open_consumer(bootstrap, config) as consumer:
+        consumer.subscribe(["orders"])
+        while True:
+            for record in await consumer.poll(1.0):
+                async with store.transaction() as transaction:
+                    await transaction.put(f"{record.partition}@{record.offset}", record.value)
+
+
+@pytest.mark.parametrize(("step", "kept"), [("store.commit", 1), ("store.committed", 2)])
+def test_a_schedule_kills_an_instance_at_a_step_of_the_store(step: str, kept: int) -> None:
+    faults = world.FaultSchedule((world.Kill(0, world.Mark(step, 2), restart_after_s=20),))
+    report: list[int] = []
+
+    async def scenario(w: world.World) -> None:
+        await w.create_topic("orders")
+        sent = await w.produce("orders", [b"1", b"2", b"3"])
+        store = w.store()
+        assert w.store() is store
+        w.start("a", count_orders, w.bootstrap, store, runtime="trio")
+        await w.sleep(10)
+        report.append(len(store.rows()))
+        await w.settle()
+        world.exactly_once([f"0@{one.offset}" for one in sent], store.rows(), key=lambda one: one)
+        events = [event for event in w.timeline if event.kind == "store"]
+        assert {event.where for event in events} == {"a"}
+        assert events[0].at_s < 10
+
+    world.run(scenario, faults=faults)
+    assert report == [kept]

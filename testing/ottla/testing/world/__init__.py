@@ -10,6 +10,7 @@ instances.py          instances of the program
 life.py               the life of an instance: its steps and its end
 nemesis.py            fault injection
 request_watch.py      counts the requests of instances
+request_records.py    finds the records in requests and responses of instances
 simulated_sources.py  time and random numbers of a run
 checkers.py           checks of inputs, outputs and lag
 timeline.py           events of a run, as text
@@ -59,9 +60,12 @@ from ottla.testing.world.plans import MarkMoment as Mark
 from ottla.testing.world.plans import PartitionFault as Partition
 from ottla.testing.world.plans import PauseFault as Pause
 from ottla.testing.world.plans import WorldPlan as ClusterPlan
+from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.records import ScenarioRecord as Record
-from ottla.testing.world.records import WrittenRecord
 from ottla.testing.world.run import RunReport, run
+from ottla.testing.world.sqlite import sqlite
+from ottla.testing.world.store import StoreConflictError
+from ottla.testing.world.store import WorldStore as Store
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 from ottla.testing.world.world import SimulatedWorld as World
@@ -78,6 +82,7 @@ __all__ = [
     "Instance",
     "Kill",
     "KillBroker",
+    "LagReading",
     "LoseAnswer",
     "Mark",
     "Moment",
@@ -90,6 +95,8 @@ __all__ = [
     "RunReport",
     "SlowInstance",
     "Stop",
+    "Store",
+    "StoreConflictError",
     "Timeline",
     "TimelineEvent",
     "World",
@@ -103,4 +110,5 @@ __all__ = [
     "no_lost_dead_letter",
     "run",
     "settles",
+    "sqlite",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ottla.testing.world.errors import CheckFailedError
+from ottla.testing.world.life import HARNESS
 from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.timeline import TIMELINE, Timeline, TimelineEvent, excerpt, printable
 
@@ -348,7 +349,9 @@ class _Message:
         line = f"  {name}  {_shown_record(record)}"
         if isinstance(record, WrittenRecord):
             events = self._events_of(record)
-            line += _origin(events)
+            commits = self._commits_of(record)[:1]
+            line += _origin(events) + _commit(commits)
+            events = sorted([*events, *commits], key=lambda event: event.at_s)
             if self._described_count == 1:
                 self._subjects += events
                 at_s = self._written_s(record)
@@ -362,6 +365,20 @@ class _Message:
             event
             for event in self._timeline
             if event.is_about(record.topic, record.partition, record.offset)
+        ]
+
+    def _commits_of(self, record: WrittenRecord) -> list[TimelineEvent]:
+        """Return the events in which a group committed an offset after a record."""
+        if self._timeline is None:
+            return []
+        return [
+            event
+            for event in self._timeline
+            if event.kind == "request"
+            and event.facts.get("topic") == record.topic
+            and event.facts.get("partition") == record.partition
+            and isinstance(committed := event.facts.get("committed"), int)
+            and committed > record.offset
         ]
 
     def _written_s(self, record: WrittenRecord) -> float | None:
@@ -403,11 +420,18 @@ def _origin(events: Sequence[TimelineEvent]) -> str:
     """Return the instance that wrote a record and when, as the end of a line."""
     for event in events:
         is_produce = event.kind == "produce" or event.text.startswith("Produce")
+        if event.where == HARNESS:
+            continue
         if is_produce:
             life = event.facts.get("life")
             start = f" (start {life})" if isinstance(life, int) and life > 1 else ""
             return f", written by {printable(event.where)}{start} at {event.at_s:.3f} s"
     return ""
+
+
+def _commit(events: Sequence[TimelineEvent]) -> str:
+    """Return the instance that first committed past a record, as the end of a line."""
+    return "".join(f", committed by {printable(one.where)} at {one.at_s:.3f} s" for one in events)
 
 
 def _last_disturbance_s(timeline: Timeline | None, default_s: float) -> float:

@@ -107,7 +107,7 @@ class ScheduleFaults:
         instance = self.instances[call.instance]
         name = f"{call.api} {call.number}"
         kind, text = ("request", name) if when == "sent" else ("answer", name)
-        instance.note(kind, text, broker=call.broker, api=call.api, number=call.number)
+        self._note_request(instance, call, kind, text)
         for fault in self._matching(instance):
             moment = fault.moment
             if (
@@ -123,6 +123,17 @@ class ScheduleFaults:
                     # Until then, all tasks of the instance react to the response, and nothing that
                     # they send arrives.
                     self._later(1 / INSTANTS_PER_S, partial(self._begin_pending, fault))
+
+    def _note_request(
+        self, instance: Instance, call: ObservedRequest, kind: str, text: str
+    ) -> None:
+        """Add an event for each range of records of a request, or one event if it has none."""
+        facts: dict[str, str | int] = {"broker": call.broker, "api": call.api}
+        facts["number"] = call.number
+        for span in call.records:
+            instance.note(kind, f"{text}: {span}", **facts, **span.facts())
+        if not call.records:
+            instance.note(kind, text, **facts)
 
     def loses(self, call: ObservedRequest) -> bool:
         """Return whether the response to a request must be lost together with its connection."""

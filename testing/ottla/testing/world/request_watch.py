@@ -6,9 +6,18 @@ bytes; it can only report that a response must be lost together with its connect
 
 from struct import Struct
 from typing import Protocol
+from uuid import UUID
 
 from ottla.jepsen.world.whole.net.streams import Stream
 from ottla.testing.world.plans import When
+from ottla.testing.world.request_records import (
+    APIS_WITH_RECORDS,
+    FRAME_BYTES_MAX,
+    RecordRange,
+    TopicName,
+    records_of_request,
+    records_of_response,
+)
 from ottla.wire.apis import API
 
 REQUEST_HEAD = Struct(">hhi")
@@ -31,7 +40,7 @@ class RequestListener(Protocol):
 class ObservedRequest:
     """One request of an instance."""
 
-    __slots__ = ("api", "broker", "correlation_id", "instance", "number", "size_bytes")
+    __slots__ = ("api", "broker", "correlation_id", "instance", "number", "records", "size_bytes")
 
     def __init__(
         self,
@@ -53,6 +62,8 @@ class ObservedRequest:
         self.correlation_id = correlation_id
         self.size_bytes = size_bytes
         """Size of the request in bytes, without its length prefix."""
+        self.records: list[RecordRange] = []
+        """Records that the request commits, or that its response delivers or acknowledges."""
 
 
 class FrameHeads:
@@ -88,11 +99,44 @@ class FrameHeads:
         return found
 
 
+class SmallFrames:
+    """Splits a byte stream into frames. Frames with more than `FRAME_BYTES_MAX` are left out."""
+
+    __slots__ = ("_data", "_skip")
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._skip = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Accept the next bytes of the stream. Returns the frames that are complete now, without
+        their lengths."""
+        found: list[bytes] = []
+        self._data += data
+        while True:
+            if self._skip:
+                step = min(self._skip, len(self._data))
+                self._data = self._data[step:]
+                self._skip -= step
+            if self._skip or len(self._data) < LENGTH.size:
+                return found
+            (length,) = LENGTH.unpack_from(self._data)
+            end = LENGTH.size + max(0, length)
+            if end > FRAME_BYTES_MAX:
+                self._skip = end
+            elif len(self._data) < end:
+                return found
+            else:
+                found.append(self._data[LENGTH.size : end])
+                self._data = self._data[end:]
+
+
 class RequestWatch:
     """All observed connections of a run, and the number of requests by instance and API."""
 
-    def __init__(self, listener: RequestListener) -> None:
+    def __init__(self, listener: RequestListener, topic_name: TopicName | None = None) -> None:
         self._listener = listener
+        self.topic_name = topic_name or _id_as_name
         self._counts: dict[tuple[str, str], int] = {}
         self._instances: set[str] = set()
 
@@ -113,7 +157,17 @@ class RequestWatch:
 
 
 class _Connection:
-    __slots__ = ("_broker", "_instance", "_requests", "_responses", "_unanswered", "_watch")
+    __slots__ = (
+        "_broker",
+        "_frames",
+        "_instance",
+        "_request_frames",
+        "_requests",
+        "_response_frames",
+        "_responses",
+        "_unanswered",
+        "_watch",
+    )
 
     def __init__(self, watch: RequestWatch, instance: str, broker: str) -> None:
         self._watch = watch
@@ -122,9 +176,18 @@ class _Connection:
         self._requests = FrameHeads(REQUEST_HEAD.size)
         self._responses = FrameHeads(CORRELATION.size)
         self._unanswered: dict[int, ObservedRequest] = {}
+        self._request_frames = SmallFrames()
+        self._response_frames = SmallFrames()
+        self._frames: dict[int, bytes] = {}
+        """Frames of requests about records that have no response, by correlation id."""
 
     def on_request_bytes(self, data: bytes) -> bool:
         watch = self._watch
+        for frame in self._request_frames.feed(data):
+            if len(frame) >= REQUEST_HEAD.size:
+                key, _, correlation_id = REQUEST_HEAD.unpack_from(frame)
+                if key in APIS_WITH_RECORDS:
+                    self._frames[correlation_id] = frame
         for length, head in self._requests.feed(data):
             key, _, correlation_id = REQUEST_HEAD.unpack(head)
             api = _NAMES.get(key, str(key))
@@ -134,18 +197,33 @@ class _Connection:
                 self._instance, self._broker, api, number, correlation_id, length
             )
             self._unanswered[correlation_id] = call
+            if correlation_id in self._frames:
+                call.records = records_of_request(self._frames[correlation_id], watch.topic_name)
             watch._listener.on_request(call, "sent")
         return False
 
     def on_response_bytes(self, data: bytes) -> bool:
         calls = []
+        frames = {
+            CORRELATION.unpack_from(frame)[0]: frame
+            for frame in self._response_frames.feed(data)
+            if len(frame) >= CORRELATION.size
+        }
         for _, head in self._responses.feed(data):
             call = self._unanswered.pop(CORRELATION.unpack(head)[0], None)
             if call is not None:
                 calls.append(call)
+                request = self._frames.pop(call.correlation_id, None)
+                response = frames.get(call.correlation_id)
+                if request is not None and response is not None and not call.records:
+                    call.records = records_of_response(request, response, self._watch.topic_name)
         listener = self._watch._listener
         if sum(listener.loses(call) for call in calls):
             return True
         for call in calls:
             listener.on_request(call, "answered")
         return False
+
+
+def _id_as_name(topic_id: UUID) -> str:
+    return str(topic_id)

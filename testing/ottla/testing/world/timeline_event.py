@@ -4,6 +4,7 @@ Facts of an event are machine-readable. Checkers use these names to find the eve
 
 topic, partition      the partition that the event is about
 offset, last_offset   the first and last offset (both inclusive; without last_offset there is one)
+committed             the offset that the instance committed
 key, key1, key2, …    `repr` of the key of a row in a store, or of values of a row
 broker                the broker that the instance talked to
 life                  the number of the instance's start

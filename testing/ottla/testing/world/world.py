@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from uuid import UUID
 
 import trio
 
@@ -23,6 +24,7 @@ from ottla.testing.world.plans import FaultSchedule, WorldPlan
 from ottla.testing.world.records import ScenarioRecord, WrittenRecord
 from ottla.testing.world.request_watch import RequestWatch
 from ottla.testing.world.settling import LagReader, SettleWait
+from ottla.testing.world.store import WorldStore
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 
@@ -51,6 +53,7 @@ class SimulatedWorld:
         """True once instances that fail are not started again."""
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-world-")
         self._started_s = trio.current_time()
+        self._stores: dict[str, WorldStore] = {}
         self._nemesis: ScheduleFaults
         self._watch: RequestWatch
         self._clients: HarnessClients
@@ -59,8 +62,9 @@ class SimulatedWorld:
     def open(self, schedule: FaultSchedule, nursery: trio.Nursery) -> None:
         """Begin the scenario's time and the faults of a schedule."""
         self._started_s = trio.current_time()
+        self.timeline.now_s = lambda: self.now_s
         self._nemesis = ScheduleFaults(self.shared, self.cluster, self.timeline, schedule)
-        self._watch = RequestWatch(self._nemesis)
+        self._watch = RequestWatch(self._nemesis, self._topic_name)
         self.shared.ports.on_connection = self._watch.on_connection
         self._clients = HarnessClients(self.bootstrap, nursery)
         self._lag = LagReader(self._clients)
@@ -148,6 +152,13 @@ class SimulatedWorld:
         """Yield an admin client of the cluster, which the scenario may use like any other."""
         yield await self._clients.admin()
 
+    def store(self, name: str = "store", *, latency_s: float = 0.001) -> WorldStore:
+        """Return the database with this name, which the scenario and all instances share.
+        `latency_s` is the virtual time of each of its calls; it counts at the first call only."""
+        if name not in self._stores:
+            self._stores[name] = WorldStore(name, latency_s=latency_s, timeline=self.timeline)
+        return self._stores[name]
+
     # ---- instances
 
     def start(
@@ -215,6 +226,11 @@ class SimulatedWorld:
     async def sleep(self, seconds: float) -> None:
         """Wait for a number of virtual seconds."""
         await trio.sleep(seconds)
+
+    def _topic_name(self, topic_id: UUID) -> str:
+        image = self.cluster.latest_image
+        topic = None if image is None else image.topics.get(topic_id)
+        return str(topic_id) if topic is None else topic.name
 
     def note(self, text: str) -> None:
         """Add a note of the scenario to the timeline."""
