@@ -244,6 +244,21 @@ def test_an_assignment_that_cannot_be_is_refused(
     assert cluster.state("t") == before
 
 
+def test_a_cordoned_broker_gets_no_new_replica_and_keeps_those_that_it_has(
+    cluster: InMemoryController,
+) -> None:
+    for broker in (1, 5):
+        cluster.heartbeat(broker, cordoned_log_dirs=(directory_id(broker),))
+    before = cluster.state("t")
+    assert reassign(cluster, [1, 2, 5]) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "The manual partition assignment includes broker 5, but all its log directories are "
+        "cordoned.",
+    )
+    assert cluster.state("t") == before
+    assert reassign(cluster, [1, 2, 4])[0] == ErrorCode.NONE
+
+
 def test_what_is_not_there_cannot_be_reassigned(cluster: InMemoryController) -> None:
     assert reassign(cluster, [1], topic="none") == (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,16 +1,21 @@
-"""Look-up of a cluster's active controller, by a DescribeCluster request to its controllers
-(KIP-919)."""
+"""Look-up of a cluster's active controller, and of the cluster of a controller, by DescribeCluster
+requests to controllers (KIP-919)."""
 
 from collections.abc import Iterable
 
+import trio
+
 from ottla.client.network.cluster import raise_for
 from ottla.client.network.connection import ConnectionLostError, open_connection
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
 
 CONTROLLERS = 2
 """`endpoint_type` of a DescribeCluster request that asks for controllers."""
+
+LOOK_UP_S = 2.0
+"""Maximum wait, in seconds, for a controller's response with the id of its cluster."""
 
 
 async def active_controller(
@@ -38,3 +43,18 @@ async def active_controller(
                 return controller.host, controller.port
         raise RefusedError(ErrorCode.NOT_CONTROLLER, "no controller is active at present")
     raise lost or ConnectionLostError("no address of a controller is given")
+
+
+async def cluster_id_at(address: tuple[str, int], *, client_id: str = "ottla") -> str | None:
+    """Return the id of the cluster to which the controller at an address belongs. Returns None if
+    no controller responds, or if the user may not ask it."""
+    with trio.move_on_after(LOOK_UP_S):
+        try:
+            async with open_connection(*address, client_id=client_id) as connection:
+                answer = await connection.request(
+                    DescribeClusterRequest(endpoint_type=CONTROLLERS), DescribeClusterResponse
+                )
+        except OttlaError:
+            return None
+        return answer.cluster_id or None
+    return None

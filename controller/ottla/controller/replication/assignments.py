@@ -1,7 +1,6 @@
 """Initial states of new partitions, and checks of assignments that clients give."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from ottla.controller.replication.placement import Placement, turn_after
@@ -83,22 +82,20 @@ def directory_for(image: MetadataImage, replica: NodeId) -> UUID:
 
 
 def check_manual(
-    image: MetadataImage, replicas: tuple[NodeId, ...], replication_factor: int | None
+    image: MetadataImage,
+    replicas: tuple[NodeId, ...],
+    replication_factor: int | None,
+    before: Collection[NodeId] = (),
 ) -> None:
-    """Raise RefusedError if a client's assignment of replicas to brokers is empty, has unknown or
-    repeated brokers, or has another number of brokers than `replication_factor`. None allows any
-    number."""
-    problem = None
-    times = Counter(replicas)
-    repeated = min((one for one, count in times.items() if count > 1), default=None)
-    unknown = next((one for one in replicas if one not in image.brokers), None)
-    if not replicas:
-        problem = "an empty replica list."
-    elif repeated is not None:
-        problem = f"the broker {repeated} more than once."
-    elif unknown is not None:
-        problem = f"broker {unknown}, but no such broker is registered."
-    elif replication_factor not in (None, len(replicas)):
+    """Raise RefusedError if a client's assignment of replicas to brokers is empty, has unknown,
+    cordoned or repeated brokers, or has another number of brokers than `replication_factor`. None
+    allows any number.
+
+    A cordoned broker that is in `before` keeps its replica. Kafka refuses this, too, so that no
+    partition of a cordoned broker could lose or get any other replica.
+    """
+    problem = _problem_of(image, replicas, before)
+    if problem is None and replication_factor not in (None, len(replicas)):
         problem = (
             f"a partition with {len(replicas)} replica(s), but this is not consistent with "
             f"previous partitions, which have {replication_factor} replica(s)."
@@ -108,6 +105,25 @@ def check_manual(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment includes {problem}",
         )
+
+
+def _problem_of(
+    image: MetadataImage, replicas: tuple[NodeId, ...], before: Collection[NodeId]
+) -> str | None:
+    """Return the problem of the lowest broker id that has one, as Kafka does."""
+    if not replicas:
+        return "an empty replica list."
+    former = None
+    for one in sorted(replicas):
+        broker = image.brokers.get(one)
+        if broker is None:
+            return f"broker {one}, but no such broker is registered."
+        if broker.is_cordoned and one not in before:
+            return f"broker {one}, but all its log directories are cordoned."
+        if one == former:
+            return f"the broker {one} more than once."
+        former = one
+    return None
 
 
 def check_hosts(

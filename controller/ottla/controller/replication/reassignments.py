@@ -115,7 +115,7 @@ def _decided(
     if asked.replicas is None:
         return cancelled(image, config, rules, topic, at, state)
     replicas = tuple(map(NodeId, asked.replicas))
-    check_manual(image, replicas, None)
+    check_manual(image, replicas, None, before=state.replicas)
     check_hosts(image, replicas, before=set(state.replicas).difference(state.removing))
     was_count = len(set(state.replicas).difference(state.removing))
     if not may_resize and len(replicas) != was_count:

@@ -23,6 +23,19 @@ from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.storage.directories.meta_properties import uuid_to_text
 
 NOW_MS = 1_000_000
+OWN, OTHER = "own-cluster", "other-cluster"
+
+
+@pytest.fixture(autouse=True)
+def clusters(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Cluster ids of the controllers that answer, by host; no other controller answers."""
+    found: dict[str, str] = {}
+
+    async def ask(address: tuple[str, int]) -> str | None:
+        return found.get(address[0])
+
+    monkeypatch.setattr(voter_requests, "cluster_id_at", ask)
+    return found
 
 
 def replica(node: int, *, directory: int = 0, silent_ms: int = 0) -> QuorumReplica:
@@ -135,6 +148,21 @@ async def test_a_controller_is_added_by_one_request(capsys: pytest.CaptureFixtur
         "directory_id": uuid_to_text(UUID(int=104)),
         "added": True,
     }
+
+
+async def test_a_controller_of_another_cluster_is_refused_at_once(clusters: dict[str, str]) -> None:
+    admin = admin_of()
+    clusters |= {"c101.example": OWN, "c104.example": OTHER}
+    sentence = "c104.example:9093 belongs to cluster other-cluster, and this is cluster own-cluster"
+    by = f"104@c104.example:9093:{uuid_to_text(UUID(int=104))}"
+    for change in (add(admin, adding()), replace_voter(admin, options(id=103, by=by))):
+        with pytest.raises(RefusedError, match=sentence) as refused:
+            await change
+        assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert admin.requested == []
+
+    clusters["c104.example"] = OWN
+    assert await add(admin, adding()) == 0
 
 
 async def test_a_controller_that_is_a_voter_is_not_added_again(

@@ -15,6 +15,7 @@ from ottla.cli.cluster.voters.voter_requests import (
     PLANNED,
     TIMEOUT,
     change_voters,
+    check_cluster,
     described_quorum,
     has_voter,
 )
@@ -68,6 +69,8 @@ async def replace(admin: Admin, arguments: argparse.Namespace) -> int:
     if not steps:
         _report(arguments, new, f"controller {new.id} is a voter already; nothing is left to do")
         return 0
+    if not is_added:
+        await check_cluster(quorum, new)
     if not arguments.yes:
         show(arguments, PLANNED, steps)
     if not await confirm_in_loop(arguments, f"replace voter {old_id}?"):

@@ -21,11 +21,13 @@ from ottla.cli.terminal import note, say
 from ottla.cli.verbs import admin_verb
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import QuorumDescription
+from ottla.client.network.active_controller import cluster_id_at
 from ottla.client.network.connection import ConnectionLostError
 from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.insight.rules.voter_changes import check_majority_without, voter_in, voter_to_remove
 from ottla.model.errors import ConfigError, CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId
+from ottla.model.settings.endpoints import parse_address
 from ottla.raft.voters import Voter
 from ottla.storage.directories.meta_properties import uuid_from_text, uuid_to_text
 
@@ -81,6 +83,7 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
         _report(arguments, new.id, directory, f"controller {new.id} is a voter already", added=True)
         return 0
     endpoint = new.endpoints[0]
+    await check_cluster(quorum, new)
     if not arguments.yes:
         address = f"{endpoint.host}:{endpoint.port}"
         show(arguments, PLANNED, [(new.id, Identifier(directory), address, "add")])
@@ -94,6 +97,26 @@ async def add(admin: Admin, arguments: argparse.Namespace) -> int:
     await change_voters(admin, request, lambda known: has_voter(known, new), arguments.timeout, new)
     _report(arguments, new.id, directory, f"controller {new.id} is a voter now", added=True)
     return 0
+
+
+async def check_cluster(quorum: SurveyedQuorum, new: Voter) -> None:
+    """Raise RefusedError if the new voter's address is that of a controller of another cluster than
+    the leader's. The leader could only report that the voter has not caught up.
+
+    Nothing is checked if one of the two does not respond to this command.
+    """
+    endpoint = new.endpoints[0]
+    leader = next((one for one in quorum.voters if one.id == quorum.leader_id), None)
+    other = await cluster_id_at((endpoint.host, endpoint.port))
+    if other is None or leader is None or not leader.address:
+        return
+    own = await cluster_id_at(parse_address(leader.address))
+    if own not in (None, other):
+        raise RefusedError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"the controller at {endpoint.host}:{endpoint.port} belongs to cluster {other}, and "
+            f"this is cluster {own}",
+        )
 
 
 async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
