@@ -74,7 +74,9 @@ def register_metrics(
         lambda: core.dispatcher.times.families(now_ms()),
         lambda: client_families(core.quotas, now_ms()),
         decisions.families,
-        lambda: group_families(core.groups.shards(), core.groups.loading_count),
+        lambda: group_families(
+            core.groups.shards(), core.groups.loading_count, core.groups.rebalances, now_ms()
+        ),
         lambda: share_families(core.shares.delivery),
         lambda: share_state_families(core.share_states),
         lambda: transaction_families(core.transactions.shards(), transaction_figures()),

@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.metrics.share_metrics import share_families
 from ottla.broker.shares import share_fetch
 from ottla.broker.shares.led_share import LOCKS_COST, Stage
+from ottla.broker.shares.share_figures import ReadTimes
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.settings.share_groups import ShareGroupSettings
@@ -575,6 +576,10 @@ async def test_requests_locks_and_sessions_are_measured(bench: ShareBench) -> No
     assert values["sharesessioncache_sharesessionscount"] == [((), 1)]
     labels = ("g", "t", "0")
     assert values["sharepartitionmetrics_inflightmessagecount"] == [(labels, 1)]
+    batches = values["sharepartitionmetrics_inflightbatchmessagecount"]
+    assert batches == [(labels, Summary(1, 3, ()))]
+    assert values["sharepartitionmetrics_fetchlocktimems"] == [(labels, Summary(1, 0, ()))]
+    assert values["sharepartitionmetrics_fetchlockratio"] == [(labels, Summary(1, 100, ()))]
     assert values["sharegroupmetrics_requesttopicpartitionsfetchratio"] == [(("g",), 100)]
     waiting = bench.fetch(epoch=3, max_wait_ms=500)
     bench.world.clock.now_ms += 40
@@ -589,6 +594,17 @@ async def test_requests_locks_and_sessions_are_measured(bench: ShareBench) -> No
     assert acquisitions == [(("g",), Summary(2, 40, ()))]
     bench.apis.delivery.on_closed(bench.world.peer)
     assert not bench.apis.delivery.figures.by_group
+
+
+def test_time_of_reading_is_a_percentage_of_the_time_since_the_read_before() -> None:
+    """As `recordFetchLockRatioMetric` of Kafka 4.4 computes it."""
+    times, percents = ReadTimes(), []
+    for begun_ms, ended_ms in ((50, 53), (62, 63), (67, 67), (68, 72), (72, 72)):
+        before = times.percent_sum
+        times.note(begun_ms, ended_ms)
+        percents.append(times.percent_sum - before)
+    assert percents == [100, 10, 25, 80, 100]
+    assert (times.count, times.sum_ms) == (5, 8)
 
 
 async def test_a_share_partition_that_loads_when_its_last_session_ends_is_dropped(

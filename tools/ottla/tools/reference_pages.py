@@ -350,7 +350,7 @@ DIFFERENCES_OF_TOOLS = (
 
 METRICS_LEFT_OUT = (
     (
-        "rates (`OneMinuteRate`, `…-rate`) and percentiles of meters",
+        "most rates (`OneMinuteRate`, `…-rate`), and percentiles of meters",
         "Prometheus computes rates from the counters; times are summaries",
     ),
     (

@@ -14,7 +14,7 @@ from ottla.broker.coordinators.record_batches import RECORD_OVERHEAD_BYTES
 from ottla.broker.coordinators.shard_coordinator import PeriodicTask, ShardCoordinator
 from ottla.broker.coordinators.share_persister import SharePersister
 from ottla.broker.groups.consumer.topic_view import TopicView
-from ottla.broker.groups.group_figures import LedGroups, figures_of
+from ottla.broker.groups.group_figures import LedGroups, Rebalances, figures_of
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
 from ottla.broker.groups.group_replay import GroupReplay
 from ottla.broker.groups.group_settings import SettingsOfGroups
@@ -82,6 +82,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         if share_persister is not None:
             self._share_ports = SharePorts(share_persister, self._perform_on_shares)
         self._topics = TopicView(self._used_regexes)
+        self.rebalances = Rebalances(clock.monotonic_ms())
 
     @property
     def name(self) -> str:
@@ -188,6 +189,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         led.shard.drop_offsets_without_topic(self._has_topic, self._now())
 
     def _take_waiting(self, led: LedGroups) -> Iterator[Responder]:
+        self.rebalances.keep(led.shard)
         for responder, _ in led.answers:
             yield responder
         yield from led.shard.resign()
@@ -288,7 +290,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     def metrics(self) -> dict[str, float]:
         """Return the numbers of groups, members and committed offsets on this broker, by metric
         name."""
-        return figures_of(self._led.values(), self._skipped_count)
+        return figures_of(self._led.values(), self._skipped_count, self.rebalances)
 
     def _find(self, key: str) -> LedGroups:
         if len(key) > TEXT_LENGTH_MAX:

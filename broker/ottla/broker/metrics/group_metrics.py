@@ -5,16 +5,20 @@ from collections.abc import Iterable, Iterator
 
 from ottla.broker.groups.classic.classic_group import CLASSIC, GroupState
 from ottla.broker.groups.consumer.consumer_group import CONSUMER, ConsumerGroupState
+from ottla.broker.groups.group_figures import Rebalances
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.share_group import SHARE, ShareGroupState
 from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 
 
-def group_families(shards: Iterable[GroupShard], loading_count: int = 0) -> Iterator[Family]:
+def group_families(
+    shards: Iterable[GroupShard], loading_count: int, rebalances: Rebalances, now_ms: int
+) -> Iterator[Family]:
     """Yield the numbers of groups by protocol and state, of committed offsets, and of rebalances.
 
-    `loading_count` is the number of partitions of `__consumer_offsets` that are still being loaded.
+    `loading_count` is the number of partitions of `__consumer_offsets` that are still being loaded,
+    `rebalances` the rebalances of groups so far, and `now_ms` the monotonic time in milliseconds.
     """
     shards = list(shards)
     classic: Counter[str] = Counter()
@@ -61,16 +65,18 @@ def group_families(shards: Iterable[GroupShard], loading_count: int = 0) -> Iter
     yield gauge(
         f"{bean}offset-count", "Committed offsets.", sum(len(shard.offsets) for shard in shards)
     )
-    yield counter(
-        f"{bean}consumer-group-rebalance-count",
-        "Number of times that the epoch of a consumer group was incremented.",
-        sum(shard.consumers.rebalance_count for shard in shards),
-    )
-    yield counter(
-        f"{bean}share-group-rebalance-count",
-        "Number of times that the epoch of a share group was incremented.",
-        sum(shard.shares.rebalance_count for shard in shards),
-    )
+    rebalance_counts = rebalances.counts(shards)
+    for kind, rate in rebalances.rates(rebalance_counts, now_ms).items():
+        yield counter(
+            f"{bean}{kind}-group-rebalance-count",
+            f"Number of times that the epoch of a {kind} group was incremented.",
+            rebalance_counts[kind],
+        )
+        yield gauge(
+            f"{bean}{kind}-group-rebalance-rate",
+            f"Increments of the epochs of {kind} groups per second, in the last minute.",
+            rate,
+        )
     yield gauges(
         f"{bean}num-partitions",
         "Partitions of `__consumer_offsets` that are led here, by state.",

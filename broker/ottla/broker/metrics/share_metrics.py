@@ -3,10 +3,9 @@ requests, with Kafka's names (KIP-932). Pure."""
 
 from collections.abc import Iterator
 
-from ottla.broker.shares.delivery_window import DeliveryState
 from ottla.broker.shares.led_share import LedShare
 from ottla.broker.shares.share_delivery import ShareDelivery
-from ottla.broker.shares.share_partition import AckType
+from ottla.broker.shares.share_partition import AckType, SharePartition
 from ottla.telemetry.metrics.instruments import Family, MetricKind, Summary
 from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 from ottla.telemetry.metrics.kafka_names import prometheus_name
@@ -37,18 +36,50 @@ def share_families(delivery: ShareDelivery) -> Iterator[Family]:
         sessions.eviction_count,
     )
     bean = "kafka.server:type=SharePartitionMetrics,name="
-    shares = [(_labels(led), led.share) for led in delivery.shares if led.has_state]
+    loaded = [(_labels(led), led) for led in delivery.shares if led.has_state]
+    shares = [(labels, led.share) for labels, led in loaded]
     yield gauges(
         f"{bean}InFlightMessageCount",
-        "Records that a member has acquired.",
+        "Records that count towards `group.share.partition.max.record.locks`.",
         LABELS,
-        [(labels, share.count_in(DeliveryState.ACQUIRED)) for labels, share in shares],
+        [(labels, _in_flight_count(share)) for labels, share in shares],
     )
     yield gauges(
         f"{bean}InFlightBatchCount",
         "Ranges of records with equal delivery state between start and end offset.",
         LABELS,
         [(labels, len(share.window.spans)) for labels, share in shares],
+    )
+    yield Family(
+        prometheus_name(f"{bean}InFlightBatchMessageCount"),
+        MetricKind.SUMMARY,
+        "Records of each range that entered the window between start and end offset.",
+        LABELS,
+        [
+            (labels, Summary(share.window.batch_count, share.window.batch_record_count, ()))
+            for labels, share in shares
+        ],
+    )
+    yield Family(
+        prometheus_name(f"{bean}FetchLockTimeMs"),
+        MetricKind.SUMMARY,
+        "Time in milliseconds in which a ShareFetch request reads a share partition.",
+        LABELS,
+        [
+            (labels, Summary(led.read_times.count, led.read_times.sum_ms, ()))
+            for labels, led in loaded
+        ],
+    )
+    yield Family(
+        prometheus_name(f"{bean}FetchLockRatio"),
+        MetricKind.SUMMARY,
+        "Percentage of time in which a ShareFetch request reads a share partition, since the "
+        "request before it.",
+        LABELS,
+        [
+            (labels, Summary(led.read_times.count, led.read_times.percent_sum, ()))
+            for labels, led in loaded
+        ],
     )
     yield Family(
         prometheus_name(f"{bean}AcquisitionLockTimeoutPerSec"),
@@ -116,6 +147,14 @@ def _request_families(delivery: ShareDelivery) -> Iterator[Family]:
         "ShareFetch requests that waited until their timeout.",
         figures.expired_count,
     )
+
+
+def _in_flight_count(share: SharePartition) -> int:
+    """Return the number of records that count towards the limit of a share partition, which is all
+    records of its window in the order of the log."""
+    if share.order is None:
+        return share.window.size
+    return share.order.taken_count + len(share.letters)
 
 
 def _labels(led: LedShare) -> tuple[str, str, str]:

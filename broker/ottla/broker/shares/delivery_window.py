@@ -102,7 +102,14 @@ class DeliveryWindow:
     offset. Invariant: WholeWindow (each offset from the start offset to the end offset is in
     exactly one span)."""
 
-    __slots__ = ("boundary", "end_offset", "spans", "start_offset")
+    __slots__ = (
+        "batch_count",
+        "batch_record_count",
+        "boundary",
+        "end_offset",
+        "spans",
+        "start_offset",
+    )
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
@@ -113,17 +120,25 @@ class DeliveryWindow:
         self.boundary = start_offset
         """Offset at which spans of equal delivery state are not joined: the log start offset."""
         self.spans: list[Span] = []
+        self.batch_count = 0
+        """Number of ranges of deliverable records that were added to the delivery window so far."""
+        self.batch_record_count = 0
+        """Number of records in the ranges that `batch_count` counts."""
 
     @property
     def size(self) -> int:
         """Number of offsets in the delivery window."""
         return self.end_offset - self.start_offset
 
-    def append(self, span: Span) -> None:
-        """Add a span of records at the end of the delivery window."""
+    def append(self, span: Span, *, is_gap: bool = False) -> None:
+        """Add a span of records at the end of the delivery window. A gap is a range of offsets that
+        no member has acquired yet, or that has no records; it is not counted as a batch."""
         assert span.first == self.end_offset
         assert span.first <= span.last
         self.end_offset = span.last + 1
+        if not is_gap:
+            self.batch_count += 1
+            self.batch_record_count += span.size
         last = self.spans[-1] if self.spans else None
         if last is not None and last.is_like(span) and span.first != self.boundary:
             last.last = span.last

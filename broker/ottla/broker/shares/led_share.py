@@ -27,6 +27,7 @@ from ottla.broker.coordinators.share_persister import (
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.shares.dead_letters import DeadLetter
 from ottla.broker.shares.ordering.ordering_rules import ordering_rules
+from ottla.broker.shares.share_figures import ReadTimes
 from ottla.broker.shares.share_partition import (
     AckBatch,
     SharePartition,
@@ -171,6 +172,7 @@ class LedShare:
         "key",
         "leader_epoch",
         "partition",
+        "read_times",
         "share",
         "stage",
         "started_ms",
@@ -197,6 +199,7 @@ class LedShare:
         self.share: SharePartition
         """Delivery state of the share partition, which exists from stage READY on."""
         self.started_ms = ports.clock.monotonic_ms()
+        self.read_times = ReadTimes()
         self._ports = ports
         self._on_dropped = on_dropped
         self._on_loaded = on_loaded

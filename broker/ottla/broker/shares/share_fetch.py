@@ -171,6 +171,16 @@ class ShareFetch:
         """Acquire records for the member if enough bytes are available or a partition has an error.
         If `is_last`, acquire all available records, however few. Returns whether the fetch is done.
         """
+        clock = self.api.delivery.ports.clock
+        begun_ms = clock.monotonic_ms()
+        is_done = self._attempt(is_last=is_last)
+        ended_ms = clock.monotonic_ms()
+        for target in self.targets:
+            if target.led is not None and target.led.stage is Stage.READY:
+                target.led.read_times.note(begun_ms, ended_ms)
+        return is_done
+
+    def _attempt(self, *, is_last: bool) -> bool:
         self.is_cold = False
         if self.session is not None and not self.api.delivery.sessions.holds(self.session):
             self.targets = []  # The member has opened another session.

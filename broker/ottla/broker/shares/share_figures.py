@@ -6,6 +6,42 @@ from collections.abc import Sequence
 from ottla.broker.shares.share_partition import AckBatch
 
 
+class ReadTimes:
+    """Durations of the attempts of ShareFetch requests to read one share partition, as Kafka's
+    `FetchLockTimeMs` and `FetchLockRatio` measure them.
+
+    Kafka locks the share partition during an attempt. Here an attempt is one step of the event
+    loop, so that no lock is needed.
+    """
+
+    __slots__ = ("_ended_ms", "count", "percent_sum", "sum_ms")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of attempts to read the share partition."""
+        self.sum_ms = 0
+        """Total duration of the attempts in milliseconds."""
+        self.percent_sum = 0
+        """Sum, over all attempts, of the attempt's duration as a percentage of the time since the
+        end of the attempt before it."""
+        self._ended_ms: int | None = None
+
+    def note(self, begun_ms: int, ended_ms: int) -> None:
+        """Record an attempt to read the share partition, with its monotonic times in milliseconds.
+
+        An attempt shorter than 1 ms counts as 1/n of the n ms since the previous one, as in
+        Kafka."""
+        took_ms = ended_ms - begun_ms
+        idle_ms = 0 if self._ended_ms is None else begun_ms - self._ended_ms
+        self._ended_ms = ended_ms
+        self.count += 1
+        self.sum_ms += took_ms
+        if not idle_ms:
+            self.percent_sum += 100
+        else:
+            self.percent_sum += 100 * took_ms // (took_ms + idle_ms) if took_ms else 100 // idle_ms
+
+
 class GroupFigures:
     """Counters of the ShareFetch requests of one share group. They exist while the group has
     sessions on this broker."""

@@ -160,7 +160,7 @@ class SharePartition:
                 raise CorruptDataError(f"the state batch at offset {batch.first_offset}")
             if window.end_offset < batch.first_offset:
                 gap = Span(window.end_offset, batch.first_offset - 1, DeliveryState.AVAILABLE, 0)
-                window.append(gap)
+                window.append(gap, is_gap=True)
             kind = DeliveryState(batch.delivery_state)
             if kind == DeliveryState.ARCHIVING:
                 # The outcome of a dead letter sent by an earlier leader is unknown. Its cause is
@@ -533,7 +533,7 @@ class SharePartition:
                 self._archive_unsent(span)
         if last >= self.window.end_offset:
             begin = self.window.end_offset
-            self.window.append(Span(begin, last, DeliveryState.ARCHIVED, 0))
+            self.window.append(Span(begin, last, DeliveryState.ARCHIVED, 0), is_gap=True)
         self.window.join(first, last)
 
     # ---- acknowledgement
