@@ -34,7 +34,8 @@ FACTS = RunFacts(
     workload="share", lock_ms=LOCK_MS, delivery_count_limit=LIMIT, share_backoff_ms=BACKOFF_MS
 )
 PLANT_SEEDS = 10
-HIGH, NORMAL, LOW = RecordPriority
+BACKLOG = 250
+PRIORITIES = HIGH, NORMAL, LOW = tuple(RecordPriority)
 TURNS = (HIGH, NORMAL, HIGH, LOW, HIGH, NORMAL, HIGH)
 
 
@@ -61,12 +62,18 @@ class OrderedQueue(Queue):
         return sorted(found)
 
     def _next(self, ready: list[int]) -> int:
+        if self.bug == "low starves":
+            first = min(PRIORITIES.index(self._priority(offset)) for offset in ready)
+            return next(at for at in ready if PRIORITIES.index(self._priority(at)) == first)
         while True:
             wanted = TURNS[self.turn % len(TURNS)]
             self.turn += 1
             for offset in ready:
-                if order_of(self.records[offset].value).priority is wanted:
+                if self._priority(offset) is wanted:
                     return offset
+
+    def _priority(self, offset: int) -> RecordPriority:
+        return order_of(self.records[offset].value).priority
 
     def _ready(self, now_ms: int) -> list[int]:
         blocked: set[str] = set()
@@ -104,6 +111,21 @@ class OrderedHistory(QueueHistory):
     send_share = 0.5
 
 
+class CrowdedHistory(OrderedHistory):
+    """A random history of a queue in which far more records are ready than its members handle, so
+    that the turns of the priorities decide."""
+
+    send_share = 0.0
+
+    def _join(self, member: str) -> None:
+        while len(self.queue.records) < BACKLOG:
+            value, process = next(self._values), next(self._process)
+            self._add(process, EventKind.INVOKE, "send", [["send", KEY, value]])
+            self.queue.records.append(Record(value, self.now_ms))
+            self._add(process, EventKind.OK, "send", [["send", KEY, [value, value]]])
+        super()._join(member)
+
+
 BUGS: Mapping[str, str] = {
     "early": "delivered-early",
     "no back-off": "back-off-cut",
@@ -129,6 +151,19 @@ def test_a_planted_bug_is_reported_by_its_anomaly(bug: str) -> None:
     for seed in range(PLANT_SEEDS):
         found |= set(judged(OrderedHistory(seed, bug=bug).history()).findings_count)
     assert found == {BUGS[bug]}
+
+
+@settings(max_examples=5, deadline=None)
+@given(SEEDS)
+def test_a_legal_history_of_a_crowded_queue_is_accepted(seed: int) -> None:
+    verdict = judged(CrowdedHistory(seed).history())
+    assert verdict.valid is True, verdict.findings
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_queue_in_which_a_low_priority_has_no_turn_is_reported(seed: int) -> None:
+    verdict = judged(CrowdedHistory(seed, bug="low starves").history())
+    assert set(verdict.findings_count) == {"priority-starved"}
 
 
 def values_of(priority: RecordPriority, size: int) -> list[int]:

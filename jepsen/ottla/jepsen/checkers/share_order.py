@@ -195,14 +195,19 @@ class OrderedPartition:
         )
         for offset, order in self._orders.items():
             deliveries = self._deliveries[offset]
-            if order != RecordOrder(None, 0, low) or not deliveries:
+            if order != RecordOrder(None, 0, low):
                 continue
-            first = min(deliveries, key=lambda one: one.seen_ns)
-            before = bisect_left(others, (first.earliest_ns, -1))
+            first = min(deliveries, key=lambda one: one.seen_ns, default=None)
+            begun_ns, seen_ns = (inf, inf) if first is None else (first.earliest_ns, first.seen_ns)
+            before = bisect_left(others, (begun_ns, -1))
             overtakes = sum(1 for _, other in others[:before] if other > offset)
-            turns = 1 + sum(
-                1 for begun_ns, other in lows if begun_ns < first.seen_ns and other < offset
-            )
+            turns = 1 + sum(1 for low_ns, other in lows if low_ns < seen_ns and other < offset)
             if overtakes > OVERTAKES_PER_TURN * turns + OVERTAKES_MAX:
-                detail = f"after {overtakes} later records, in {turns} turns of low priority"
-                self._report(findings, "priority-starved", first, detail)
+                detail = f"{overtakes} later records, in {turns} turns of low priority"
+                if first is None:
+                    detail = (
+                        f"{self._group} never received offset {offset} of {self._key}: {detail}"
+                    )
+                    findings.add("priority-starved", detail, [], self._key)
+                else:
+                    self._report(findings, "priority-starved", first, f"after {detail}")
