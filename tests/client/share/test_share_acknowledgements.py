@@ -84,8 +84,30 @@ def test_a_busy_coordinator_gets_the_acknowledgement_again_until_the_lock_ends()
     hand.expire(1_000 + hand.lock_ms - 1)
     assert noted.errors == []
     hand.expire(1_000 + hand.lock_ms)
-    assert noted.code is ErrorCode.INVALID_RECORD_STATE
+    assert noted.code is ErrorCode.COORDINATOR_NOT_AVAILABLE, "an attempt may have been stored"
     assert hand.waiting_count == 0 and not hand.is_acknowledging
+
+
+def test_an_acknowledgement_that_was_never_sent_is_known_to_be_refused() -> None:
+    hand = in_hand(1, at_ms=1_000)
+    noted = settled(hand, 1)
+    hand.expire(1_000 + hand.lock_ms)
+    assert noted.code is ErrorCode.INVALID_RECORD_STATE
+
+
+@pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_refusal_after_an_attempt_that_may_have_been_stored_is_in_doubt(code: ErrorCode) -> None:
+    hand = in_hand(1, 2)
+    noted, fresh = settled(hand, 1), ExpectedResults()
+    hand.take()
+    hand.on_results(results(code), 0)
+    hand.settle(KEY, (2,), ACCEPT, fresh)
+    for _ in range(3):  # Both records, then each by itself.
+        assert hand.take()
+        hand.on_results(results(ErrorCode.INVALID_RECORD_STATE), 0)
+    assert noted.code is code
+    assert fresh.code is ErrorCode.INVALID_RECORD_STATE
+    assert not hand.is_acknowledging
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_REQUEST])

@@ -12,6 +12,7 @@ until only that record fails. Invariants:
 - SettledOnce: a record that was acquired is acknowledged at most once, not counting renewals.
 - OneRequest: at most one request with acknowledgements is in flight.
 - EachHasAResult: each acknowledgement ends with success or with an error.
+- InDoubtIsReported: INVALID_RECORD_STATE means that no attempt of the acknowledgement was stored.
 """
 
 from collections import deque
@@ -35,8 +36,8 @@ RETRIED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Error codes which mean that a broker could not store an acknowledgement. The records stay locked,
-and the acknowledgement is sent again until their lock ends."""
+"""Error codes which mean that a broker does not know whether an acknowledgement was stored. The
+records stay locked, and the acknowledgement is sent again until their lock ends."""
 DEFAULT_LOCK_MS = 30_000
 """Assumed duration of acquisition locks, in ms, until a broker has reported the actual duration."""
 
@@ -62,6 +63,9 @@ class Acknowledgement(NamedTuple):
     locked_ms: int
     """Time at which the lock of the records began or was last renewed, in ms."""
     outcome: Outcome
+    doubt: ErrorCode | None = None
+    """Error code of the last attempt that the broker may have stored although it returned an error,
+    or None if there was no such attempt."""
 
     def halves(self) -> "tuple[Acknowledgement, Acknowledgement]":
         """Split an acknowledgement of several records into two acknowledgements, each for half of
@@ -299,7 +303,7 @@ class RecordsInHand:
             return False
         groups = part.renewals if group[0].kind is AcknowledgeType.RENEW else part.waiting
         if code in RETRIED:
-            self._put_back(part, groups, group)
+            self._put_back(part, groups, [one._replace(doubt=code) for one in group])
             return True
         if code is ErrorCode.INVALID_RECORD_STATE:
             halves = _halves(group)
@@ -314,7 +318,10 @@ class RecordsInHand:
                 for offset in range(one.first, one.last + 1):
                     if (held := part.held.get(offset)) is not None:
                         part.held[offset] = held._replace(is_renewed=False)
-            one.outcome._settle(error)
+            if code is ErrorCode.INVALID_RECORD_STATE and one.doubt is not None:
+                one.outcome._settle(in_doubt(part.at, one.first, one.doubt))
+            else:
+                one.outcome._settle(error)
         return False
 
     def _put_back(
@@ -354,7 +361,10 @@ class RecordsInHand:
                     if groups is part.waiting:
                         self.waiting_count -= _count(late)
                     for one in late:
-                        one.outcome._settle(lock_ended(part.at, one.first))
+                        if one.doubt is None:
+                            one.outcome._settle(lock_ended(part.at, one.first))
+                        else:
+                            one.outcome._settle(in_doubt(part.at, one.first, one.doubt))
             if part.is_idle:
                 del self._parts[key]
 
@@ -391,6 +401,16 @@ def lock_ended(at: TopicPartition, offset: int) -> RefusedError:
     return RefusedError(
         ErrorCode.INVALID_RECORD_STATE,
         f"the lock of {at} at offset {offset} has ended; the record is delivered again",
+    )
+
+
+def in_doubt(at: TopicPartition, offset: int, code: ErrorCode) -> RefusedError:
+    """Return the error for an acknowledgement that the broker refuses now, but may have stored at
+    an earlier attempt, which it answered with `code`."""
+    return RefusedError(
+        code,
+        f"the acknowledgement of {at} at offset {offset} may have been stored, or the record is "
+        f"delivered again: an attempt was answered with {code.name}, and the lock has ended since",
     )
 
 

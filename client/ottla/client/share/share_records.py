@@ -25,7 +25,8 @@ class PendingAcknowledgement:
 
     The acknowledgement is sent even if the application does not await it. Awaiting it raises
     RefusedError if the broker refuses the acknowledgement. INVALID_RECORD_STATE means that the lock
-    had already ended, and that the record is delivered again.
+    had already ended, and that the record is delivered again. After any other error, the broker may
+    have stored the acknowledgement.
     """
 
     __slots__ = ("_error", "_event", "_is_watched", "_left", "_on_awaited", "_on_failure")
