@@ -11,6 +11,8 @@ from ottla.broker.groups.share.share_group import SHARE, ShareGroupState
 from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import counter, gauge, gauges
 
+BEAN = "kafka.server:type=group-coordinator-metrics,attribute="
+
 
 def group_families(
     shards: Iterable[GroupShard], loading_count: int, rebalances: Rebalances, now_ms: int
@@ -40,9 +42,8 @@ def group_families(
         "Committed offsets.",
         sum(len(shard.offsets) for shard in shards),
     )
-    bean = "kafka.server:type=group-coordinator-metrics,attribute="
     yield gauges(
-        f"{bean}group-count",
+        f"{BEAN}group-count",
         "Groups by protocol.",
         ("protocol",),
         (
@@ -57,29 +58,35 @@ def group_families(
         ("share", "Share groups by state.", ShareGroupState, share),
     ):
         yield gauges(
-            f"{bean}{protocol}-group-count",
+            f"{BEAN}{protocol}-group-count",
             text,
             ("state",),
             [((state.value,), counts[state.value]) for state in states],
         )
     yield gauge(
-        f"{bean}offset-count", "Committed offsets.", sum(len(shard.offsets) for shard in shards)
+        f"{BEAN}offset-count", "Committed offsets.", sum(len(shard.offsets) for shard in shards)
     )
-    rebalance_counts = rebalances.counts(shards)
-    for kind, rate in rebalances.rates(rebalance_counts, now_ms).items():
-        yield counter(
-            f"{bean}{kind}-group-rebalance-count",
-            f"Number of times that the epoch of a {kind} group was incremented.",
-            rebalance_counts[kind],
-        )
-        yield gauge(
-            f"{bean}{kind}-group-rebalance-rate",
-            f"Increments of the epochs of {kind} groups per second, in the last minute.",
-            rate,
-        )
+    yield from _rebalance_families(rebalances, shards, now_ms)
     yield gauges(
-        f"{bean}num-partitions",
+        f"{BEAN}num-partitions",
         "Partitions of `__consumer_offsets` that are led here, by state.",
         ("state",),
         ((("active",), len(shards)), (("loading",), loading_count)),
     )
+
+
+def _rebalance_families(
+    rebalances: Rebalances, shards: list[GroupShard], now_ms: int
+) -> Iterator[Family]:
+    counts = rebalances.counts(shards)
+    for kind, rate in rebalances.rates(counts, now_ms).items():
+        yield counter(
+            f"{BEAN}{kind}-group-rebalance-count",
+            f"Number of times that the epoch of a {kind} group was incremented.",
+            counts[kind],
+        )
+        yield gauge(
+            f"{BEAN}{kind}-group-rebalance-rate",
+            f"Increments of the epochs of {kind} groups per second, in the last minute.",
+            rate,
+        )
