@@ -7,7 +7,7 @@ committed offsets are both of the type "classic".
 
 from enum import Enum
 
-from ottla.client.admin_parts.admin_groups import GroupType
+from ottla.client.admin_parts.admin_groups import GroupDescription, GroupType
 
 STREAMS_ASSIGNOR = "stream"
 """Name of the assignor of Kafka Streams applications that use the classic protocol."""
@@ -44,6 +44,17 @@ MEANINGS = {
     GroupKindName.OTHER: "classic group of another protocol type",
 }
 """Sentence that explains each kind of group to users, without a full stop."""
+
+
+def meaning_of(group: GroupDescription) -> str:
+    """Return a sentence that explains the kind of a group, without a full stop. A Kafka Streams
+    application of the classic protocol is named by its assignor."""
+    kind = kind_of(group.type, group.protocol_type)
+    if kind is GroupKindName.OTHER:
+        return f"classic group of protocol type {group.protocol_type!r}"
+    if kind is GroupKindName.CLASSIC and group.assignor == STREAMS_ASSIGNOR:
+        return "Kafka Streams application of the classic protocol"
+    return MEANINGS[kind]
 
 
 def kind_of(type_: GroupType, protocol_type: str) -> GroupKindName:

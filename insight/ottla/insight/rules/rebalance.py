@@ -17,7 +17,7 @@ from ottla.insight.explanation import (
     concluded,
 )
 from ottla.insight.facts.cluster_facts import ClusterFacts
-from ottla.insight.facts.group_kinds import MEANINGS, kind_of
+from ottla.insight.facts.group_kinds import kind_of, meaning_of
 from ottla.model.amounts import counted
 
 MEMBERS_MAX = 10
@@ -59,7 +59,7 @@ def kind_notes(group: GroupDescription | None) -> list[str]:
     if group is None:
         return []
     kind = kind_of(group.type, group.protocol_type)
-    return [f"kind {kind.value}: {MEANINGS[kind]}"]
+    return [f"kind {kind.value}: {meaning_of(group)}"]
 
 
 def rebalance_causes(group: GroupDescription | None) -> list[Cause]:

@@ -41,7 +41,7 @@ from ottla.console.views.groups.group_parts import (
     topic_address,
 )
 from ottla.insight.explanation import concluded
-from ottla.insight.facts.group_kinds import MEANINGS, STREAMS_ASSIGNOR, GroupKindName, kind_of
+from ottla.insight.facts.group_kinds import GroupKindName, kind_of, meaning_of
 from ottla.insight.facts.group_view import described_of_any_kind, owners, subscription_of
 from ottla.insight.facts.member_removal_driver import (
     NOT_REMOVABLE,
@@ -217,15 +217,10 @@ def reads(group: str) -> NeededRight:
 
 
 def _facts(found: GroupDescription, kind: GroupKindName) -> FactsPart:
-    meaning = MEANINGS[kind]
-    if kind is GroupKindName.OTHER:
-        meaning = f"classic group of protocol type {found.protocol_type!r}"
-    elif kind is GroupKindName.CLASSIC and found.assignor == STREAMS_ASSIGNOR:
-        meaning = "Kafka Streams application of the classic protocol"
     facts: list[tuple[str, Cell]] = [
         ("State", state_badge(found.state)),
         ("Kind", text(kind.value)),
-        ("Meaning", text(meaning)),
+        ("Meaning", text(meaning_of(found))),
         ("Members", count(len(found.members))),
         ("Assignor", text(found.assignor)),
     ]
