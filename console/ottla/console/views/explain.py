@@ -1,8 +1,11 @@
 """Explanations: a page for each question of `ottla explain`, with a form for its parameters."""
 
+from collections.abc import Iterable
 from functools import partial
 
+from ottla.console.absences import Absence, NeededRight, attempt
 from ottla.console.links import address
+from ottla.console.listing import listing
 from ottla.console.page_types import Page, PageRequest, PageView
 from ottla.console.sheets import (
     Column,
@@ -14,6 +17,7 @@ from ottla.console.sheets import (
     SheetPart,
     TablePart,
     code,
+    listed,
     sheet_view,
     text,
 )
@@ -22,9 +26,14 @@ from ottla.insight.answers_driver import answer
 from ottla.insight.explanation import NameArgument
 from ottla.insight.explanation import command as command_of
 from ottla.model.errors import ConfigError
+from ottla.model.security.acls import WILDCARD, AclEntry, AclFilter, ResourceType
 
 COVERED = {"denial": ("ottla acl explain",), "top": ("ottla top",)}
 """Further commands whose output an explanation contains, by the name of the question."""
+OFFERED_OPERATIONS = ("read", "write")
+"""Operations on each topic that the page for a denial offers while only the user is known."""
+READS_ACLS = NeededRight(operation="describe")
+LISTS_TOPICS = NeededRight(operation="describe-configs")
 
 
 def explain_address(name: str, **values: str) -> str:
@@ -65,6 +74,8 @@ async def explain(asked: Answer, request: PageRequest) -> PageView:
             parts.append(NotePart(text=str(error), tone="bad"))
         else:
             parts.append(ExplanationPart(found=found, finding=asked.finding))
+    elif asked.name == "denial" and values["user"]:
+        parts.append(await _operations(request, values["user"]))
     elif any(values.values()):
         missing = [one.meaning for one in asked.parameters if one.is_required]
         parts.append(NotePart(text=f"Give the {' and the '.join(missing)}.", tone="warning"))
@@ -74,6 +85,56 @@ async def explain(asked: Answer, request: PageRequest) -> PageView:
         lead=f"{asked.summary[:1].upper()}{asked.summary[1:]}.",
         command=_command(asked, values),
     )
+
+
+async def _operations(request: PageRequest, user: str) -> SheetPart:
+    """Return a table of topics with a link for each operation that may be denied to a user. Topics
+    with a name similar to those in the user's ACLs come first."""
+    wanted = AclFilter(resource_type=ResourceType.TOPIC)
+    acls = await attempt("ACLs", request.admin.describe_acls(wanted), READS_ACLS)
+    topics = await attempt("topics", request.admin.list_topic_names(), LISTS_TOPICS)
+    if isinstance(topics, Absence):
+        return topics.part(request.user)
+    near = set() if isinstance(acls, Absence) else near_topics(user, topics, acls)
+    page = listing(
+        topics,
+        request.query,
+        text_of=lambda one: one,
+        sorts={"near": lambda one: (one not in near, one)},
+    )
+    return listed(
+        "Which operation is denied?",
+        page,
+        (Column(title="Topic"), *(Column(title=one.capitalize()) for one in OFFERED_OPERATIONS)),
+        (
+            (
+                code(topic),
+                *(
+                    text(
+                        f"{one} {topic}",
+                        explain_address("denial", user=user, operation=one, topic=topic),
+                    )
+                    for one in OFFERED_OPERATIONS
+                ),
+            )
+            for topic in page.rows
+        ),
+        empty="There is no topic that you may see.",
+        search_label="Search topics",
+    )
+
+
+def near_topics(user: str, topics: list[str], acls: Iterable[AclEntry]) -> set[str]:
+    """Return the topics whose name begins with a name in the ACLs that concern a user. Such an ACL
+    denies an operation on the topic, or almost allows it."""
+    principals = (f"User:{user}", f"User:{WILDCARD}")
+    names = {
+        one.resource_name
+        for one in acls
+        if one.principal in principals and one.resource_name != WILDCARD
+    }
+    lengths = {len(name) for name in names}
+    return {topic for topic in topics if any(topic[:length] in names for length in lengths)}
 
 
 def _links(asked: Answer) -> LinksPart:

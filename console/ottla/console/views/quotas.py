@@ -46,6 +46,7 @@ LIMIT_COLUMNS = (
     Column(title="Limit", key="key"),
     Column(title="Value", key="value", is_number=True),
     Column(title="Unit"),
+    Column(title="Whom does it slow down?"),
 )
 UNITS = {
     "producer_byte_rate": "bytes per second",
@@ -223,7 +224,15 @@ def _limit_row(owner: QuotaOwner, key: str, value: float) -> tuple[Cell, ...]:
         code(key),
         count(value),
         text(UNITS.get(key, "")),
+        text("explain", explain_address("throttle", **_named(user, client_id, ip))),
     )
+
+
+def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
+    """Return the parameters of an explanation for the clients of a limit. A default limit applies
+    to clients of any name."""
+    named = {"user": user, "client_id": client_id, "ip": ip}
+    return {name: value for name, value in named.items() if value not in (None, DEFAULT)}
 
 
 def _usage_row(one: QuotaUsage) -> tuple[Cell, ...]:
