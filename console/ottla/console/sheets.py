@@ -167,7 +167,8 @@ class FormField:
     label: str
     value: str = ""
     type: str = "text"
-    """Type of the HTML input element, or "select", "area" or "hidden"."""
+    """Type of the HTML input element, or "select", "area", "hidden" or "username". The last one is
+    hidden, has no name and is not sent: it names the user to password managers."""
     hint: str = ""
     is_required: bool = False
     options: tuple[tuple[str, str], ...] = ()

@@ -324,9 +324,11 @@ def _password_form(name: str = "") -> FormPart:
     """Return the form that sets a password: of the user with the name, or of a user to be named.
 
     The name of an existing user is in the form's address, because a field would contain the escapes
-    with which pages show invisible characters, and would create a user of that name.
+    with which pages show invisible characters, and would create a user of that name. The form then
+    has a field without a name, which is not sent: password managers store its value as the user.
     """
     user = FormField(name="user", label="User", is_required=True)
+    known_user = FormField(name="", label="", type="username", value=name)
     privacy = "The password itself is not sent to the cluster."
     return FormPart(
         title="Set a password",
@@ -335,7 +337,7 @@ def _password_form(name: str = "") -> FormPart:
         values={"user": name} if name else {},
         hint=privacy if name else f"A new user is created. {privacy}",
         fields=(
-            *(() if name else (user,)),
+            known_user if name else user,
             FormField(
                 name="mechanism",
                 label="Mechanism",
