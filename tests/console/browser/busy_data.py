@@ -8,7 +8,8 @@ import trio
 
 from ottla.client import ConsumerConfig, ProducerConfig, open_admin, open_consumer, open_producer
 from ottla.client.admin import Admin
-from ottla.model.ids import TopicPartition
+from ottla.model.errors import ErrorCode
+from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.security.acls import (
     AclEntry,
     AclOperation,
@@ -16,6 +17,15 @@ from ottla.model.security.acls import (
     PatternType,
     ResourceType,
 )
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.messages.init_producer_id_request import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from ottla.wire.messages.produce_response import ProduceResponse
 
 T = TypeVar("T")
 
@@ -83,3 +93,34 @@ def fill(bootstrap: str) -> None:
         await admin.set_password(USER, "SCRAM-SHA-512", "a password of alice")
 
     ask(bootstrap, create)
+
+
+async def write_lost_transaction(admin: Admin, topic: str) -> int:
+    """Write a record of a transaction that no coordinator knows to partition 0. Returns the offset
+    at which readers of committed records wait."""
+    await admin.create_topic(topic, partition_count=1)
+    cluster = admin.cluster
+    found = await cluster.request(
+        InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
+        InitProducerIdResponse,
+    )
+    records = build_batch(
+        [RecordToBuild(1, None, b"x")],
+        producer_id=ProducerId(found.producer_id),
+        producer_epoch=found.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = [PartitionProduceData(index=0, records=records)]
+    produce = ProduceRequest(
+        transactional_id="lost",
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+    leader = (await admin.describe_topic(topic)).partitions[0].leader
+    assert leader is not None
+    answer = await cluster.request(produce, ProduceResponse, node=NodeId(leader), version=11)
+    (answered,) = answer.responses[0].partition_responses
+    assert answered.error_code == ErrorCode.NONE
+    return answered.base_offset

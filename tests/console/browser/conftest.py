@@ -1,8 +1,10 @@
 """A real cluster, a process of `ottla console` and a real chromium for the tests of this folder.
 
 They run with OTTLA_BROWSER=full alone, and need playwright (`pip install playwright`) and the
-program `chromium`, or one that OTTLA_CHROMIUM names. OTTLA_BROWSER_CLUSTER=HOST:PORT names a
-running cluster in place of one of their own. Its authorizer must let User:ANONYMOUS do everything.
+program `chromium`, or one that OTTLA_CHROMIUM names. The cluster has one controller and one broker.
+OTTLA_BROWSER_CLUSTER=3+3 selects three controllers and three brokers under load, of which the walk
+kills a broker and starts it again. OTTLA_BROWSER_CLUSTER=HOST:PORT names a running cluster in place
+of one of their own. Its authorizer must let User:ANONYMOUS do everything.
 """
 
 import os
@@ -11,75 +13,109 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 
+from tests.cluster.conftest import Load, Processes, make_processes
 from tests.console.browser.busy_data import REPORT, fill
 from tests.console.browser.watched_page import HEIGHT, WIDTH, WatchedPage
 
 CHROMIUM = os.environ.get("OTTLA_CHROMIUM") or shutil.which("chromium")
 OTTLA = (sys.executable, "-m", "ottla.cli")
-SETTINGS = {
+CLUSTER = os.environ.get("OTTLA_BROWSER_CLUSTER", "1+1")
+IS_OWN = re.fullmatch(r"(\d)\+(\d)", CLUSTER)
+SETTINGS: dict[str, Any] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # A test writes a transaction that no coordinator knows.
+    "transaction.partition.verification.enable": "false",
 }
 WAIT_MS = 20_000
+LOAD_TOPIC, LOAD_RATE = "steady", 200
+READERS = (("--group", "readers"), ("--share", "sharers"))
 
 OpenTab = Callable[..., WatchedPage]
 
 
 @pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Provide the bootstrap address of a cluster of one broker, with something on each screen."""
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes | None]:
+    """Provide the processes of the cluster, or None if a running cluster was named."""
     if os.environ.get("OTTLA_BROWSER") != "full":
         pytest.skip("minutes in a real browser: OTTLA_BROWSER=full")
     pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     if CHROMIUM is None:
         pytest.skip("there is no program chromium; OTTLA_CHROMIUM names another one")
-    own = os.environ.get("OTTLA_BROWSER_CLUSTER")
-    if own is not None:
-        fill(own)
-        yield own
+    if IS_OWN is None:
+        yield None
         return
-    folder = str(tmp_path_factory.mktemp("cluster") / "data")
-    up = [*OTTLA, "up", "--dir", folder, "--port", "0", "--brokers", "1", "--controllers", "1"]
-    up += ["--detach", "--no-console"]
-    for key, value in SETTINGS.items():
-        up += ["--set", f"{key}={value}"]
-    printed = subprocess.run(up, check=True, capture_output=True, text=True).stdout
-    try:
-        found = re.search(r"bootstrap\.servers=(\S+?)\.?\s", printed)
-        assert found, printed
-        fill(found[1])
-        yield found[1]
-    finally:
-        subprocess.run([*OTTLA, "down", "--dir", folder], check=True, capture_output=True)
+    own = make_processes(
+        tmp_path_factory.mktemp("cluster"),
+        controllers=int(IS_OWN[1]),
+        brokers=int(IS_OWN[2]),
+        is_secure=False,
+        **SETTINGS,
+    )
+    own.start()
+    yield own
+    own.stop_all()
+    for log in own.plan.directory.glob("*.log"):
+        assert "Traceback" not in log.read_text(), log
 
 
 @pytest.fixture(scope="session")
-def console(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Provide the address of a console over the cluster. Its log must be without a traceback."""
-    folder = tmp_path_factory.mktemp("console")
-    report = folder / "reports" / REPORT
-    report.mkdir(parents=True)
-    (report / "report.md").write_text("# A run\n\nvalid\n")
-    command = [*OTTLA, "console", "--bootstrap-server", bootstrap]
-    command += ["--port", "0", "--reports", str(report.parent)]
+def bootstrap(processes: Processes | None) -> Iterator[str]:
+    """Provide the bootstrap address of a cluster with something on each screen. A cluster of
+    several brokers is under load."""
+    found = CLUSTER if processes is None else processes.bootstrap
+    fill(found)
+    with ExitStack() as stack:
+        if processes is not None and len(processes.named("broker")) > 1:
+            stack.enter_context(load(processes))
+        yield found
+
+
+@contextmanager
+def load(processes: Processes) -> Iterator[None]:
+    """Write and read records of a topic in processes of their own."""
+    processes.ottla("topic", "create", LOAD_TOPIC, "--partitions", "3")
+    writer = Load(processes, LOAD_TOPIC, rate=LOAD_RATE)
+    readers = []
+    for kind in READERS:
+        command = [*OTTLA, "consume", LOAD_TOPIC, *kind, "--bootstrap-server", processes.bootstrap]
+        readers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+    try:
+        yield
+        assert all(reader.poll() is None for reader in readers), "a reader has ended"
+        assert writer.stop().is_clean
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+        writer.give_up()
+
+
+@contextmanager
+def open_console(bootstrap: str, *words: str) -> Iterator[str]:
+    """Start `ottla console` over a cluster, and yield the address that it prints. Its log must be
+    without a traceback."""
+    command = [*OTTLA, "console", "--bootstrap-server", bootstrap, "--port", "0", *words]
     lines: list[str] = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         log = process.stderr
         assert log is not None
         reader = Thread(target=lambda: lines.extend(log))
         try:
-            address = re.search(r"http://\S+", log.readline())
-            assert address
+            first = log.readline()
+            address = re.search(r"http://\S+", first)
+            assert address, first
             reader.start()
             yield address[0].rstrip("/")
         finally:
@@ -89,7 +125,18 @@ def console(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="session")
-def chromium(console: str) -> Iterator[Any]:
+def console(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Provide the address of a console over the cluster."""
+    folder = tmp_path_factory.mktemp("console")
+    report = folder / "reports" / REPORT
+    report.mkdir(parents=True)
+    (report / "report.md").write_text("# A run\n\nvalid\n")
+    with open_console(bootstrap, "--reports", str(report.parent)) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def chromium(processes: Processes | None) -> Iterator[Any]:
     """Provide a running chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     with playwright.sync_playwright() as driver:

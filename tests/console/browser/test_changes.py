@@ -1,9 +1,13 @@
 """Changes that a reader makes in the forms of the screens, checked by the admin client."""
 
+from confluent_kafka import Consumer
+
 from ottla.client.admin import Admin
 from ottla.model.ids import TopicPartition
 from ottla.model.security.acls import AclFilter
-from tests.console.browser.busy_data import ask
+from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
+from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
+from tests.console.browser.busy_data import ask, write_lost_transaction
 from tests.console.browser.conftest import OpenTab
 
 
@@ -103,3 +107,87 @@ def test_a_refused_change_shows_its_reason(open_tab: OpenTab, bootstrap: str) ->
     tab.open("/compaction")
     tab.submit("/compaction/run", {"topic": "orders", "partition": "0", "broker": "1"})
     assert "orders" in tab.text()
+
+
+def test_a_snapshot_of_the_metadata_is_written(open_tab: OpenTab, bootstrap: str) -> None:
+    async def latest(admin: Admin) -> int:
+        message = WriteSnapshotRequest(validate_only=True)
+        return (await admin.cluster.request(message, WriteSnapshotResponse)).latest_end_offset
+
+    before = ask(bootstrap, latest)
+    ask(bootstrap, lambda admin: admin.create_topic("snapped", partition_count=1))
+    tab = open_tab()
+    tab.open("/quorum")
+    tab.submit("/quorum/snapshot", {})
+    assert "has written a snapshot" in tab.text()
+    assert ask(bootstrap, latest) > before
+    tab.submit("/quorum/unregister", {"node": "77"})
+    assert "77" in tab.text()
+    tab.open("/quorum/log")
+    tab.follow("Quorum")
+    assert tab.path() == "/quorum"
+
+
+def test_the_level_of_a_feature_is_lowered_and_raised(open_tab: OpenTab, bootstrap: str) -> None:
+    name = "eligible.leader.replicas.version"
+    tab = open_tab()
+    tab.open("/features")
+    for path, level in (("/features/downgrade", 0), ("/features/upgrade", 1)):
+        form = {"feature": name, "level": str(level)}
+        tab.submit(path, form | ({"confirm": "downgrade"} if level == 0 else {}))
+        assert f"Feature {name} has level {level}." in tab.text()
+        features = ask(bootstrap, lambda admin: admin.describe_features())
+        assert features[name].finalized == level
+    tab.submit("/features/upgrade", {"feature": name, "level": "9"})
+    assert "level 9" not in tab.text()
+    assert "refused" in tab.text().lower() or "INVALID" in tab.text()
+
+
+def test_offsets_of_a_queue_are_reset_and_deleted(open_tab: OpenTab, bootstrap: str) -> None:
+    orders = TopicPartition("orders", 0)
+    ask(bootstrap, lambda admin: admin.alter_share_group_offsets("packers", {orders: 3}))
+    tab = open_tab()
+    tab.open("/queues")
+    tab.follow("packers")
+    tab.follow("Reset or delete")
+    tab.open("/queues/packers/reset?to=earliest")
+    tab.submit("/queues/packers/reset", {})
+    offsets = ask(bootstrap, lambda admin: admin.share_group_offsets("packers"))
+    assert offsets[orders].start_offset == 0
+    tab.open("/queues/packers/reset")
+    tab.submit("/queues/packers/offsets/delete", {"topic": "orders", "confirm": "packers"})
+    assert not ask(bootstrap, lambda admin: admin.share_group_offsets("packers"))
+    tab.open("/queues/packers/reset")
+    tab.submit("/queues/packers/delete", {"confirm": "packers"})
+    groups = ask(bootstrap, lambda admin: admin.list_groups())
+    assert "packers" not in {one.group_id for one in groups}
+
+
+def test_a_lost_transaction_is_aborted(open_tab: OpenTab, bootstrap: str) -> None:
+    at = TopicPartition("deposits", 0)
+    start = ask(bootstrap, lambda admin: write_lost_transaction(admin, "deposits"))
+    tab = open_tab()
+    tab.open("/topics/deposits")
+    tab.open("/transactions-of/deposits")
+    assert "no coordinator knows it" in tab.text()
+    tab.submit(f"/transactions-of/deposits/0/{start}/abort", {"confirm": "deposits"})
+    assert "was aborted" in tab.text()
+    (producers,) = ask(bootstrap, lambda admin: admin.describe_producers([at])).values()
+    assert [one.transaction_start for one in producers] == [None]
+
+
+def test_a_member_is_removed_from_its_group(open_tab: OpenTab, bootstrap: str) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "team"})
+    consumer.subscribe(["orders"])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    (member,) = ask(bootstrap, lambda admin: admin.describe_group("team")).members
+    tab = open_tab()
+    tab.open("/groups/team")
+    tab.follow("Members")
+    form = {"member": f"member:{member.member_id}", "confirm": "team"}
+    tab.submit("/groups/team/members/remove", form)
+    assert "1 member removed." in tab.text()
+    # It joins again only when it polls.
+    assert ask(bootstrap, lambda admin: admin.describe_group("team")).members == ()
+    consumer.close()

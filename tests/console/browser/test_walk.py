@@ -2,6 +2,8 @@
 
 No page may be an error of the console, a dead link, or put a message on the browser's console.
 OTTLA_WALK_SECONDS is the length, 20 by default; OTTLA_WALK_SEED the seed, which a failure names.
+In a cluster of several brokers, one is killed after a third of the walk, and started again after
+two thirds.
 """
 
 import os
@@ -9,6 +11,7 @@ import random
 import time
 from typing import Any
 
+from tests.cluster.conftest import Processes
 from tests.console.browser.conftest import OpenTab
 from tests.console.browser.watched_page import WatchedPage
 
@@ -17,8 +20,36 @@ SEED = int(os.environ.get("OTTLA_WALK_SEED", "1"))
 WORDS = ("orders", "b", "<b>", "'", "0", "-1", "9999999999999999999", "a b", "\u202e", "%2F", "*")
 HOME_SHARE = 0.05
 FORM_SHARE = 0.3
+KILLED_AT, STARTED_AT = 1 / 3, 2 / 3
+HEALTHY_S = 120.0
 REFUSALS = (400, 404, 409)
 """Statuses of a form with wrong words. A link must lead to a page with status 200."""
+
+
+class Fault:
+    """Kill of a broker during a walk, and its return."""
+
+    def __init__(self, processes: Processes | None) -> None:
+        brokers = [] if processes is None else processes.named("broker")
+        self._processes = processes if len(brokers) > 1 else None
+        self._broker = brokers[-1] if brokers else ""
+
+    def step(self, part: float) -> None:
+        """Kill or start the broker if it is time. `part` is the passed part of the walk."""
+        processes = self._processes
+        if processes is None:
+            return
+        is_up = self._broker in processes.running
+        if is_up and KILLED_AT < part < STARTED_AT:
+            processes.kill(self._broker)
+        elif not is_up and part >= STARTED_AT:
+            processes.spawn(self._broker)
+
+    def end(self) -> None:
+        """Wait until the cluster is healthy, with the broker."""
+        if self._processes is not None:
+            self.step(1.0)
+            self._processes.wait_healthy(HEALTHY_S)
 
 
 class Walk:
@@ -77,11 +108,15 @@ class Walk:
         return [one for one in self._tab.tab.query_selector_all(selector) if one.is_visible()]
 
 
-def test_a_random_walk_finds_no_error(open_tab: OpenTab) -> None:
+def test_a_random_walk_finds_no_error(open_tab: OpenTab, processes: Processes | None) -> None:
     tab = open_tab()
-    walk = Walk(tab, SEED)
+    walk, fault = Walk(tab, SEED), Fault(processes)
     tab.open("/")
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        walk.step()
+    start = time.monotonic()
+    try:
+        while (passed := time.monotonic() - start) < SECONDS:
+            fault.step(passed / SECONDS)
+            walk.step()
+    finally:
+        fault.end()
     print(f"{len(walk.steps)} steps over {len(walk.addresses)} addresses, seed {SEED}")

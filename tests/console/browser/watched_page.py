@@ -41,6 +41,11 @@ class WatchedPage:
         """Return path and query of the shown page."""
         return str(self.tab.url).removeprefix(self.root)
 
+    def follow(self, text: str) -> None:
+        """Click the link of the content with this text."""
+        with self.tab.expect_navigation():
+            self.tab.locator("main").get_by_role("link", name=text, exact=True).first.click()
+
     def submit(self, action: str, fields: dict[str, str]) -> None:
         """Fill in the form that is posted to a path, and send it as a reader does."""
         form = self.tab.locator(f'form[method=post][action="{action}"]').first
