@@ -62,8 +62,9 @@ def first(cluster: Processes, *words: str) -> dict[str, Any]:
 
 
 def check_others(cluster: Processes, cause: dict[str, Any], *words: str) -> None:
-    """Check that the MCP tool and the console's page name a cause of the same kind and its command,
-    too."""
+    """Check that the cause has a command that removes it, and that the MCP tool and the console's
+    page name a cause of the same kind and its command, too."""
+    assert cause["fix"], cause
 
     async def ask() -> None:
         async with open_admin(cluster.bootstrap) as admin:
