@@ -28,6 +28,7 @@ from ottla.console.views import (
     topic,
     topics,
     transactions,
+    voters,
 )
 from ottla.console.views.groups import group_list, group_page, group_reset, queues
 
@@ -36,6 +37,7 @@ _MODULES = (
     brokers,
     broker_changes,
     quorum,
+    voters,
     metrics,
     transactions,
     compaction,

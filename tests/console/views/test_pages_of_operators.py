@@ -27,9 +27,9 @@ from tests.console.console_fixture import NOW_MS, FakeAdmin, open_browser
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 MODULES = (
-    "alerts", "certificates", "compaction", "explain", "group_page", "group_reset", "group_list",
-    "metrics", "moves", "queues", "telemetry", "quorum", "quotas", "reports", "security",
-    "settings", "features", "tokens", "transactions",
+    "alerts", "broker_changes", "certificates", "compaction", "explain", "features", "group_list",
+    "group_page", "group_reset", "long_actions", "metrics", "moves", "queues", "quorum", "quotas",
+    "reports", "security", "settings", "telemetry", "tokens", "transactions", "voters",
 )  # fmt: skip
 OWN_ONLY = (
     "/moves",
@@ -80,7 +80,18 @@ async def _denied(*_: object, **_named: object) -> None:
 )
 async def test_a_page_without_rights_names_the_reason(page: Page) -> None:
     where = page.path
-    for name in ("client", "plan", "group", "topic", "id", "user", "report", "file"):
+    for name in (
+        "action",
+        "broker",
+        "client",
+        "plan",
+        "group",
+        "topic",
+        "id",
+        "user",
+        "report",
+        "file",
+    ):
         where = where.replace(f"{{{name}}}", "a%2Fb%1B%3Cscript%3E")
     where = where.replace("{partition}", "0")
     with trio.fail_after(60):

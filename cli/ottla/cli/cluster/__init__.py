@@ -27,7 +27,6 @@ console.py                `ottla console`: web pages
 status.py                 `ottla status`
 quorum.py                 `ottla quorum status`
 voters/                   `ottla quorum add | remove | replace | unregister | replicas | log`
-voter_text.py             a controller as text: id@host:port:directoryId
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`
 removal/                  `ottla broker unregister | remove`

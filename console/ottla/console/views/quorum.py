@@ -3,9 +3,8 @@ words, its snapshots."""
 
 from ottla.client.network.cluster import raise_for
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, attempt_own
-from ottla.console.links import address
 from ottla.console.listing import listing
-from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
+from ottla.console.page_types import Action, Page, PageRequest, PageView
 from ottla.console.sheets import (
     Cell,
     Column,
@@ -28,7 +27,6 @@ from ottla.console.sheets import (
 from ottla.insight.facts.changes_driver import recent_changes
 from ottla.insight.facts.survey_driver import SurveyedQuorum, SurveyedReplica, quorum_of
 from ottla.insight.rules.health import quorum_reasons
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
 from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
@@ -56,18 +54,29 @@ CHANGE_COLUMNS = (
 )
 
 
+def quorum_links(current: str) -> LinksPart:
+    """Return the links between the pages about the quorum of controllers."""
+    links = (
+        ("Quorum", "/quorum"),
+        ("Change voters", "/quorum/voters"),
+        ("Metadata log", "/quorum/log"),
+        ("Why are partitions unavailable?", "/explain/unavailable"),
+    )
+    return LinksPart(links=links, current=current)
+
+
 async def quorum(request: PageRequest) -> PageView:
     """Return the page that shows the quorum of controllers."""
     found = await quorum_of(request.admin)
     reasons = list(quorum_reasons(found))
-    parts: list[SheetPart] = [_links("Quorum")]
+    parts: list[SheetPart] = [quorum_links("Quorum")]
     parts += [NotePart(text=one, tone="bad", command="ottla quorum status") for one in reasons]
     parts += [NotePart(text=one, tone="warning") for one in found.warnings.splitlines()]
     if not found.failure:
         parts.append(_facts(found, is_healthy=not reasons))
-        parts.append(_voters(found))
+        parts.append(voters_table(found))
         parts.append(_observers(request, found))
-    parts += [*_voter_forms(found), *await _snapshots(request)]
+    parts += await _snapshots(request)
     return sheet_view("Quorum", parts)
 
 
@@ -86,7 +95,7 @@ async def changes(request: PageRequest) -> PageView:
     )
     span = FormField(name="hours", label="Time", type="select", value=hours, options=SPANS)
     parts: list[SheetPart] = [
-        _links("Metadata log"),
+        quorum_links("Metadata log"),
         FormPart(title="Show", button="Show", href="/quorum/log", fields=(span,)),
     ]
     if isinstance(found, Absence):
@@ -129,52 +138,6 @@ async def write_snapshot(request: PageRequest) -> PageView:
         notice=f"Controller {found.node_id} has written a snapshot of the records before offset "
         f"{found.end_offset:,}.",
     )
-
-
-async def remove_voter(request: PageRequest) -> PageView:
-    """Remove a controller from the quorum's voters. Its directory id is that of the voter with this
-    node id."""
-    node = request.path["node"]
-    voters = (await request.admin.describe_quorum()).voters
-    chosen = [one for one in voters if str(int(one.node)) == node]
-    if len(chosen) != 1:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no single voter {node!r}")
-    await request.admin.remove_voter(int(chosen[0].node), chosen[0].directory_id)
-    return PageView(
-        context={}, location="/quorum", notice=f"Controller {node} is no voter any longer."
-    )
-
-
-async def unregister(request: PageRequest) -> PageView:
-    """Delete the registration of a controller that was removed from the quorum."""
-    node = request.form.get("node", "").strip()
-    if not (node.isascii() and node.isdecimal() and len(node) <= 9):
-        raise ConfigError("node", f"is {node[:40]!r}; it must be a node id")
-    await request.admin.unregister_controller(int(node))
-    return PageView(
-        context={}, location="/quorum", notice=f"The registration of controller {node} is deleted."
-    )
-
-
-def _voter_forms(found: SurveyedQuorum) -> list[SheetPart]:
-    removals = [
-        FormPart(
-            title=f"Remove voter {one.id}",
-            button="Remove from the voters",
-            action="voter-remove",
-            values={"node": str(one.id)},
-            hint="The quorum then tolerates fewer failures. Stop the controller afterwards.",
-        )
-        for one in found.voters
-        if len(found.voters) > 1
-    ]
-    registration = FormPart(
-        title="Delete the registration of a removed controller",
-        button="Delete the registration",
-        action="controller-unregister",
-        fields=(FormField(name="node", label="Node id", type="number", is_required=True),),
-    )
-    return [*removals, registration]
 
 
 async def _ask_snapshot(request: PageRequest, *, is_trial: bool) -> WriteSnapshotResponse:
@@ -229,7 +192,8 @@ def _facts(found: SurveyedQuorum, *, is_healthy: bool) -> FactsPart:
     )
 
 
-def _voters(found: SurveyedQuorum) -> TablePart:
+def voters_table(found: SurveyedQuorum) -> TablePart:
+    """Return a table of the quorum's voters."""
     rows = tuple(
         _replica_row(one, "leader" if one.id == found.leader_id else "voter")
         for one in found.voters
@@ -306,15 +270,6 @@ def _change_row(one: MetadataChange) -> tuple[Cell, ...]:
     )
 
 
-def _links(current: str) -> LinksPart:
-    links = (
-        ("Quorum", "/quorum"),
-        ("Metadata log", address("/quorum/log", {})),
-        ("Why are partitions unavailable?", "/explain/unavailable"),
-    )
-    return LinksPart(links=links, current=current)
-
-
 PAGES = (
     Page(
         name="quorum",
@@ -331,21 +286,6 @@ PAGES = (
                 path="/quorum/snapshot",
                 command="ottla quorum snapshot",
                 run=write_snapshot,
-            ),
-            Action(
-                name="voter-remove",
-                path="/quorum/voters/{node}/remove",
-                command="ottla quorum remove {node}",
-                run=remove_voter,
-                role=UserRole.ADMIN,
-                confirms="node",
-            ),
-            Action(
-                name="controller-unregister",
-                path="/quorum/unregister",
-                command="ottla quorum unregister {node}",
-                run=unregister,
-                role=UserRole.ADMIN,
             ),
         ),
     ),

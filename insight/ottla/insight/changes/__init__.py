@@ -8,5 +8,8 @@ cordon_driver.py   cordons of brokers, which place no new replicas on them
 drain_driver.py    drains of brokers, which move their leaderships away
 broker_registrations_driver.py  deletion of a stopped broker's registration
 broker_removal_driver.py  removal of a broker: moves, wait for its stop, unregistration
+voter_plans.py     plans of changes of the quorum's voters (pure)
+voter_changes_driver.py  the steps of such a plan
+controller_registrations_driver.py  deletion of a removed controller's registration
 move_plan_driver.py  start and cancellation of the plan of moves that the controllers carry out
 """

@@ -18,6 +18,7 @@ from ottla.cli.cluster.voters.voter_replacement import replace as replace_voter
 from ottla.cli.cluster.voters.voter_requests import add, remove, replicas
 from ottla.client.admin_parts.admin_cluster import QuorumDescription, QuorumReplica
 from ottla.client.network.connection import ConnectionLostError
+from ottla.insight.changes import voter_changes_driver
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.storage.directories.meta_properties import uuid_to_text
@@ -34,7 +35,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     async def ask(address: tuple[str, int]) -> str | None:
         return found.get(address[0])
 
-    monkeypatch.setattr(voter_requests, "cluster_id_at", ask)
+    monkeypatch.setattr(voter_changes_driver, "cluster_id_at", ask)
     return found
 
 

@@ -11,7 +11,7 @@ from ottla.cli.cluster.formatting.initial_features import (
     initial_features,
 )
 from ottla.cli.cluster.server.combined_config import load_combined_config
-from ottla.cli.cluster.voter_text import voter_of
+from ottla.insight.changes.voter_plans import voter_of
 from ottla.metadata.records import Record
 from ottla.model.errors import ConfigError, CorruptDataError
 from ottla.model.ids import NodeId
