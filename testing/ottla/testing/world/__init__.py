@@ -2,6 +2,7 @@
 test's process and in virtual time.
 
 plans.py              plans of runs: cluster, faults and their moments
+strategies.py         Hypothesis strategies for plans
 run.py                runs a scenario
 world.py              the running world: the scenario's calls
 harness.py            the scenario's clients
@@ -66,6 +67,7 @@ from ottla.testing.world.run import RunReport, run
 from ottla.testing.world.sqlite import sqlite
 from ottla.testing.world.store import StoreConflictError
 from ottla.testing.world.store import WorldStore as Store
+from ottla.testing.world.strategies import cluster, faults, settings
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 from ottla.testing.world.world import SimulatedWorld as World
@@ -104,11 +106,14 @@ __all__ = [
     "WrittenRecord",
     "at_least_once",
     "bounded_lag",
+    "cluster",
     "exactly_once",
+    "faults",
     "in_key_order",
     "mark",
     "no_lost_dead_letter",
     "run",
+    "settings",
     "settles",
     "sqlite",
 ]

@@ -131,12 +131,29 @@ class SmallFrames:
                 self._data = self._data[end:]
 
 
+READING_APIS = frozenset(
+    (
+        "ApiVersions",
+        "DescribeGroups",
+        "Fetch",
+        "FindCoordinator",
+        "Heartbeat",
+        "ListOffsets",
+        "Metadata",
+        "OffsetFetch",
+    )
+)
+"""Requests that change neither a log nor a group."""
+
+
 class RequestWatch:
     """All observed connections of a run, and the number of requests by instance and API."""
 
     def __init__(self, listener: RequestListener, topic_name: TopicName | None = None) -> None:
         self._listener = listener
         self.topic_name = topic_name or _id_as_name
+        self.change_count = 0
+        """Number of requests of instances so far that may change a log or a group."""
         self._counts: dict[tuple[str, str], int] = {}
         self._instances: set[str] = set()
 
@@ -193,6 +210,8 @@ class _Connection:
             api = _NAMES.get(key, str(key))
             number = watch.count_of(self._instance, api) + 1
             watch._counts[self._instance, api] = number
+            if api not in READING_APIS:
+                watch.change_count += 1
             call = ObservedRequest(
                 self._instance, self._broker, api, number, correlation_id, length
             )

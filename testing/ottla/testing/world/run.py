@@ -1,7 +1,9 @@
 """One run of a scenario in a world of its own, in virtual time. It depends only on the plan, its
 seed and the faults."""
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -89,6 +91,8 @@ def default_settings(plan: WorldPlan) -> dict[str, str]:
         "share.coordinator.state.topic.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
         "auto.create.topics.enable": "false",
+        # An idle controller writes a record every 500 ms by default, which each node then fetches.
+        "metadata.max.idle.interval.ms": "5000",
     }
 
 
@@ -112,7 +116,7 @@ class WorldRun:
 
     def run(self) -> RunReport:
         """Run the scenario and return the report. Raises the scenario's exception."""
-        with quiet_nodes(), guarded(self._chance):
+        with untraced(), quiet_nodes(), guarded(self._chance):
             run_in_virtual_time(self._main, seed=self._chance.stream("loop").below(1 << 62))
         for event in self.timeline:
             self.trace.add(int(event.at_s * 1e6), event.where, event.kind, event.text)
@@ -212,6 +216,23 @@ class WorldRun:
         error.add_note(f"Faults:\n{_indented(self._faults.text(self._names))}")
         lines = self.timeline.as_text(lines_max=TIMELINE_LINES)
         error.add_note(f"Last events of the run, in virtual seconds:\n{lines}")
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """Return a context in which Hypothesis does not trace lines. Its phase `explain` would make
+    runs ten times slower, only to list lines of the simulator. Debuggers and measurements of
+    coverage still trace."""
+    tracer = sys.gettrace()
+    owner = type(getattr(tracer, "__self__", None)).__module__
+    if not owner.startswith("hypothesis."):
+        yield
+        return
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
 
 
 def check_nodes(cluster: SimulatedCluster) -> None:

@@ -9,6 +9,10 @@ from ottla.client.admin_parts.admin_groups import GroupDescription
 from ottla.model.ids import TopicPartition
 from ottla.testing.world.harness import HarnessClients
 
+LOOK_ANYWAY_S = 5.0
+"""Virtual seconds after which the groups are looked at even if no instance has sent a request that
+changes them. Members may time out."""
+
 LOOK_EVERY_S = 0.5
 """Virtual seconds between two looks at the lag. Shorter intervals make runs slower."""
 
@@ -92,9 +96,19 @@ def _assigned(description: GroupDescription) -> set[TopicPartition]:
 class SettleWait:
     """Repeated looks at a program, until it has no work left."""
 
-    def __init__(self, lag: LagReader, until: Callable[[], Awaitable[bool]] | None) -> None:
+    def __init__(
+        self,
+        lag: LagReader,
+        until: Callable[[], Awaitable[bool]] | None,
+        change_count: Callable[[], int],
+    ) -> None:
         self._lag = lag
         self._until = until
+        self._change_count = change_count
+        """Function that returns the number of requests so far that change a group or a log."""
+        self._idle_look: tuple[int, float] | None = None
+        """Number of changes and virtual time of the last look that found work. None if there is no
+        such look."""
         self.reason = "it was not looked at yet"
         """Reason why the program is not settled, as the end of a sentence."""
 
@@ -103,6 +117,16 @@ class SettleWait:
         if self._until is not None:
             self.reason = "the condition of `until` is false"
             return await self._until()
+        change_count, now_s = self._change_count(), trio.current_time()
+        if self._idle_look is not None:
+            count, at_s = self._idle_look
+            if count == change_count and now_s < at_s + LOOK_ANYWAY_S:
+                return False  # a look costs several requests and would find the same
+        is_settled = await self._has_no_work()
+        self._idle_look = None if is_settled else (change_count, now_s)
+        return is_settled
+
+    async def _has_no_work(self) -> bool:
         groups = await self._lag.of_all()
         if not groups:
             self.reason = "no consumer group exists"

@@ -202,7 +202,7 @@ class SimulatedWorld:
         await self._pass_faults(until)
         self._nemesis.heal()
         self.note("all faults have ended")
-        settling = SettleWait(self._lag, until)
+        settling = SettleWait(self._lag, until, self._change_count)
         is_settled = await settling.wait(
             trio.current_time() + within_s, is_done=lambda: self._has_only_ended(until)
         )
@@ -245,7 +245,7 @@ class SimulatedWorld:
         """Wait until all faults of the schedule have begun and ended, or until those that have not
         begun cannot begin, because the program has no work left."""
         nemesis = self._nemesis
-        settling = SettleWait(self._lag, until)
+        settling = SettleWait(self._lag, until, self._change_count)
         ends_s = trio.current_time() + FAULTS_S_MAX
         while nemesis.has_pending or nemesis.is_active:
             if trio.current_time() >= ends_s and not nemesis.has_timed:
@@ -254,6 +254,9 @@ class SimulatedWorld:
                 await trio.sleep(0.5)
             elif await settling.wait(ends_s, is_done=lambda: nemesis.is_active):
                 return
+
+    def _change_count(self) -> int:
+        return self._watch.change_count
 
     def _has_only_ended(self, until: Callable[[], Awaitable[bool]] | None) -> bool:
         """Return whether every instance has returned, so that waiting longer changes nothing."""
