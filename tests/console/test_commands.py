@@ -27,7 +27,6 @@ WITHOUT_PAGE = {
 """Commands without a page, each with the reason."""
 NOT_BUILT = {
     "ottla doctor retention": "its checks",
-    "ottla share redrive": "the reader of dead letters and its progress",
 }
 """Commands without a page so far, each with the logic that only the module of the command has.
 `insight` must have it before a page can use it."""

@@ -30,7 +30,13 @@ from ottla.console.views import (
     transactions,
     voters,
 )
-from ottla.console.views.groups import group_list, group_page, group_reset, queues
+from ottla.console.views.groups import (
+    group_list,
+    group_page,
+    group_reset,
+    queue_redrive,
+    queues,
+)
 
 _MODULES = (
     overview,
@@ -48,6 +54,7 @@ _MODULES = (
     group_page,
     group_reset,
     queues,
+    queue_redrive,
     quotas,
     telemetry,
     security,

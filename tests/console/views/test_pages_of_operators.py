@@ -28,8 +28,9 @@ from tests.console.console_fixture import NOW_MS, FakeAdmin, open_browser
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 MODULES = (
     "alerts", "broker_changes", "certificates", "compaction", "explain", "features", "group_list",
-    "group_page", "group_reset", "long_actions", "metrics", "moves", "queues", "quorum", "quotas",
-    "reports", "security", "settings", "telemetry", "tokens", "transactions", "voters",
+    "group_page", "group_reset", "long_actions", "metrics", "moves", "queue_redrive", "queues",
+    "quorum", "quotas", "reports", "security", "settings", "telemetry", "tokens", "transactions",
+    "voters",
 )  # fmt: skip
 OWN_ONLY = (
     "/moves",

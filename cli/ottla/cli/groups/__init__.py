@@ -10,5 +10,5 @@ reset_plans.py  plans of a reset as CSV, durations, names of partitions
 share_delivery_view.py  why records of a share group are not delivered now
 share_peek.py   `ottla share peek`: records in flight
 share_redrive.py  `ottla share redrive`: moves dead letters back
-redrive_*.py    its options, its letters and filters, its readers, its progress
+redrive_options.py  its options
 """

@@ -1,183 +1,68 @@
 """`ottla share redrive`: moves dead letters of a share group back to the partitions of their
-records.
-
-Each transaction writes up to `LETTERS_MAX` records and the progress of the command. A command that
-is killed leaves an open transaction, which the next run aborts. The records of that transaction are
-not committed, and are moved again. The transactional id is derived from the group and the dead
-letter topic, so that a second command fences the first one.
-"""
+records."""
 
 import argparse
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ottla.cli.common import bootstrap_of, counted, print_json
 from ottla.cli.confirmation import confirm_in_loop
-from ottla.cli.groups.redrive_letters import (
-    LeftReason,
-    Letter,
-    LetterCause,
-    LetterFilter,
-    has_copy,
-    moved_headers,
-)
-from ottla.cli.groups.redrive_progress import (
-    RANGES_MAX,
-    DoneOffsets,
-    progress_key,
-    restored,
-    stored,
-)
-from ottla.cli.groups.redrive_reader import (
-    COMMITTED,
-    PartitionReader,
-    SourceRecords,
-    begin_offset,
-    end_offset,
-    stable_end_offset,
-)
 from ottla.cli.groups.reset_plans import parse_places
 from ottla.cli.tables import print_table
 from ottla.cli.terminal import draw, is_watched, note, wipe
 from ottla.client.admin import Admin
-from ottla.client.admin_parts.admin_configs import ConfigResource
-from ottla.client.fetch.record_batch import ConsumerRecord
-from ottla.client.producer import Producer, open_producer
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
-from ottla.model.ids import TopicPartition
+from ottla.client.producer import open_producer
+from ottla.insight.changes.redrive_driver import (
+    Letters,
+    RedriveChoice,
+    Tally,
+    count_letters,
+    letters_of,
+    move_letters,
+)
+from ottla.insight.changes.redrive_letters import LeftReason, LetterCause
 from ottla.model.points_in_time import parse_time
-from ottla.model.settings.client import ProducerConfig
-from ottla.model.settings.resources import ConfigKind
-from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
-LETTER_TOPIC = "errors.deadletterqueue.topic.name"
-LETTERS_MAX = 500
-"""Maximum number of dead letters that one transaction moves. A larger value repeats more work after
-a kill. A smaller value is slower, since each transaction takes several round trips."""
-LETTER_BYTES_MAX = 4 << 20
-"""Total size of keys and values, in bytes, after which a transaction that moves dead letters is
-committed."""
-ORIGINS_KEPT = 100_000
-"""Maximum number of moved records whose origin the command remembers, so that it finds a second
-dead letter for the same record."""
-REQUEST_BYTES_MAX = 100 << 20
 COLUMNS = ("TOPIC", "PARTITION", "RECORDS", "REJECTED", "EXHAUSTED")
-
-
-class Letters(NamedTuple):
-    """A dead letter topic, and the selection of letters in it that the command moves."""
-
-    filter: LetterFilter
-    ends: dict[TopicPartition, tuple[int, int]]
-    """First offset and end offset of each partition of the dead letter topic when the command
-    started."""
-    keys: dict[TopicPartition, bytes]
-    """Key of the record that stores the command's progress, for each partition of the dead letter
-    topic."""
-    limit: int | None
-
-
-class Tally:
-    """Counts of dead letters that one run examined: of moved ones, by the partition of their record
-    and their cause, and of all others, by the reason why they were not moved."""
-
-    def __init__(self) -> None:
-        self.moved: Counter[tuple[TopicPartition, LetterCause]] = Counter()
-        self.left: Counter[LeftReason] = Counter()
-
-    @property
-    def moved_count(self) -> int:
-        """Number of dead letters that the run moved back."""
-        return self.moved.total()
-
-    def rows(self) -> list[tuple[str, int, int, int, int]]:
-        """Return the rows of the command's table: one for each partition to which dead letters are
-        moved."""
-        places = sorted({at for at, _ in self.moved})
-        return [
-            (
-                *at,
-                sum(self.moved[at, cause] for cause in LetterCause),
-                self.moved[at, LetterCause.REJECTED],
-                self.moved[at, LetterCause.EXHAUSTED],
-            )
-            for at in places
-        ]
 
 
 async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
     """Show the dead letters of a share group that can be moved back to their partitions, and move
     them if the user confirms. Returns the exit code."""
-    letters = await _letters(admin, arguments)
+    letters = await letters_of(admin, _choice(arguments))
     group, topic = letters.filter.group_id, letters.filter.letter_topic
     if not arguments.yes:
-        tally = await Redrive(admin, letters, None, arguments.progress_topic).run()
+        tally = await count_letters(admin, letters)
         _show(arguments, letters, tally)
         question = f"move {counted(tally.moved_count, 'dead letter')} of share group {group!r}?"
         if not tally.moved_count or not await confirm_in_loop(arguments, question):
             return 0
-    await _create_progress_topic(admin, arguments.progress_topic)
-    config = ProducerConfig(
-        transactional_id=f"ottla.redrive.{group}.{topic}",
-        request_bytes_max=REQUEST_BYTES_MAX,
-    )
-    async with open_producer(bootstrap_of(arguments), config) as producer:
-        move = Redrive(admin, letters, producer, arguments.progress_topic)
+    async with open_producer(bootstrap_of(arguments), letters.producer_config) as producer:
         try:
-            tally = await move.run()
+            tally = await move_letters(admin, letters, producer, _draw, note)
         finally:
-            move.note_progress(is_last=True)
+            if is_watched():
+                wipe()
     if arguments.yes:
         _show(arguments, letters, tally)
     note(f"{counted(tally.moved_count, 'dead letter')} of {topic} moved")
     return 0 if not tally.left[LeftReason.REFUSED] else 1
 
 
-async def _letters(admin: Admin, arguments: argparse.Namespace) -> Letters:
-    """Return the dead letter topic and the selection of letters that the command's options
-    describe."""
-    if arguments.limit is not None and arguments.limit < 1:
-        raise ConfigError("--limit", f"is {arguments.limit}; it must be at least 1")
-    if arguments.redrives_max < 1:
-        raise ConfigError("--redrives-max", f"is {arguments.redrives_max}; it must be at least 1")
-    topic = arguments.dead_letter_topic or await _topic_of_group(admin, arguments.group)
-    described = await admin.describe_topic(topic)
+def _choice(arguments: argparse.Namespace) -> RedriveChoice:
+    """Return the choice of letters that the command's options describe."""
     now_ms = time.time_ns() // 1_000_000
-    wanted = LetterFilter(
-        group_id=arguments.group,
-        letter_topic=topic,
+    return RedriveChoice(
+        group=arguments.group,
+        dead_letter_topic=arguments.dead_letter_topic or "",
         cause=None if arguments.cause is None else LetterCause(arguments.cause),
         places=_places(arguments.topic),
         since_ms=_time(arguments, "since", now_ms),
         until_ms=_time(arguments, "until", now_ms),
-        redrives_max=arguments.redrives_max,
-    )
-    partitions = [TopicPartition(topic, one.partition) for one in described.partitions]
-    begins = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST), isolation_level=COMMITTED)
-    return Letters(
-        filter=wanted,
-        ends={at: (int(begins[at].offset), int(ends[at].offset)) for at in partitions},
-        keys={
-            at: progress_key(arguments.group, topic, described.topic_id, at.partition)
-            for at in partitions
-        },
         limit=arguments.limit,
+        redrives_max=arguments.redrives_max,
+        progress_topic=arguments.progress_topic,
     )
-
-
-async def _topic_of_group(admin: Admin, group: str) -> str:
-    entries = await admin.describe_configs(
-        ConfigResource(ConfigKind.GROUP, group), keys=[LETTER_TOPIC]
-    )
-    entry = entries.get(LETTER_TOPIC)
-    if entry is None or not entry.value:
-        raise ConfigError(
-            "--dead-letter-topic", f"is not given, and share group {group!r} has no {LETTER_TOPIC}"
-        )
-    return entry.value
 
 
 def _places(texts: list[str] | None) -> dict[str, frozenset[int] | None] | None:
@@ -198,267 +83,9 @@ def _time(arguments: argparse.Namespace, name: str, now_ms: int) -> int | None:
     return None if text is None else parse_time(f"--{name}", text, now_ms)
 
 
-async def _partition_count(admin: Admin, topic: str) -> int:
-    """Return the number of partitions of a topic, or 0 if it does not exist."""
-    try:
-        return len((await admin.describe_topic(topic)).partitions)
-    except RefusedError as refusal:
-        if refusal.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        return 0
-
-
-async def _create_progress_topic(admin: Admin, name: str) -> None:
-    if await _partition_count(admin, name):
-        return
-    try:
-        await admin.create_topic(name, partition_count=1, configs={"cleanup.policy": "compact"})
-    except RefusedError as refusal:
-        if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
-
-
-class Redrive:
-    """One pass over the dead letters of a share group, which moves the letters back to their
-    partitions or only counts them."""
-
-    def __init__(
-        self, admin: Admin, letters: Letters, producer: Producer | None, progress_topic: str
-    ) -> None:
-        """Create the pass over the dead letters. If `producer` is None, letters are only counted,
-        and nothing is written."""
-        self.tally = Tally()
-        self._admin = admin
-        self._letters = letters
-        self._producer = producer
-        self._progress_topic = progress_topic
-        self._sources = SourceRecords(admin)
-        self._origins: OrderedDict[tuple[TopicPartition, int], None] = OrderedDict()
-        self._partition_counts: dict[str, int] = {}
-        self._seen_count = 0
-        self._total = sum(end - begin for begin, end in letters.ends.values())
-
-    async def run(self) -> Tally:
-        """Examine all dead letters from the start of the dead letter topic to the end that it had
-        when the command started. Returns the numbers of moved letters and of others."""
-        progress = await self._progress()
-        for at, (begin, end) in self._letters.ends.items():
-            done = progress.get(at, DoneOffsets())
-            # Letters below the start of the log are no longer there.
-            done.add(0, begin)
-            await self._run_partition(at, begin, end, done)
-            if self._is_full(0):
-                break
-        return self.tally
-
-    def _is_full(self, waiting_count: int) -> bool:
-        limit = self._letters.limit
-        return limit is not None and self.tally.moved_count + waiting_count >= limit
-
-    async def _run_partition(
-        self, at: TopicPartition, begin: int, end: int, done: DoneOffsets
-    ) -> None:
-        lot = Lot(done)
-        reader = PartitionReader(self._admin, at, begin, end, COMMITTED)
-        while records := await reader.read():
-            for record in records:
-                self._seen_count += 1
-                if record.offset not in lot.done:
-                    await self._add(lot, record)
-                if lot.is_full or self._is_full(len(lot.records)):
-                    await self._finish(at, lot)
-                    if self._is_full(0):
-                        return
-                    lot = Lot(lot.done)
-        await self._finish(at, lot)
-
-    async def _add(self, lot: "Lot", record: ConsumerRecord) -> None:
-        verdict = await self._verdict(record)
-        if isinstance(verdict, MovedRecord):
-            lot.add(verdict, record.offset)
-            return
-        self.tally.left[verdict] += 1
-        if verdict in (LeftReason.OTHER_GROUP, LeftReason.NO_LETTER, LeftReason.REPEATED):
-            # No later run moves these, so that the ranges of the others become one.
-            lot.done.add(record.offset, record.offset + 1)
-
-    async def _verdict(self, record: ConsumerRecord) -> "MovedRecord | LeftReason":
-        letter = self._letters.filter.verdict(record)
-        if isinstance(letter, LeftReason):
-            return letter
-        origin = letter.at, letter.offset
-        if origin in self._origins:
-            return LeftReason.REPEATED
-        if not await self._exists(letter.at):
-            return LeftReason.NO_TOPIC
-        source: ConsumerRecord | None = record
-        if not has_copy(record):
-            source = await self._sources.get(letter.at, letter.offset)
-        if source is None:
-            return LeftReason.NO_RECORD
-        self._origins[origin] = None
-        if len(self._origins) > ORIGINS_KEPT:
-            self._origins.popitem(last=False)
-        return MovedRecord(letter, record.offset, source)
-
-    async def _exists(self, at: TopicPartition) -> bool:
-        count = self._partition_counts.get(at.topic)
-        if count is None:
-            count = await _partition_count(self._admin, at.topic)
-            self._partition_counts[at.topic] = count
-        return at.partition < count
-
-    async def _finish(self, at: TopicPartition, lot: "Lot") -> None:
-        """Move the records of a lot (the content of one transaction) and commit the transaction. If
-        a record is refused, move the records one by one."""
-        self.note_progress()
-        if self._producer is None or not lot.records:
-            self._count(lot.records)
-            return
-        try:
-            await self._move(self._producer, at, lot.records, lot.done)
-            self._count(lot.records)
-            return
-        except RefusedError as refusal:
-            if not _is_of_a_record(refusal):
-                raise
-        done = lot.done.copy()
-        for one in lot.records:
-            done.discard(one.letter_offset)
-        for one in lot.records:
-            done.add(one.letter_offset, one.letter_offset + 1)
-            try:
-                await self._move(self._producer, at, [one], done)
-                self._count([one])
-            except RefusedError as refusal:
-                if not _is_of_a_record(refusal):
-                    raise
-                done.discard(one.letter_offset)
-                self.tally.left[LeftReason.REFUSED] += 1
-                note(f"letter at offset {one.letter_offset} of {at}: {refusal}")
-        lot.done = done
-
-    async def _move(
-        self,
-        producer: Producer,
-        at: TopicPartition,
-        records: list["MovedRecord"],
-        done: DoneOffsets,
-    ) -> None:
-        if len(done) > RANGES_MAX:
-            raise RefusedError(
-                ErrorCode.INVALID_REQUEST,
-                f"moved and left letters of {at} alternate more than {RANGES_MAX:,} times; move "
-                "with fewer filters",
-            )
-        async with producer.transaction():
-            deliveries = [
-                await producer.send(
-                    one.letter.at.topic,
-                    one.source.value,
-                    key=one.source.key,
-                    partition=one.letter.at.partition,
-                    # The present time: retention would delete records with their old one.
-                    headers=moved_headers(one.source.headers, one.letter),
-                )
-                for one in records
-            ]
-            deliveries.append(
-                await producer.send(
-                    self._progress_topic, stored(done), key=self._letters.keys[at], partition=0
-                )
-            )
-            for delivery in deliveries:
-                await delivery
-
-    def _count(self, records: list["MovedRecord"]) -> None:
-        for one in records:
-            self.tally.moved[one.letter.at, one.letter.cause] += 1
-
-    def note_progress(self, *, is_last: bool = False) -> None:
-        """Draw the number of dead letters moved so far, if standard error is a terminal. If
-        `is_last`, erase the line."""
-        if not is_watched() or self._producer is None:
-            return
-        if is_last:
-            wipe()
-        else:
-            moved, seen = self.tally.moved_count, self._seen_count
-            draw(f"{moved:,} moved, {seen:,} of up to {self._total:,} dead letters read")
-
-    async def _progress(self) -> dict[TopicPartition, DoneOffsets]:
-        """Return the stored progress (the offsets to skip) for each partition of the dead letter
-        topic."""
-        at, admin = TopicPartition(self._progress_topic, 0), self._admin
-        if not await _partition_count(admin, self._progress_topic):
-            return {}
-        if self._producer is None:
-            # A count need not wait for the open transaction of a killed command.
-            end = await end_offset(admin, at, COMMITTED)
-        else:
-            end = await stable_end_offset(admin, at)
-        reader = PartitionReader(admin, at, await begin_offset(admin, at), end, COMMITTED)
-        places = {key: place for place, key in self._letters.keys.items()}
-        found: dict[TopicPartition, DoneOffsets] = {}
-        while records := await reader.read():
-            for record in records:
-                place = places.get(record.key or b"")
-                if place is not None:
-                    found[place] = restored(record.value)
-        return found
-
-
-class MovedRecord(NamedTuple):
-    """Record to write from the dead letter topic back to the partition that it came from."""
-
-    letter: Letter
-    letter_offset: int
-    """Offset of the record's dead letter in the dead letter topic."""
-    source: ConsumerRecord
-    """Record with the key, value and headers to write: the dead letter itself, or the record that
-    the letter names."""
-
-
-class Lot:
-    """Records that one transaction moves back, and the progress that the transaction stores."""
-
-    def __init__(self, done: DoneOffsets) -> None:
-        self.done = done.copy()
-        self.records: list[MovedRecord] = []
-        self._size_bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        """True if the transaction has enough records to move, so that it should be committed."""
-        return len(self.records) >= LETTERS_MAX or self._size_bytes >= LETTER_BYTES_MAX
-
-    def add(self, moved: MovedRecord, offset: int) -> None:
-        """Add a record that is moved back, and the offset of its dead letter, to the
-        transaction."""
-        self.records.append(moved)
-        self.done.add(offset, offset + 1)
-        self._size_bytes += len(moved.source.key or b"") + len(moved.source.value or b"")
-
-
-def _is_of_a_record(refusal: RefusedError) -> bool:
-    """Return whether the cause of a broker's refusal may be a single record, so that the other
-    records of the transaction can be moved."""
-    cause: BaseException | None = refusal
-    while cause is not None:
-        if isinstance(cause, RefusedError) and cause.code in OF_ONE_RECORD:
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-OF_ONE_RECORD = frozenset(
-    (
-        ErrorCode.INVALID_RECORD,
-        ErrorCode.INVALID_TIMESTAMP,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-    )
-)
+def _draw(text: str) -> None:
+    if is_watched():
+        draw(text)
 
 
 def _show(arguments: argparse.Namespace, letters: Letters, tally: Tally) -> None:

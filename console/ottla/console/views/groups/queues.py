@@ -149,7 +149,7 @@ async def queue(request: PageRequest) -> PageView:
     admin = request.admin
     found = await admin.describe_share_group(name)
     offsets = await attempt("offsets", admin.share_group_offsets(name), reads(name))
-    parts: list[SheetPart] = [_links(name, "Records"), _facts(found)]
+    parts: list[SheetPart] = [queue_links(name, "Records"), _facts(found)]
     parts += await _dead_letters(request, name)
     if isinstance(offsets, Absence):
         parts.append(offsets.part(request.user))
@@ -181,7 +181,7 @@ async def records(request: PageRequest) -> PageView:
         )
     return sheet_view(
         f"{name}: {at}",
-        [_links(name, ""), part],
+        [queue_links(name, ""), part],
         lead=f"At most {RANGES_MAX} ranges of records with equal state, from the start offset.",
     )
 
@@ -190,7 +190,7 @@ async def reset_page(request: PageRequest) -> PageView:
     """Return the page for resetting a share group's start offsets: the form, and the preview."""
     name = request.path["group"]
     offsets = await attempt("offsets", request.admin.share_group_offsets(name), reads(name))
-    parts: list[SheetPart] = [_links(name, "Reset or delete")]
+    parts: list[SheetPart] = [queue_links(name, "Reset or delete")]
     if isinstance(offsets, Absence):
         return sheet_view(name, [*parts, offsets.part(request.user)])
     before = {at: one.start_offset for at, one in offsets.items() if one.start_offset is not None}
@@ -249,11 +249,13 @@ async def reset(request: PageRequest) -> PageView:
     )
 
 
-def _links(group: str, current: str) -> LinksPart:
+def queue_links(group: str, current: str) -> LinksPart:
+    """Return the links between the pages about a share group."""
     values = {"group": group}
     return LinksPart(
         links=(
             ("Records", queue_address(group)),
+            ("Dead letters", f"{queue_address(group)}/redrive"),
             ("Reset or delete", f"{queue_address(group)}/reset"),
             ("Why is it not delivered?", address("/explain/delivery", {}, values)),
         ),

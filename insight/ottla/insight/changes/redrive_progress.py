@@ -1,4 +1,4 @@
-"""Encodes and decodes the progress of `ottla share redrive` in one partition of a dead letter
+"""Encodes and decodes the progress of a redrive in one partition of a dead letter
 topic: the offsets that later runs skip, because their letters were moved or belong to other groups.
 
 Pure. One transaction moves records and stores this progress. Committed offsets of a consumer group
@@ -20,7 +20,7 @@ KEY_VERSION = 1
 
 
 class DoneOffsets:
-    """Set of the offsets that later runs of `ottla share redrive` skip, stored as sorted ranges
+    """Set of the offsets that later redrives skip, stored as sorted ranges
     that do not touch."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
@@ -74,23 +74,23 @@ class DoneOffsets:
 
 
 def progress_key(group_id: str, topic: str, topic_id: UUID, partition: int) -> bytes:
-    """Return the key of the record that stores the progress of `ottla share redrive` in one
+    """Return the key of the record that stores the progress of a redrive in one
     partition. A dead letter topic that is created again has another id, and therefore no stored
     progress."""
     return json.dumps([KEY_VERSION, group_id, topic, str(topic_id), partition]).encode()
 
 
 def stored(done: DoneOffsets) -> bytes:
-    """Return the value of the record that stores the progress of `ottla share redrive`, given the
+    """Return the value of the record that stores the progress of a redrive, given the
     offsets to skip."""
     return json.dumps({"done": done.ranges}, separators=(",", ":")).encode()
 
 
 def restored(value: bytes | None) -> DoneOffsets:
-    """Return the progress of `ottla share redrive` in the value of a record. Raises
+    """Return the progress of a redrive in the value of a record. Raises
     CorruptDataError if the value contains no progress."""
     try:
         ranges = [(int(begin), int(end)) for begin, end in json.loads(value or b"")["done"]]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise CorruptDataError("a progress record of 'ottla share redrive'") from None
+        raise CorruptDataError("a progress record of a redrive") from None
     return DoneOffsets(ranges)

@@ -1,4 +1,4 @@
-"""Reads records for `ottla share redrive`: those of a partition up to an offset, and single records
+"""Reads records for a redrive: those of a partition up to an offset, and single records
 that dead letters name."""
 
 import trio
@@ -14,7 +14,7 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 OPEN_TRANSACTIONS_S = 90.0
-"""Maximum seconds that the command waits until no transaction is open in a partition. It is longer
+"""Maximum seconds that a redrive waits until no transaction is open in a partition. It is longer
 than the timeout of a transaction, after which the cluster ends the transaction."""
 LOOK_AGAIN_S = 0.1
 FAILURES_MAX = 100

@@ -1,5 +1,5 @@
-"""Parses dead letters of a share group (records that it could not process) for `ottla share
-redrive`: their origin, their cause, and the reason why a letter is not moved.
+"""Parses dead letters of a share group (records that it could not process) before they are moved
+back: their origin, their cause, and the reason why a letter is not moved.
 
 Pure. Other clients may write to a dead letter topic, so headers are checked before they are used.
 """
@@ -15,10 +15,10 @@ from ottla.model.ids import TopicPartition
 ORIGIN = "__dlq.errors."
 """Prefix of the names of headers that brokers add to a dead letter (KIP-1191)."""
 COUNT_HEADER = "ottla.redrive.count"
-"""Name of the header with the number of times that a record was moved back, in digits. The command
+"""Name of the header with the number of times that a record was moved back, in digits. A redrive
 adds it to moved records."""
 GROUP_HEADER = "ottla.redrive.group"
-"""Name of the header with the share group for which a record was moved back. The command adds it to
+"""Name of the header with the share group for which a record was moved back. A redrive adds it to
 moved records."""
 
 NUMBER = re.compile(rb"[0-9]{1,19}")
@@ -29,7 +29,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class LetterCause(StrEnum):
-    """Cause of a dead letter, as an option of `ottla share redrive` names it."""
+    """Cause of a dead letter, as a user names it."""
 
     REJECTED = "rejected"
     EXHAUSTED = "exhausted"
@@ -43,7 +43,7 @@ CAUSES = {
 
 
 class LeftReason(StrEnum):
-    """Reason why `ottla share redrive` does not move a record of a dead letter topic."""
+    """Reason why a redrive does not move a record of a dead letter topic."""
 
     OTHER_GROUP = "of another group"
     NO_LETTER = "no dead letter: its headers name no record"
@@ -102,7 +102,7 @@ def _number(text: bytes, largest: int) -> int | None:
 
 
 class LetterFilter(NamedTuple):
-    """Filter of the dead letters that the command moves: the letters of one group that meet all
+    """Filter of the dead letters that a redrive moves: the letters of one group that meet all
     conditions."""
 
     group_id: str

@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from ottla.cli.groups.redrive_letters import (
+from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.insight.changes.redrive_letters import (
     LeftReason,
     Letter,
     LetterCause,
@@ -15,8 +16,7 @@ from ottla.cli.groups.redrive_letters import (
     letter_in,
     moved_headers,
 )
-from ottla.cli.groups.redrive_progress import DoneOffsets, progress_key, restored, stored
-from ottla.client.fetch.record_batch import ConsumerRecord
+from ottla.insight.changes.redrive_progress import DoneOffsets, progress_key, restored, stored
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Epoch, Offset, TopicPartition
 from ottla.wire.batch import TimestampType
