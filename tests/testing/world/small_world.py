@@ -15,7 +15,7 @@ from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.net.streams import MachineTransport
 from ottla.testing.world.asyncio_loop import run_asyncio
-from ottla.testing.world.guards import Sources, enter_instance, guarded
+from ottla.testing.world.guards import InstanceSources, enter, guarded
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -73,12 +73,12 @@ def in_cluster(scenario: Callable[[SimulatedCluster], Awaitable[object]], *, see
 
 def instance(world: SharedWorld, name: str, program: Callable[[], Awaitable[Any]]) -> Machine:
     """Return a machine whose process is an asyncio program."""
-    sources: list[Sources] = []
+    sources: list[InstanceSources] = []
 
     async def run(machine: Machine, is_stopping: trio.Event) -> None:
         if not sources:
-            sources.append(Sources(machine))
-        enter_instance(sources[0])
+            sources.append(InstanceSources(machine))
+        enter(sources[0])
         await run_asyncio(program, is_stopping)
 
     return Machine(world, name, run)

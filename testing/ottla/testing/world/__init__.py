@@ -12,7 +12,6 @@ life.py               the life of an instance: its steps and its end
 nemesis.py            fault injection
 request_watch.py      counts the requests of instances
 request_records.py    finds the records in requests and responses of instances
-simulated_sources.py  time and random numbers of a run
 checkers.py           checks of inputs, outputs and lag
 timeline.py           events of a run, as text
 timeline_page.py      events of a run, as a page

@@ -2,9 +2,10 @@
 simulate.
 
 `guarded` replaces functions of the standard library during a run, and restores them after it. A
-replacement asks the context variable `SOURCES` for the instance that owns the current task. Without
-one it calls the original function, so that the simulated nodes, the scenario and the test runner
-are unaffected. Names that a module imported (`from time import monotonic`) are replaced too.
+replacement asks the context variable `SOURCES` for the process that owns the current task. Without
+one it calls the original function. Calls are refused in instances of the user's program only, not
+in the scenario or the simulated nodes. Names that a module imported (`from time import monotonic`)
+are replaced too.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ from zlib import crc32
 
 import trio
 
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.whole.clock import WALL_START_MS
 from ottla.jepsen.world.whole.machine import Machine
 from ottla.testing.world.asyncio_loop import ABANDONED
 from ottla.testing.world.errors import NotInWorldError
@@ -50,29 +53,28 @@ _UNSCANNED = ("_pytest", "pytest", "pluggy", "hypothesis", "xdist", "trio", "out
 
 
 class Sources:
-    """The clocks and random numbers of one instance, in all its lives."""
+    """The clocks and random numbers of one process in a run, in all its lives."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        seed = machine.world.chance.stream(f"program/{machine.name}").below(1 << 53)
-        self.random = random.Random(seed)
+    is_instance = False
+    """True if calls that a world cannot simulate are refused."""
+
+    def __init__(self, name: str, chance: Chance) -> None:
+        self.name = name
+        self.random = random.Random(chance.stream(f"program/{name}").below(1 << 53))
         self.signals: dict[int, Any] = {}
         self._reads_at = (-1.0, 0)
 
+    @property
+    def process_id(self) -> int:
+        """Id of the process."""
+        return 1_000
+
     def monotonic_ns(self) -> int:
         """Return the virtual time since the start of the run in ns."""
-        return int(self._now_s() * 1_000_000_000)
+        return int(self.monotonic_s() * 1_000_000_000)
 
     def monotonic_s(self) -> float:
-        """Return the virtual time since the start of the run in seconds, as the event loop does."""
-        return self._now_s()
-
-    def wall_ns(self) -> int:
-        """Return the time of the machine's wall clock in ns since 1970."""
-        self._now_s()
-        return self.machine.clock.wall_ms() * 1_000_000
-
-    def _now_s(self) -> float:
+        """Return the virtual time since the start of the run in seconds, as event loops do."""
         now_s = trio.current_time()
         at_s, count = self._reads_at
         self._reads_at = (now_s, count + 1 if at_s == now_s else 0)
@@ -84,10 +86,33 @@ class Sources:
             )
         return now_s
 
+    def wall_ns(self) -> int:
+        """Return the time of the wall clock in ns since 1970."""
+        return WALL_START_MS * 1_000_000 + int(self.monotonic_s() * 1e6) * 1_000
+
+
+class InstanceSources(Sources):
+    """The clocks and random numbers of an instance of the user's program."""
+
+    is_instance = True
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine.name, machine.world.chance)
+        self._machine = machine
+
+    @property
+    def process_id(self) -> int:
+        """Id of the process, which each life increases by one."""
+        return 1_000 + self._machine.start_count
+
+    def wall_ns(self) -> int:
+        """Return the time of the machine's wall clock, with its error, in ns since 1970."""
+        return super().wall_ns() + self._machine.clock.wall_skew_ms * 1_000_000
+
 
 SOURCES: ContextVar[Sources | None] = ContextVar("sources", default=None)
-"""Context variable with the sources of the instance that owns the current task. None outside of
-instances."""
+"""Context variable with the sources of the process that owns the current task. None outside of
+runs."""
 
 
 class _Patch:
@@ -117,8 +142,10 @@ def _switch(original: Any, inside: Callable[..., Any]) -> Any:
 
 
 def _refusal(original: Any, sentence: str) -> Any:
-    def refuse(sources: Sources, *args: Any, **options: Any) -> NoReturn:
-        raise NotInWorldError(sentence)
+    def refuse(sources: Sources, *args: Any, **options: Any) -> Any:
+        if sources.is_instance:
+            raise NotInWorldError(sentence)
+        return original(*args, **options)
 
     return _switch(original, refuse)
 
@@ -359,7 +386,7 @@ def _uuid1(sources: Sources, node: int | None = None, clock_seq: int | None = No
     ticks = sources.wall_ns() // 100 + 0x01B21DD213814000
     sequence = sources.random.getrandbits(14) if clock_seq is None else clock_seq
     if node is None:
-        node = 0x020000000000 | crc32(sources.machine.name.encode())
+        node = 0x020000000000 | crc32(sources.name.encode())
     return uuid.UUID(
         fields=(
             ticks & 0xFFFFFFFF,
@@ -373,8 +400,13 @@ def _uuid1(sources: Sources, node: int | None = None, clock_seq: int | None = No
     )
 
 
+_real_signal = signal.signal
+
+
 def _signal(sources: Sources, number: int, handler: Any) -> Any:
     """Register a handler that the world calls when it asks the instance to stop."""
+    if not sources.is_instance:
+        return _real_signal(number, handler)
     before = sources.signals.get(int(number), signal.SIG_DFL)
     sources.signals[int(number)] = handler
     loop = asyncio._get_running_loop()
@@ -411,9 +443,9 @@ def _patches() -> list[_Patch]:
 
     found.append(_Patch(random.Random, "seed", seed))
     switched(os, "urandom", lambda sources, size: sources.random.randbytes(size))
-    switched(os, "getpid", lambda sources: 1_000 + sources.machine.start_count)
-    switched(socket, "gethostname", lambda sources: sources.machine.name)
-    switched(socket, "getfqdn", lambda sources, name="": name or sources.machine.name)
+    switched(os, "getpid", lambda sources: sources.process_id)
+    switched(socket, "gethostname", lambda sources: sources.name)
+    switched(socket, "getfqdn", lambda sources, name="": name or sources.name)
     switched(uuid, "uuid1", _uuid1)
     switched(signal, "signal", _signal)
     if hasattr(os, "getrandom"):
@@ -564,8 +596,9 @@ def _restore_late_imports() -> None:
                 names[name] = originals[id(value)]
 
 
-def enter_instance(sources: Sources) -> None:
-    """Make the current task, and the tasks that it starts, belong to an instance."""
+def enter(sources: Sources) -> None:
+    """Make the current task, and the tasks that it starts, use the clocks and random numbers of a
+    process."""
     SOURCES.set(sources)
     if _guard is not None:
         _guard.extend()

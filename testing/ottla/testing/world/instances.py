@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import trio
 
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
+from ottla.testing.world.asyncio_loop import run_asyncio
+from ottla.testing.world.guards import InstanceSources, enter
 from ottla.testing.world.life import LIFE, InstanceLife
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import Fact, TimelineEvent
@@ -75,6 +77,7 @@ class Instance:
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._machine = Machine(host.shared, name, self._run)
+        self._sources = InstanceSources(self._machine)
 
     @property
     def machine(self) -> Machine:
@@ -115,7 +118,8 @@ class Instance:
         self._resume(self._machine.start_count)
 
     async def stop(self) -> None:
-        """Stop the program cleanly and wait for its end. Its main task is cancelled, as by Ctrl-C.
+        """Stop the program cleanly and wait for its end. Its handler of SIGTERM or SIGINT is
+        called. Without a handler, its main task is cancelled, as by Ctrl-C.
 
         The program is killed if it still runs after 30 virtual seconds.
         """
@@ -172,6 +176,7 @@ class Instance:
         """Run one life of the program. The machine has already set the context of its process."""
         life = self.life = InstanceLife(self.name, machine.start_count, self.directory, self._step)
         LIFE.set(life)
+        enter(self._sources)
         self._stopping = trio.Event()
         self.note("start", f"start {machine.start_count} of {self._program.__qualname__}")
         try:
@@ -197,7 +202,7 @@ class Instance:
     async def _run_program(self) -> object:
         if self._runtime == "trio":
             return await self._program(*self._arguments)
-        raise NotImplementedError("programs of asyncio do not run yet; use runtime='trio'")
+        return await run_asyncio(lambda: self._program(*self._arguments), self._stopping)
 
     async def _step(self, name: str) -> None:
         if not self._host.on_mark(self.name, name):

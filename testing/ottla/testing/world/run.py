@@ -21,10 +21,10 @@ from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.net.streams import MachineTransport
 from ottla.model.errors import OttlaError
 from ottla.testing.world.errors import CheckFailedError, ClusterFailedError
+from ottla.testing.world.guards import Sources, collect_garbage, enter, guarded
 from ottla.testing.world.instances import described
 from ottla.testing.world.life import HARNESS
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
-from ottla.testing.world.simulated_sources import guarded
 from ottla.testing.world.timeline import TIMELINE, Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 from ottla.testing.world.world import WORLD, SimulatedWorld
@@ -116,7 +116,7 @@ class WorldRun:
 
     def run(self) -> RunReport:
         """Run the scenario and return the report. Raises the scenario's exception."""
-        with untraced(), quiet_nodes(), guarded(self._chance):
+        with untraced(), quiet_nodes(), guarded():
             run_in_virtual_time(self._main, seed=self._chance.stream("loop").below(1 << 62))
         for event in self.timeline:
             self.trace.add(int(event.at_s * 1e6), event.where, event.kind, event.text)
@@ -131,6 +131,7 @@ class WorldRun:
         )
 
     async def _main(self, loop: Loop) -> None:
+        enter(Sources(HARNESS, self._chance))
         network = SimulatedNetwork(self._chance.stream("network"), self.trace, RareStates())
         shared = SharedWorld(loop, network, self._chance)
         shared.disk_delay_s = DISK_DELAY_S
@@ -138,6 +139,7 @@ class WorldRun:
             async with trio.open_nursery() as nursery:
                 shared.nursery = nursery
                 nursery.start_soon(network.run)
+                nursery.start_soon(collect_garbage)
                 try:
                     await self._play(shared, nursery)
                 except (Exception, BaseExceptionGroup) as error:
