@@ -77,7 +77,7 @@ def test_the_fullest_disk_counts_and_unknown_sizes_are_none() -> None:
 def test_brokers_of_one_machine_are_listed_together() -> None:
     rows = broker_rows(
         [broker(1, machine="m"), broker(2, machine="m", is_fenced=True), broker(3, host="z")],
-        TrafficRates([BrokerRates(2, 50.0, 10.0, 1.0, 2.0)], [], [], []),
+        TrafficRates([BrokerRates(2, 50.0, 10.0, 1.0, 2.0)], [], [], [], []),
     )
     assert [one.rates is not None for one in rows] == [False, True, False]
     machines = machine_rows(rows)

@@ -405,6 +405,7 @@ class Broker:
                 metric_sources=(self.parts.all_figures,),
                 image=lambda: self.metadata.image,
                 traffic=lambda: self.core.traffic.by_topic().items(),
+                quotas=self.core.quotas,
             ),
             coming=BROKER_KEYS,
             offers_telemetry=self.telemetry.is_offered,

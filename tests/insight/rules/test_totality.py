@@ -47,6 +47,7 @@ from ottla.model.security.acls import (
     ResourceType,
 )
 from ottla.model.settings.security.authorizer import AuthorizerConfig
+from ottla.wire.messages.describe_node_response import NodeClientTraffic
 
 VALUES = {
     "denial": {"user": "alice", "operation": "read", "topic": "orders-1", "host": "10.0.0.7"},
@@ -167,12 +168,22 @@ USAGE = st.builds(
     rate=st.floats(0, 100),
     throttle_ms=SMALL,
 )
+COUNTS = st.builds(
+    NodeClientTraffic,
+    user=st.sampled_from(["alice", ""]),
+    client_id=NAMES,
+    requests=SMALL,
+    bytes_in=SMALL,
+    bytes_out=SMALL,
+    used_ns=SMALL,
+)
 SAMPLES = st.builds(
     TrafficSample,
     at_s=st.floats(0, 10),
     figures=st.dictionaries(SMALL, st.dictionaries(st.just("requests.answered"), st.floats(0, 9))),
     sizes=st.dictionaries(PLACES, SMALL),
-    clients=st.lists(USAGE, max_size=3),
+    quotas=st.lists(USAGE, max_size=3),
+    clients=st.dictionaries(SMALL, st.lists(COUNTS, max_size=3)),
     failures=st.dictionaries(SMALL, st.just("no answer in 3 s")),
 )
 FACTS = st.builds(

@@ -444,3 +444,34 @@ def test_only_what_changed_is_put_in_force_and_the_rest_stays() -> None:
         assert found[0].limit == limit
     world.quotas.set_quotas({}, [other, TEST])
     assert not world.quotas.is_active
+
+
+def test_requests_without_a_quota_are_counted_only_while_an_operator_watches() -> None:
+    world = QuotaWorld()
+    assert not world.quotas.is_active
+    world.quotas.watch(1_000)
+    assert world.quotas.is_active
+
+    slot = world.arrive(PRODUCE, 100)
+    world.owner.now_ns = 51
+    slot.complete(ProduceResponse())
+    replication = world.arrive(WRITE_TXN_MARKERS, 100, version=1)
+    replication.complete(WriteTxnMarkersResponse())
+
+    ((names, counts),) = world.quotas.traffic.counts.items()
+    assert names == ("ANONYMOUS", "test")
+    assert (counts.request_count, counts.bytes_in, counts.used_ns) == (1, 104, 50)
+    assert counts.bytes_out > 0
+    world.clock.now_ms += 1_000
+    assert world.arrive(PRODUCE, 100).charge is None
+    assert not world.quotas.is_active
+    assert not world.quotas.traffic.counts
+
+
+def test_the_end_of_a_watch_leaves_quotas_in_force() -> None:
+    world = QuotaWorld(producer_byte_rate=1_000.0)
+    world.quotas.watch(1_000)
+    world.clock.now_ms += 1_000
+    assert world.arrive(PRODUCE, 100).charge is not None
+    assert world.quotas.is_active
+    assert not world.quotas.traffic.is_watched

@@ -11,6 +11,7 @@ from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicIdPartition, TopicPartition
 from ottla.model.version import VERSION
 from ottla.node.network.dispatch import RequestContext
+from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.storage.directories.free_space import FreeSpaceReport
 from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.losses.log_losses import LogLoss
@@ -18,6 +19,7 @@ from ottla.storage.manager.log_manager_driver import LogManager
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
 from ottla.wire.messages.describe_node_response import (
     DescribeNodeResponse,
+    NodeClientTraffic,
     NodeController,
     NodeDirectory,
     NodeMetric,
@@ -104,7 +106,8 @@ class DescribeNodeApi:
     `state` returns the name of the broker's state, and `recovery` the progress of the log recovery
     in each directory. `problems` yields a description of each offline partition or other fault.
     `directories` returns the free space of each directory, `image` this broker's metadata, and
-    `traffic` the counters of each topic. Each of `metric_sources` returns numbers by name.
+    `traffic` the counters of each topic. `quotas` counts the traffic of clients. Each of
+    `metric_sources` returns numbers by name.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class DescribeNodeApi:
         replica_of: Callable[[TopicPartition], NodeReplica | None] = lambda partition: None,
         image: Callable[[], MetadataImage] = lambda: EMPTY,
         traffic: Callable[[], Iterable[tuple[str, TopicCounters]]] = tuple,
+        quotas: RequestQuotas | None = None,
     ) -> None:
         self._node_id = node_id
         self._state = state
@@ -128,6 +132,7 @@ class DescribeNodeApi:
         self._replica_of = replica_of
         self._image = image
         self._traffic = traffic
+        self._quotas = quotas
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
@@ -159,6 +164,7 @@ class DescribeNodeApi:
             registrations=self._registrations() if request.include_registrations else [],
             controllers=self._controllers() if request.include_registrations else [],
             traffic=self._topic_traffic() if request.include_traffic else [],
+            clients=self._client_traffic(request.watch_clients_ms),
             metrics=[
                 NodeMetric(name=name, value=float(value)) for name, value in sorted(metrics.items())
             ],
@@ -175,6 +181,23 @@ class DescribeNodeApi:
                 fetch_requests=counters.fetch_requests,
             )
             for topic, counters in islice(self._traffic(), TOPICS_MAX)
+        ]
+
+    def _client_traffic(self, watch_ms: int) -> list[NodeClientTraffic]:
+        """Return the counts of all clients, and have them counted for `watch_ms` milliseconds."""
+        if self._quotas is None or watch_ms <= 0:
+            return []
+        self._quotas.watch(watch_ms)
+        return [
+            NodeClientTraffic(
+                user=user,
+                client_id=client_id,
+                requests=counts.request_count,
+                bytes_in=counts.bytes_in,
+                bytes_out=counts.bytes_out,
+                used_ns=counts.used_ns,
+            )
+            for (user, client_id), counts in self._quotas.traffic.counts.items()
         ]
 
     def _registrations(self) -> list[NodeRegistration]:

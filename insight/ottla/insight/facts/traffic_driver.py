@@ -16,10 +16,17 @@ from ottla.insight.facts.survey_driver import registered
 from ottla.model.errors import OttlaError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.wire.messages.describe_node_request import DescribeNodeRequest
-from ottla.wire.messages.describe_node_response import DescribeNodeResponse, NodeTopicTraffic
+from ottla.wire.messages.describe_node_response import (
+    DescribeNodeResponse,
+    NodeClientTraffic,
+    NodeTopicTraffic,
+)
 
 BROKER_TIMEOUT_S = 3.0
 CLIENTS_MAX = 100
+WATCH_MS = 30_000
+"""Milliseconds for which brokers count the traffic of clients after a sample, unless the next
+sample follows later."""
 
 
 @dataclass(slots=True)
@@ -33,17 +40,23 @@ class TrafficSample:
     """Traffic counters of the topics on each broker, by broker id."""
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     """Size of the largest replica of each partition, in bytes."""
-    clients: list[QuotaUsage] = field(default_factory=list)
+    quotas: list[QuotaUsage] = field(default_factory=list)
     """Usage of quotas by clients, from each broker."""
+    clients: dict[int, list[NodeClientTraffic]] = field(default_factory=dict)
+    """Traffic counters of the clients of each broker, by broker id, which begin at 0 with the first
+    sample."""
     failures: dict[int, str] = field(default_factory=dict)
     """Reason why the traffic counters of a broker are missing, by broker id."""
 
 
-async def sample(admin: Admin) -> TrafficSample:
+async def sample(admin: Admin, *, watch_ms: int = WATCH_MS) -> TrafficSample:
     """Return the traffic counters of all brokers, the sizes of partitions, and the usage of quotas.
+    The brokers count the traffic of clients from the first sample on, until `watch_ms` milliseconds
+    after the last one.
+
     Raises ConnectionLostError if the broker that responds to this client stops. Any other broker
     that stops is left out."""
-    found = await sample_counters(admin, has_clients=True)
+    found = await sample_counters(admin, watch_ms=watch_ms)
     for one in await ask_bytes(admin):
         for directory in one.directories:
             for at, replica in directory.replicas.items():
@@ -51,29 +64,29 @@ async def sample(admin: Admin) -> TrafficSample:
     return found
 
 
-async def sample_counters(admin: Admin, *, has_clients: bool = False) -> TrafficSample:
-    """Return the traffic counters of all brokers, and with `has_clients` the usage of quotas. The
-    size of the responses depends on the number of topics with traffic, not on the number of
-    partitions."""
+async def sample_counters(admin: Admin, *, watch_ms: int = 0) -> TrafficSample:
+    """Return the traffic counters of all brokers, and with `watch_ms` those of clients and the
+    usage of quotas. The size of the responses depends on the number of topics with traffic, not on
+    the number of partitions."""
     found = TrafficSample(trio.current_time())
     brokers = await registered(admin)
     async with trio.open_nursery() as nursery:
         for broker in brokers:
             if not broker.is_fenced:
-                nursery.start_soon(_ask, admin, NodeId(broker.id), found, has_clients)
+                nursery.start_soon(_ask, admin, NodeId(broker.id), found, watch_ms)
     return found
 
 
-async def _ask(admin: Admin, broker: NodeId, found: TrafficSample, has_clients: bool) -> None:
+async def _ask(admin: Admin, broker: NodeId, found: TrafficSample, watch_ms: int) -> None:
     with trio.move_on_after(BROKER_TIMEOUT_S) as scope:
         try:
-            answer = await admin.cluster.request(
-                DescribeNodeRequest(include_traffic=True), DescribeNodeResponse, node=broker
-            )
+            request = DescribeNodeRequest(include_traffic=True, watch_clients_ms=watch_ms)
+            answer = await admin.cluster.request(request, DescribeNodeResponse, node=broker)
             found.figures[broker] = {one.name: one.value for one in answer.metrics}
             found.topics[broker] = answer.traffic
-            if has_clients:
-                found.clients += await admin.describe_quota_usage(broker, count_max=CLIENTS_MAX)
+            if watch_ms:
+                found.clients[broker] = answer.clients
+                found.quotas += await admin.describe_quota_usage(broker, count_max=CLIENTS_MAX)
         except OttlaError as error:
             found.failures[broker] = str(error)
     if scope.cancelled_caught:

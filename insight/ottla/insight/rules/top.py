@@ -5,17 +5,27 @@ from collections.abc import Iterator, Mapping
 
 from ottla.insight.explanation import Explanation, FactTable, concluded
 from ottla.insight.facts.cluster_facts import ClusterFacts
-from ottla.insight.rules.traffic_rates import BrokerRates, ClientRates, TrafficRates, rates_between
+from ottla.insight.rules.traffic_rates import (
+    BrokerRates,
+    ClientRates,
+    QuotaRates,
+    TrafficRates,
+    rates_between,
+)
 from ottla.model.settings.quotas import REQUEST_PERCENTAGE
 
 ROWS_MAX = 10
 """Maximum number of rows in each table of the busiest clients, topics, partitions and brokers."""
 REQUESTS = "requests"
-NO_CLIENTS = (
-    "no client has a quota, and brokers measure only clients that have one; a limit that no client "
-    "reaches is enough: 'ottla quota set producer_byte_rate=1000G --client-id \"<default>\"'"
+CLIENTS = (
+    "user",
+    "client id",
+    "bytes in per second",
+    "bytes out per second",
+    "requests per second",
+    "cpu percent",
 )
-CLIENTS = ("user", "client id", "quota", "usage per second", "throttle in ms")
+QUOTAS = ("user", "client id", "quota", "usage per second", "throttle in ms")
 TOPICS = (
     "topic",
     "bytes in per second",
@@ -44,32 +54,48 @@ def explain_top(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
     rates = rates_between(before, after)
     is_by_requests = values.get("by") == REQUESTS
     unknown += [f"traffic of broker {one}: {why}" for one, why in sorted(after.failures.items())]
-    clients = list(_clients(rates, is_by_requests=is_by_requests))
     return concluded(
         "top",
         f"the cluster by {REQUESTS if is_by_requests else 'bytes'}",
         [],
         tables=[
-            FactTable("clients", CLIENTS, tuple(clients)),
+            FactTable("clients", CLIENTS, tuple(_clients(rates, is_by_requests=is_by_requests))),
+            FactTable("quotas", QUOTAS, tuple(_quotas(rates, is_by_requests=is_by_requests))),
             FactTable("topics", TOPICS, tuple(_topics(rates, is_by_requests=is_by_requests))),
             FactTable("partitions", PARTITIONS, tuple(_partitions(rates))),
             FactTable("brokers", BROKERS, tuple(_brokers(rates, is_by_requests=is_by_requests))),
         ],
-        notes=[] if clients or after.failures else [NO_CLIENTS],
         unknown=unknown,
     )
 
 
 def _clients(
     rates: TrafficRates, *, is_by_requests: bool
-) -> Iterator[tuple[str | None, str | None, str, int, int]]:
-    """Yield table rows of clients with their usage of request quotas if `is_by_requests`, otherwise
-    of all other quotas."""
+) -> Iterator[tuple[str | None, str | None, int, int, int, int]]:
+    def load(one: ClientRates) -> float:
+        return one.requests if is_by_requests else one.bytes_in + one.bytes_out
 
-    def is_other(one: ClientRates) -> bool:
+    for one in sorted(rates.clients, key=load, reverse=True)[:ROWS_MAX]:
+        yield (
+            one.user or None,
+            one.client_id or None,
+            round(one.bytes_in),
+            round(one.bytes_out),
+            round(one.requests),
+            round(one.cpu_percent),
+        )
+
+
+def _quotas(
+    rates: TrafficRates, *, is_by_requests: bool
+) -> Iterator[tuple[str | None, str | None, str, int, int]]:
+    """Yield table rows of clients that have quotas, with their usage of request quotas if
+    `is_by_requests`, otherwise of all other quotas."""
+
+    def is_other(one: QuotaRates) -> bool:
         return (one.quota == REQUEST_PERCENTAGE) != is_by_requests
 
-    for one in sorted(rates.clients, key=is_other)[:ROWS_MAX]:
+    for one in sorted(rates.quotas, key=is_other)[:ROWS_MAX]:
         usage = round(one.rate)
         yield one.user or None, one.client_id or None, one.quota, usage, one.throttle_ms
 

@@ -10,6 +10,10 @@ CPU = "process.cpu.seconds"
 REQUESTS = "requests.answered"
 TOPIC_COUNTERS = ("bytes_in", "bytes_out", "messages_in", "produce_requests", "fetch_requests")
 
+CLIENT_COUNTERS = ("bytes_in", "bytes_out", "requests", "used_ns")
+NS_PER_PERCENT = 10_000_000
+"""Number of nanoseconds in one percent of a second."""
+
 
 class BrokerRates(NamedTuple):
     """Rates of one broker's traffic per second, between two samples."""
@@ -43,6 +47,20 @@ class PartitionRates(NamedTuple):
 
 
 class ClientRates(NamedTuple):
+    """Rates of one client's requests per second, over all brokers."""
+
+    user: str
+    client_id: str
+    bytes_in: float
+    """Bytes of the client's requests, so of the records that it produces."""
+    bytes_out: float
+    """Bytes of the responses, so of the records that the client fetches."""
+    requests: float
+    cpu_percent: float
+    """Processing time of the client's requests, in percent of one core."""
+
+
+class QuotaRates(NamedTuple):
     """Usage of one quota by one client, over all brokers: its rate and throttle time."""
 
     user: str
@@ -53,12 +71,14 @@ class ClientRates(NamedTuple):
 
 
 class TrafficRates(NamedTuple):
-    """Rates of brokers, topics, partitions and clients between two samples, busiest first."""
+    """Rates of brokers, topics, partitions, clients and quotas between two samples, busiest
+    first."""
 
     brokers: list[BrokerRates]
     topics: list[TopicRates]
     partitions: list[PartitionRates]
     clients: list[ClientRates]
+    quotas: list[QuotaRates]
 
 
 def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
@@ -88,7 +108,8 @@ def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
         sorted(brokers, key=lambda one: (-one.cpu_percent, one.broker)),
         sorted(rows, key=lambda one: (-(one.bytes_in + one.bytes_out), one.topic)),
         _partitions(before, after, seconds),
-        _clients(after),
+        _clients(before, after, seconds),
+        _quotas(after),
     )
 
 
@@ -103,13 +124,31 @@ def _partitions(
     return sorted(rows, key=lambda one: (-one.bytes_in, TopicPartition(one.topic, one.partition)))
 
 
-def _clients(sample: TrafficSample) -> list[ClientRates]:
+def _clients(before: TrafficSample, after: TrafficSample, seconds: float) -> list[ClientRates]:
+    found: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0] * len(CLIENT_COUNTERS))
+    for broker, clients in after.clients.items():
+        earlier = {(one.user, one.client_id): one for one in before.clients.get(broker, ())}
+        for one in clients:
+            known = earlier.get((one.user, one.client_id))
+            rates = found[one.user, one.client_id]
+            for at, name in enumerate(CLIENT_COUNTERS):
+                count = 0 if known is None else getattr(known, name)
+                rates[at] += _grown(count, getattr(one, name)) / seconds
+    rows = [
+        ClientRates(*names, bytes_in, bytes_out, requests, used_ns / NS_PER_PERCENT)
+        for names, (bytes_in, bytes_out, requests, used_ns) in found.items()
+        if requests
+    ]
+    return sorted(rows, key=lambda one: (-(one.bytes_in + one.bytes_out), one))
+
+
+def _quotas(sample: TrafficSample) -> list[QuotaRates]:
     found: dict[tuple[str, str, str], tuple[float, int]] = {}
-    for one in sample.clients:
+    for one in sample.quotas:
         key = one.user, one.client_id, one.key
         rate, throttle_ms = found.get(key, (0.0, 0))
         found[key] = rate + one.rate, max(throttle_ms, one.throttle_ms)
-    rows = [ClientRates(*key, *value) for key, value in found.items()]
+    rows = [QuotaRates(*key, *value) for key, value in found.items()]
     return sorted(rows, key=lambda one: (-one.rate, one))
 
 

@@ -216,7 +216,7 @@ class ClientQuotas:
         if now_ms >= usage.report_from_ms:
             usage.report_from_ms = now_ms + REPORT_MS
             user, client_id = match.counted_as
-            self._report(Throttle(_short(user), _short(client_id), match.limit, delay_ms))
+            self._report(Throttle(short_name(user), short_name(client_id), match.limit, delay_ms))
 
     def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
         """Return the limit of a client under this quota and its usage, or None if the client has no
@@ -240,7 +240,7 @@ class ClientQuotas:
 
     def _usage(self, match: Match, now_ms: int) -> ClientUsage:
         user, client_id = match.counted_as
-        names = _short(user), _short(client_id)
+        names = short_name(user), short_name(client_id)
         usage = self._usages.pop(names, None)
         if usage is None:
             while len(self._usages) >= USAGES_MAX:
@@ -264,7 +264,9 @@ class ClientQuotas:
         usage.bucket = bucket
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """Return the name of a user or client as it is stored: unchanged, or with a digest if it is
+    longer than `NAME_CHARS_MAX`."""
     if len(name) <= NAME_CHARS_MAX:
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -10,7 +10,8 @@ network threads.
 
 The response of a throttled client is sent at once and contains the throttle time. The client's
 connection is not read until that time has passed (KIP-219), so that a client gains nothing by
-ignoring it. If no client has a limit, a request costs one check.
+ignoring it. If no client has a limit and no operator watches the clients, a request costs one
+check.
 """
 
 import logging
@@ -33,6 +34,7 @@ from ottla.node.network.dispatch import RequestContext
 from ottla.node.network.loop_clock import LoopClock
 from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.quotas.client_quotas import FREE, ClientQuotas, ClientUsage, Found, Throttle
+from ottla.node.quotas.client_traffic import ClientTraffic
 from ottla.node.quotas.quota_types import QUOTA_TYPES
 from ottla.wire.apis import API, FETCH, PRODUCE
 
@@ -53,7 +55,7 @@ class RequestCharge:
 
     __slots__ = (
         "_client_id", "_fetch_usage", "_found", "_found_ms", "_given_bytes", "_quotas",
-        "_settled_ns", "_usage", "_user", "is_exempt", "throttle_ms", "used_ns",
+        "_settled_ns", "_usage", "_user", "is_exempt", "throttle_ms", "used_ns", "watched_bytes",
     )  # fmt: skip
 
     def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
@@ -78,6 +80,8 @@ class RequestCharge:
         """Nanoseconds of processing time that the request used after the first call of its handler
         returned, on the event loop or in threads."""
         self.throttle_ms = 0
+        self.watched_bytes = -1
+        """Bytes of the request's frame if an operator watches the traffic of clients, else -1."""
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
         """Charge a Produce request for the bytes of its frame. These bytes were read even if the
@@ -165,9 +169,15 @@ class RequestCharge:
         """
         usage = self._fetch_usage
         if usage is not None:
-            chunks = slot.chunks
-            size = len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
-            usage.late += size - self._given_bytes
+            usage.late += _size_of(slot) - self._given_bytes
+        if self.watched_bytes >= 0 and not self.is_exempt:
+            self._quotas.traffic.note(
+                self._user,
+                self._client_id,
+                bytes_in=self.watched_bytes,
+                bytes_out=_size_of(slot),
+                used_ns=(slot.handled_ns or now_ns) - slot.started_ns + self.used_ns,
+            )
         settled_ns = self._settled_ns
         if settled_ns < 0:
             self.is_exempt = True
@@ -187,6 +197,12 @@ class RequestCharge:
         if delay_ms > self.throttle_ms:
             self.throttle_ms = delay_ms
             slot.mute_until(now_ms + delay_ms)
+
+
+def _size_of(slot: ResponseSlot) -> int:
+    """Return the size of a response in bytes, records in files included."""
+    chunks = slot.chunks
+    return len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
 
 
 class RequestQuotas:
@@ -224,8 +240,10 @@ class RequestQuotas:
         self._custom: dict[str, CustomLimits] = {}
         if custom_limits is not None:
             self._custom = {key: custom_limits(QUOTA_TYPES[key].kafka_name) for key in self.by_key}
+        self.traffic = ClientTraffic()
+        """Counts of all clients, which are made only while an operator watches."""
         self.is_active = False
-        """True if any client has a limit under any quota."""
+        """True if any client has a limit under any quota, or if all clients are watched."""
         self.set_quotas({})
 
     def set_quotas(
@@ -248,7 +266,16 @@ class RequestQuotas:
             if custom is not None:
                 custom.tell(limits)
             one.set_limits(custom or limits)
-        self.is_active = any(one.is_active for one in self.by_key.values())
+        self._decide_activity()
+
+    def watch(self, for_ms: int) -> None:
+        """Count the requests of all clients for some milliseconds from now."""
+        self.traffic.watch(for_ms, self.now_ms())
+        self.is_active = True
+
+    def _decide_activity(self) -> None:
+        is_limited = any(one.is_active for one in self.by_key.values())
+        self.is_active = is_limited or self.traffic.is_watched
 
     def forget_idle(self, now_ms: int) -> None:
         """Delete the usage of clients that were idle for an hour, in every quota of requests."""
@@ -269,10 +296,16 @@ class RequestQuotas:
             is_counted = self.produce.is_active
         else:
             is_counted = header.api_key == FETCH and self.fetch.is_active
-        if not is_counted and not self.request.is_active:
+        is_watched = self.traffic.is_watched
+        if is_watched and self.traffic.is_over(self.now_ms()):
+            is_watched = False
+            self._decide_activity()
+        if not is_counted and not self.request.is_active and not is_watched:
             return
         slot = context.slot
         slot.charge = charge = RequestCharge(self, context.peer.user, header.client_id or "")
+        if is_watched:
+            charge.watched_bytes = FRAME_LENGTH_BYTES + frame_bytes
         if header.api_key in EXEMPT:
             charge.is_exempt = True
         if is_produce and is_counted:

@@ -14,7 +14,7 @@ from ottla.insight.facts.traffic_driver import TrafficSample, sample
 from ottla.insight.rules.traffic_rates import rates_between
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.testing.in_process import open_in_process_cluster
-from ottla.wire.messages.describe_node_response import NodeTopicTraffic
+from ottla.wire.messages.describe_node_response import NodeClientTraffic, NodeTopicTraffic
 
 
 async def test_what_is_produced_is_seen_by_topic_partition_and_broker() -> None:
@@ -35,7 +35,12 @@ async def test_what_is_produced_is_seen_by_topic_partition_and_broker() -> None:
         assert rates.brokers[0].cpu_percent > 0
         text = top.shown(rates, 10)
         assert "orders" in text
-        assert "no client has a quota" in text
+        (producing,) = [one for one in rates.clients if one.bytes_in > 100_000]
+        assert producing.client_id == "ottla"
+        assert producing.requests > 0
+        assert producing.cpu_percent > 0
+        assert "CLIENT-ID" in text
+        assert "QUOTA" not in text
 
 
 class LostAdmin:
@@ -55,6 +60,17 @@ def traffic(topic: str, bytes_in: int, bytes_out: int = 0) -> NodeTopicTraffic:
     return NodeTopicTraffic(topic=topic, bytes_in=bytes_in, bytes_out=bytes_out)
 
 
+def counts(requests: int, bytes_in: int) -> NodeClientTraffic:
+    return NodeClientTraffic(
+        user="al",
+        client_id="app",
+        requests=requests,
+        bytes_in=bytes_in,
+        bytes_out=0,
+        used_ns=requests * 50_000_000,
+    )
+
+
 def test_rates_are_of_all_brokers_and_the_busiest_come_first() -> None:
     before = TrafficSample(10.0)
     after = TrafficSample(12.0)
@@ -67,7 +83,9 @@ def test_rates_are_of_all_brokers_and_the_busiest_come_first() -> None:
     }
     before.sizes = {TopicPartition("a", 0): 10, TopicPartition("a", 1): 10}
     after.sizes = {TopicPartition("a", 0): 30, TopicPartition("a", 1): 90}
-    after.clients = [
+    before.clients = {1: [counts(1, 500)], 2: []}
+    after.clients = {1: [counts(3, 1_500)], 2: [counts(2, 400)]}
+    after.quotas = [
         QuotaUsage(NodeId(broker), "producer_byte_rate", "al", "", 9.0, 4.0, broker)
         for broker in (1, 2)
     ]
@@ -78,7 +96,8 @@ def test_rates_are_of_all_brokers_and_the_busiest_come_first() -> None:
     ]
     assert rates.brokers[0][:3] == (1, 50, 4)
     assert [(one.partition, one.bytes_in) for one in rates.partitions] == [(1, 40), (0, 10)]
-    assert [(one.user, one.rate, one.throttle_ms) for one in rates.clients] == [("al", 8.0, 2)]
+    assert rates.clients == [("al", "app", 700.0, 0.0, 2.0, 10.0)]
+    assert [(one.user, one.rate, one.throttle_ms) for one in rates.quotas] == [("al", 8.0, 2)]
     assert list(top.rates_json(rates, 1)["topics"][0].values())[:2] == ["b", 0]
 
 

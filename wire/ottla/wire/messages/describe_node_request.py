@@ -29,6 +29,7 @@ class DescribeNodeRequest(Message):
         "replicas",
         "include_registrations",
         "include_traffic",
+        "watch_clients_ms",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -41,7 +42,9 @@ class DescribeNodeRequest(Message):
         replicas: list[WantedReplicas] = EMPTY,
         include_registrations: bool = False,
         include_traffic: bool = False,
+        watch_clients_ms: int = 0,
     ) -> None:
         self.replicas = [] if replicas is EMPTY else replicas
         self.include_registrations = include_registrations
         self.include_traffic = include_traffic
+        self.watch_clients_ms = watch_clients_ms

@@ -165,6 +165,34 @@ class NodeTopicTraffic(Struct):
         self.fetch_requests = fetch_requests
 
 
+class NodeClientTraffic(Struct):
+    __slots__ = (
+        "user",
+        "client_id",
+        "requests",
+        "bytes_in",
+        "bytes_out",
+        "used_ns",
+    )
+
+    def __init__(
+        self,
+        *,
+        user: str = "",
+        client_id: str = "",
+        requests: int = 0,
+        bytes_in: int = 0,
+        bytes_out: int = 0,
+        used_ns: int = 0,
+    ) -> None:
+        self.user = user
+        self.client_id = client_id
+        self.requests = requests
+        self.bytes_in = bytes_in
+        self.bytes_out = bytes_out
+        self.used_ns = used_ns
+
+
 class DescribeNodeResponse(Message):
     __slots__ = (
         "throttle_time_ms",
@@ -182,6 +210,7 @@ class DescribeNodeResponse(Message):
         "registrations",
         "controllers",
         "traffic",
+        "clients",
     )
     API_KEY = 20000
     VERSIONS = range(1)
@@ -206,6 +235,7 @@ class DescribeNodeResponse(Message):
         registrations: list[NodeRegistration] = EMPTY,
         controllers: list[NodeController] = EMPTY,
         traffic: list[NodeTopicTraffic] = EMPTY,
+        clients: list[NodeClientTraffic] = EMPTY,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -222,3 +252,4 @@ class DescribeNodeResponse(Message):
         self.registrations = [] if registrations is EMPTY else registrations
         self.controllers = [] if controllers is EMPTY else controllers
         self.traffic = [] if traffic is EMPTY else traffic
+        self.clients = [] if clients is EMPTY else clients

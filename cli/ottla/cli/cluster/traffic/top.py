@@ -11,8 +11,7 @@ from ottla.cli.options import Declared, option
 from ottla.cli.tables import ByteCount, table
 from ottla.cli.terminal import clear_screen, say_block
 from ottla.client.admin import Admin, open_admin
-from ottla.insight.facts.traffic_driver import TrafficSample, sample
-from ottla.insight.rules.top import NO_CLIENTS
+from ottla.insight.facts.traffic_driver import WATCH_MS, TrafficSample, sample
 from ottla.insight.rules.traffic_rates import TrafficRates, rates_between
 from ottla.model.errors import ConfigError
 
@@ -46,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     async def body() -> int:
         async with open_admin(bootstrap_of(arguments)) as admin:
-            before = await sample(admin)
+            watch_ms = WATCH_MS + round(1_000 * arguments.interval)
+            before = await sample(admin, watch_ms=watch_ms)
             while True:
                 before, rates = await next_rates(admin, before, arguments.interval)
                 if arguments.format == "json":
@@ -67,7 +67,7 @@ async def next_rates(
     """Wait for `interval_s` seconds. Returns the next sample of the traffic, and the rates since
     the sample `before`."""
     await trio.sleep(interval_s)
-    after = await sample(admin)
+    after = await sample(admin, watch_ms=WATCH_MS + round(1_000 * interval_s))
     return after, rates_between(before, after)
 
 
@@ -93,8 +93,18 @@ def shown(rates: TrafficRates, count: int) -> str:
         for one in rates.partitions[:count]
     ]
     clients = [
-        (one.user or None, one.client_id or None, one.quota, round(one.rate), one.throttle_ms)
+        (
+            one.user or None,
+            one.client_id or None,
+            *_bytes([one.bytes_in, one.bytes_out]),
+            round(one.requests),
+            round(one.cpu_percent),
+        )
         for one in rates.clients[:count]
+    ]
+    quotas = [
+        (one.user or None, one.client_id or None, one.quota, round(one.rate), one.throttle_ms)
+        for one in rates.quotas[:count]
     ]
     parts = [
         table(("BROKER", "CPU-%", "REQUESTS/S", "BYTES-IN/S", "BYTES-OUT/S"), brokers),
@@ -102,10 +112,10 @@ def shown(rates: TrafficRates, count: int) -> str:
             ("TOPIC", "BYTES-IN/S", "BYTES-OUT/S", "RECORDS/S", "PRODUCES/S", "FETCHES/S"), topics
         ),
         table(("TOPIC", "PARTITION", "BYTES-IN/S", "BYTES"), partitions),
-        table(("USER", "CLIENT-ID", "QUOTA", "USED/S", "THROTTLE-MS"), clients)
-        if clients
-        else NO_CLIENTS,
+        table(("USER", "CLIENT-ID", "BYTES-IN/S", "BYTES-OUT/S", "REQUESTS/S", "CPU-%"), clients),
     ]
+    if quotas:
+        parts.append(table(("USER", "CLIENT-ID", "QUOTA", "USED/S", "THROTTLE-MS"), quotas))
     return "\n\n".join(parts)
 
 
