@@ -145,6 +145,9 @@ EXAMPLES = {
     "ottla pipeline zip": "ottla pipeline zip ottla.zip",
     "ottla world run": "ottla world run --engine whole --seed 7",
     "ottla world soak": "ottla world soak --for 10m",
+    "ottla world soak-programs": (
+        "ottla world soak-programs test_billing.py::test_each_order_is_billed --for 8h"
+    ),
     "ottla world replay": "ottla world replay failure.json",
     "ottla world bugs": "ottla world bugs",
     "ottla world fuzz": "ottla world fuzz --for 1m",

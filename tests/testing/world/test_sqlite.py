@@ -12,8 +12,8 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.testing.world.databases.sqlite import sqlite
 from ottla.testing.world.life import LIFE, InstanceLife
-from ottla.testing.world.sqlite import sqlite
 from ottla.testing.world.timeline import TIMELINE, Timeline
 
 CREATE = "create table bills (id text primary key, amount int)"

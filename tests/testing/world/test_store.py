@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import ottla.testing.world as world
 from ottla.client.consumer import open_consumer
 from ottla.model.settings.client import ConsumerConfig
+from ottla.testing.world.databases.store import StoreConflictError, StoreTransaction, WorldStore
 from ottla.testing.world.life import LIFE, InstanceLife
-from ottla.testing.world.store import StoreConflictError, StoreTransaction, WorldStore
 from ottla.testing.world.timeline import Timeline
 
 KEYS = ["a/1", "a/2", "b"]

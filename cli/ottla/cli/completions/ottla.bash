@@ -780,7 +780,7 @@ _ottla_row() {
       values='--schema= --isolation-level=read_committed|read_uncommitted --memory= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json|csv'
       argument='' ;;
     'world')
-      verbs='run soak replay bugs fuzz list'
+      verbs='run soak soak-programs replay bugs fuzz list'
       options='-h --help'
       values=''
       argument='' ;;
@@ -793,6 +793,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --for --seed --out --processes --format'
       values='--for= --seed= --out=@dir --processes= --format=table|markdown|json'
+      argument='' ;;
+    'world soak-programs')
+      verbs=''
+      options='-h --help --for --seed --corpus --processes --format'
+      values='--for= --seed= --corpus=@dir --processes= --format=table|json'
       argument='' ;;
     'world replay')
       verbs=''

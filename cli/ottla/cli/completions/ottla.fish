@@ -939,8 +939,8 @@ function __ottla_row
             set -g __ottla_values '--schema=' '--isolation-level=read_committed|read_uncommitted' '--memory=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json|csv'
             set -g __ottla_argument ''
         case 'world'
-            set -g __ottla_verbs 'run' 'soak' 'replay' 'bugs' 'fuzz' 'list'
-            set -g __ottla_summaries 'run seeds and judge every step' 'search with every engine in turn' 'run a stored failure again and print its events' 'plant each known bug and measure the time until it is found' 'fuzz every parser of foreign bytes' 'list engines and their subjects'
+            set -g __ottla_verbs 'run' 'soak' 'soak-programs' 'replay' 'bugs' 'fuzz' 'list'
+            set -g __ottla_summaries 'run seeds and judge every step' 'search with every engine in turn' 'search with property tests of programs that use Kafka' 'run a stored failure again and print its events' 'plant each known bug and measure the time until it is found' 'fuzz every parser of foreign bytes' 'list engines and their subjects'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -955,6 +955,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--for' '--seed' '--out' '--processes' '--format'
             set -g __ottla_values '--for=' '--seed=' '--out=@dir' '--processes=' '--format=table|markdown|json'
+            set -g __ottla_argument ''
+        case 'world soak-programs'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--for' '--seed' '--corpus' '--processes' '--format'
+            set -g __ottla_values '--for=' '--seed=' '--corpus=@dir' '--processes=' '--format=table|json'
             set -g __ottla_argument ''
         case 'world replay'
             set -g __ottla_verbs

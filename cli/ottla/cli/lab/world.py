@@ -1,5 +1,5 @@
-"""`ottla world run|soak|replay|bugs|fuzz|list`: searches the deterministic simulator for failures,
-from a seed.
+"""`ottla world run|soak|soak-programs|replay|bugs|fuzz|list`: searches the deterministic simulator
+for failures, from a seed.
 
 Exit code 0 if nothing was found, 2 if an invariant was violated or an injected bug was not found.
 Each failure is shrunk and written to a file, and the command that replays it is printed.
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import FORMAT, print_json
-from ottla.cli.lab import world_fuzz, world_soak
+from ottla.cli.lab import world_fuzz, world_programs, world_soak
 from ottla.cli.options import one_of, option
 from ottla.cli.tables import Milliseconds, header_of, print_table
 from ottla.cli.terminal import draw, is_watched, note, say, wipe
@@ -257,6 +257,12 @@ VERBS = (
         FORMAT,
     ),
     verb("soak", "search with every engine in turn", world_soak.run, *world_soak.OPTIONS),
+    verb(
+        "soak-programs",
+        "search with property tests of programs that use Kafka",
+        world_programs.run,
+        *world_programs.OPTIONS,
+    ),
     verb(
         "replay",
         "run a stored failure again and print its events",

@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         processes=max(1, arguments.processes),
     )
     watch = _Watch(folder)
-    with _stopped_by_signals() as should_stop:
+    with stopped_by_signals() as should_stop:
         soak.run(should_stop=should_stop, on_progress=watch.look)
     watch.end()
     facts = facts_of(soak)
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _stopped_by_signals() -> Iterator["_Stop"]:
+def stopped_by_signals() -> Iterator["_Stop"]:
     """Yield a function that returns True once this process has received a signal to stop. A second
     signal ends the process as usual."""
     stop = _Stop()

@@ -16,8 +16,8 @@ checkers.py           checks of inputs, outputs and lag
 timeline.py           events of a run, as text
 timeline_page.py      events of a run, as a page
 timeline_event.py     one event
-store.py              a transactional store that instances share
-sqlite.py             SQLite databases in the folders of instances
+databases/            a transactional store, and SQLite
+soak/                 long searches in several processes
 asyncio_loop.py       asyncio's event loop on a task of a simulated machine
 asyncio_streams.py    asyncio's transport over the simulated network
 asyncio_tasks.py      futures and tasks with stable hashes
@@ -35,6 +35,9 @@ from ottla.testing.world.checkers import (
     no_lost_dead_letter,
     settles,
 )
+from ottla.testing.world.databases.sqlite import sqlite
+from ottla.testing.world.databases.store import StoreConflictError
+from ottla.testing.world.databases.store import WorldStore as Store
 from ottla.testing.world.errors import (
     CheckFailedError,
     ClusterFailedError,
@@ -63,9 +66,6 @@ from ottla.testing.world.plans import WorldPlan as ClusterPlan
 from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.records import ScenarioRecord as Record
 from ottla.testing.world.run import RunReport, run
-from ottla.testing.world.sqlite import sqlite
-from ottla.testing.world.store import StoreConflictError
-from ottla.testing.world.store import WorldStore as Store
 from ottla.testing.world.strategies import cluster, faults, settings
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent

@@ -15,6 +15,7 @@ from ottla.jepsen.world.whole.clock import WALL_START_MS
 from ottla.jepsen.world.whole.cluster import BROKER_PORT, SimulatedCluster
 from ottla.jepsen.world.whole.machine import SharedWorld
 from ottla.model.ids import TopicPartition
+from ottla.testing.world.databases.store import WorldStore
 from ottla.testing.world.errors import CheckFailedError, WorldError
 from ottla.testing.world.harness import HarnessClients, Isolation
 from ottla.testing.world.instances import Instance, Program, Runtime
@@ -24,7 +25,6 @@ from ottla.testing.world.plans import FaultSchedule, WorldPlan
 from ottla.testing.world.records import ScenarioRecord, WrittenRecord
 from ottla.testing.world.request_watch import RequestWatch
 from ottla.testing.world.settling import LagReader, SettleWait
-from ottla.testing.world.store import WorldStore
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 

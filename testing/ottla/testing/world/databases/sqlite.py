@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from ottla.testing.world.databases.store import pause
 from ottla.testing.world.life import LIFE, current_owner, step
-from ottla.testing.world.store import pause
 from ottla.testing.world.timeline import TIMELINE
 from ottla.testing.world.timeline_event import TimelineEvent, printable
 
