@@ -25,11 +25,6 @@ WITHOUT_PAGE = {
     "ottla sql": "runs DuckDB on the machine that it runs on",
 }
 """Commands without a page, each with the reason."""
-NOT_BUILT = {
-    "ottla doctor retention": "its checks",
-}
-"""Commands without a page so far, each with the logic that only the module of the command has.
-`insight` must have it before a page can use it."""
 
 
 def connecting(prefix: str, verbs: Iterable[Verb]) -> Iterator[str]:
@@ -61,17 +56,11 @@ def shown() -> set[str]:
 
 
 def test_each_command_of_a_cluster_has_a_page_or_a_reason() -> None:
-    missing = commands() - shown() - WITHOUT_PAGE.keys() - NOT_BUILT.keys()
+    missing = commands() - shown() - WITHOUT_PAGE.keys()
     assert sorted(missing) == []
 
 
 def test_reasons_are_of_commands() -> None:
     assert WITHOUT_PAGE.keys() <= commands() - shown()
-    assert NOT_BUILT.keys() <= commands()
     for page in PAGES:
         assert set(page.covers) <= commands(), page.name
-
-
-def test_a_command_with_a_page_is_not_listed_as_missing() -> None:
-    assert sorted(NOT_BUILT.keys() & shown()) == []
-    assert not NOT_BUILT.keys() & WITHOUT_PAGE.keys()

@@ -22,7 +22,7 @@ from ottla.console.views.groups import group_page
 from ottla.console.views.groups.group_list import groups
 from ottla.console.views.groups.group_page import members
 from ottla.console.views.groups.group_reset import parse_plan, plan_text
-from ottla.insight.facts.reset_plan_driver import ResetRow
+from ottla.insight.changes.reset_plan_driver import ResetRow
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset, TopicPartition
 from ottla.model.visible_text import visible

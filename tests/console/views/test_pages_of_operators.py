@@ -29,8 +29,8 @@ HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 MODULES = (
     "alerts", "broker_changes", "certificates", "compaction", "explain", "features", "group_list",
     "group_page", "group_reset", "long_actions", "metrics", "moves", "queue_redrive", "queues",
-    "quorum", "quotas", "reports", "security", "settings", "telemetry", "tokens", "transactions",
-    "voters",
+    "quorum", "quotas", "reports", "retention", "security", "settings", "telemetry", "tokens",
+    "transactions", "voters",
 )  # fmt: skip
 OWN_ONLY = (
     "/moves",

@@ -3,8 +3,8 @@
 from ottla.client import open_producer
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
+from ottla.insight.changes.reset_plan_driver import ResetRow, ResetTo, limited, plan_reset
 from ottla.insight.facts.page_lags_driver import LagRow, ages_of, lag_rows, record_lags
-from ottla.insight.facts.reset_plan_driver import ResetRow, ResetTo, limited, plan_reset
 from ottla.model.ids import TopicPartition
 
 FIRST, SECOND, GONE = (

@@ -30,7 +30,6 @@ voters/                   `ottla quorum add | remove | replace | unregister | re
 brokers.py                `ottla broker list | describe | drain`
 log_dirs.py               `ottla broker logdirs`
 removal/                  `ottla broker unregister | remove`
-retention_findings.py     causes of late retention (pure)
 moves/                    `ottla topic reassign`
 cluster.py                `ottla cluster`: its verbs
 traffic/                  `ottla top`

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from ottla.cli.cluster.retention_findings import COLUMNS as RETENTION_COLUMNS
-from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
 from ottla.cli.common import CONNECTION, FORMAT, bootstrap_of, counted, print_json, run_async
 from ottla.cli.options import option
 from ottla.cli.security.doctor_certificates import look_at_file
@@ -17,9 +15,10 @@ from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.cli.verbs import verb
 from ottla.client.admin import open_admin
+from ottla.insight.facts.retention_driver import TopicAges, topic_ages
 from ottla.insight.rules import certificate_findings, listener_findings
+from ottla.insight.rules.retention_findings import retention_findings
 from ottla.model.errors import ConfigError
-from ottla.model.ids import TopicPartition
 from ottla.model.settings.security.tls import TlsConfig
 from ottla.pipeline.doctor.doctor import (
     AnswerState,
@@ -34,29 +33,15 @@ from ottla.pipeline.doctor.doctor_facts import look
 from ottla.pipeline.doctor.doctor_trial import ROWS, TIMEOUT_SECONDS, try_query
 
 UNHEALTHY = 2
-MAX_TIMESTAMP = -3
-"""Special timestamp in a ListOffsets request that selects the record with the largest timestamp
-(KIP-734)."""
+RETENTION_COLUMNS = ("TOPIC", "STATE", "FOUND", "CURE")
 COLUMNS = ("QUESTION", "STATE", "FOUND", "CURE")
 
 
 async def _look_at_retention(arguments: argparse.Namespace) -> int:
     topics: list[TopicAges] = []
     async with open_admin(bootstrap_of(arguments)) as admin:
-        for name in await admin.list_topics():
-            configs = await admin.topic_configs(name)
-            partitions = (await admin.describe_topic(name)).partitions
-            found = await admin.list_offsets(
-                {TopicPartition(name, one.partition): MAX_TIMESTAMP for one in partitions}
-            )
-            topics.append(
-                TopicAges(
-                    topic=name,
-                    cleanup_policy=configs["cleanup.policy"].value or "",
-                    retention_ms=int(configs["retention.ms"].value or -1),
-                    newest_ms={at.partition: one.timestamp_ms for at, one in found.items()},
-                )
-            )
+        async for some in topic_ages(admin):
+            topics += some
     held_up = list(retention_findings(topics, int(time.time() * 1_000)))
     if arguments.format == "json":
         rows = [

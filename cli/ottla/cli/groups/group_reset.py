@@ -18,8 +18,8 @@ from ottla.cli.options import Declared, one_of, option
 from ottla.cli.tables import print_table
 from ottla.cli.terminal import note, reason_of, say_block
 from ottla.client.admin import Admin
+from ottla.insight.changes.reset_plan_driver import ResetRow, ResetTo, plan_given, plan_reset
 from ottla.insight.facts.group_view import committed_offsets
-from ottla.insight.facts.reset_plan_driver import ResetRow, ResetTo, plan_given, plan_reset
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.points_in_time import parse_time

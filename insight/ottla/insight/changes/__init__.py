@@ -12,6 +12,7 @@ voter_plans.py     plans of changes of the quorum's voters (pure)
 voter_changes_driver.py  the steps of such a plan
 controller_registrations_driver.py  deletion of a removed controller's registration
 move_plan_driver.py  start and cancellation of the plan of moves that the controllers carry out
+reset_plan_driver.py  new offsets of a reset, within the records of each partition
 redrive_driver.py  moves of dead letters back to the partitions of their records
 redrive_letters.py   origin and cause of dead letters, and the selection of letters (pure)
 redrive_progress.py  stored progress of a redrive (pure)

@@ -17,6 +17,7 @@ removal_delays.py  reasons that delay the removal of a broker
 voter_changes.py conditions of changes of the quorum's voters
 traffic_rates.py rates of traffic between two samples
 config_losses.py changes of settings that delete records or put them at risk
+retention_findings.py    topics whose retention is delayed
 listener_findings.py     security of listeners
 certificate_findings.py  validity of certificates
 acl_text.py      ACLs and operations as text

@@ -25,9 +25,9 @@ from ottla.console.sheets import (
 )
 from ottla.console.views.groups.group_page import reads
 from ottla.console.views.groups.group_parts import group_address, group_links, topic_address
+from ottla.insight.changes.reset_plan_driver import ResetRow, ResetTo, plan_reset
 from ottla.insight.explanation import command as command_of
 from ottla.insight.facts.group_view import committed_offsets
-from ottla.insight.facts.reset_plan_driver import ResetRow, ResetTo, plan_reset
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.points_in_time import parse_time

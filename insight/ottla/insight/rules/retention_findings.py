@@ -1,27 +1,14 @@
 """Finds topics whose retention by age is delayed by timestamps in the future. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.cli.common import counted
-from ottla.model.amounts import moment
+from ottla.insight.facts.retention_driver import TopicAges
+from ottla.model.amounts import counted, moment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
 """Maximum milliseconds by which a record's timestamp may normally be ahead of this machine's clock.
 The broker uses the same limit for warnings in its log."""
-
-COLUMNS = ("TOPIC", "STATE", "FOUND", "CURE")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicAges:
-    """Retention settings of one topic, and the newest record timestamp of each of its
-    partitions."""
-
-    topic: str
-    cleanup_policy: str
-    retention_ms: int
-    newest_ms: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +31,7 @@ def retention_findings(topics: Sequence[TopicAges], now_ms: int) -> Iterator[Ret
     """Yield a finding for each topic that keeps records too long because a record's timestamp is
     ahead of the clock."""
     for one in topics:
-        if "delete" not in one.cleanup_policy or one.retention_ms < 0:
+        if not one.is_deleted_by_age:
             continue
         ahead = {
             partition: newest_ms

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from ottla.cli.cluster.retention_findings import TopicAges, retention_findings
+from ottla.insight.facts.retention_driver import TopicAges
+from ottla.insight.rules.retention_findings import retention_findings
 
 NOW_MS = 1_700_000_000_000
 ORDERS = TopicAges(
