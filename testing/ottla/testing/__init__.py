@@ -16,14 +16,16 @@ in_process_faults.py  fault injection for the brokers' socket servers
 cluster_reset.py      deletes the resources that tests have added to a cluster
 leftovers.py          finds the resources that tests have added
 loop_time.py          virtual time of a trio loop
+world_options.py      pytest options of `ottla.testing.world`
+world/                property tests in a simulated cluster
 """
 
 from ottla.client.testing import LostAnswers
 from ottla.testing.async_cluster import AsyncCluster, async_cluster
 from ottla.testing.sync_cluster import SyncCluster, cluster
 
-pytest_plugins = ["ottla.testing.fixtures"]
+pytest_plugins = ["ottla.testing.fixtures", "ottla.testing.world_options"]
 """Names of the modules that pytest imports as plugins when it loads `ottla.testing`. Because only
-pytest imports `fixtures`, this package works without pytest."""
+pytest imports them, this package works without pytest."""
 
 __all__ = ["AsyncCluster", "LostAnswers", "SyncCluster", "async_cluster", "cluster"]

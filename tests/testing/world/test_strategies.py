@@ -8,7 +8,7 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 import ottla.testing.world as world
-from ottla.testing.world.strategies import SEED_VARIABLE
+from ottla.testing.world.search.strategies import SEED_VARIABLE
 from tests.testing.world.test_run import CopyOrders
 
 KINDS: dict[str, set[type]] = {

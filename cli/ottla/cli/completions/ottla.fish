@@ -940,7 +940,7 @@ function __ottla_row
             set -g __ottla_argument ''
         case 'world'
             set -g __ottla_verbs 'run' 'soak' 'soak-programs' 'replay' 'bugs' 'fuzz' 'list'
-            set -g __ottla_summaries 'run seeds and judge every step' 'search with every engine in turn' 'search with property tests of programs that use Kafka' 'run a stored failure again and print its events' 'plant each known bug and measure the time until it is found' 'fuzz every parser of foreign bytes' 'list engines and their subjects'
+            set -g __ottla_summaries 'run seeds and judge every step' 'search with every engine in turn' 'search with property tests of programs that use Kafka' 'run a stored failure again and print its events; or the test of a program that failed' 'plant each known bug and measure the time until it is found' 'fuzz every parser of foreign bytes' 'list engines and their subjects'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''

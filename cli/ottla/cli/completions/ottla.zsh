@@ -781,7 +781,7 @@ _ottla_row() {
       ottla_values=('--schema=' '--isolation-level=read_committed|read_uncommitted' '--memory=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json|csv')
       ottla_argument='' ;;
     'world')
-      ottla_verbs=('run:run seeds and judge every step' 'soak:search with every engine in turn' 'soak-programs:search with property tests of programs that use Kafka' 'replay:run a stored failure again and print its events' 'bugs:plant each known bug and measure the time until it is found' 'fuzz:fuzz every parser of foreign bytes' 'list:list engines and their subjects')
+      ottla_verbs=('run:run seeds and judge every step' 'soak:search with every engine in turn' 'soak-programs:search with property tests of programs that use Kafka' 'replay:run a stored failure again and print its events; or the test of a program that failed' 'bugs:plant each known bug and measure the time until it is found' 'fuzz:fuzz every parser of foreign bytes' 'list:list engines and their subjects')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;

@@ -4,6 +4,7 @@ and benchmarks.
 world.py          `ottla world`
 world_soak.py     simulated schedules for a given time
 world_fuzz.py     fuzzers
+world_tests.py    replays of tests with `ottla.testing.world`
 jepsen.py         `ottla jepsen`
 jepsen_plan.py    arguments and exit codes that its verbs share
 jepsen_runs.py    one run, in this process or in a child process

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.common import FORMAT, print_json
-from ottla.cli.lab import world_fuzz, world_programs, world_soak
+from ottla.cli.lab import world_fuzz, world_programs, world_soak, world_tests
 from ottla.cli.options import one_of, option
 from ottla.cli.tables import Milliseconds, header_of, print_table
 from ottla.cli.terminal import draw, is_watched, note, say, wipe
@@ -96,6 +96,10 @@ def _keep(job: "Job", totals: "RunTotals", arguments: argparse.Namespace) -> lis
 
 def _replay(arguments: argparse.Namespace) -> int:
     from contextlib import nullcontext
+
+    test = world_tests.named_test(arguments.file)
+    if test is not None:
+        return world_tests.replay(test, arguments.file)
 
     from ottla.jepsen.world.bugs import bank
     from ottla.jepsen.world.corpus import load
@@ -265,7 +269,7 @@ VERBS = (
     ),
     verb(
         "replay",
-        "run a stored failure again and print its events",
+        "run a stored failure again and print its events; or the test of a program that failed",
         _replay,
         option("file FILE", "file of a stored failure", type=Path),
         option("--all", "print every event (default: the last ones)"),

@@ -2,7 +2,7 @@
 test's process and in virtual time.
 
 plans.py              plans of runs: cluster, faults and their moments
-strategies.py         Hypothesis strategies for plans
+search/               Hypothesis strategies for plans
 run.py                runs a scenario
 world.py              the running world: the scenario's calls
 harness.py            the scenario's clients
@@ -12,6 +12,7 @@ life.py               the life of an instance: its steps and its end
 nemesis.py            fault injection
 request_watch.py      counts the requests of instances
 request_records.py    finds the records in requests and responses of instances
+failure_files.py      files of failing runs, for replays
 checkers.py           checks of inputs, outputs and lag
 timeline.py           events of a run, as text
 timeline_page.py      events of a run, as a page
@@ -66,7 +67,7 @@ from ottla.testing.world.plans import WorldPlan as ClusterPlan
 from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.records import ScenarioRecord as Record
 from ottla.testing.world.run import RunReport, run
-from ottla.testing.world.strategies import cluster, faults, settings
+from ottla.testing.world.search.strategies import cluster, faults, settings
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 from ottla.testing.world.world import SimulatedWorld as World

@@ -21,6 +21,12 @@ from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.net.streams import MachineTransport
 from ottla.model.errors import OttlaError
 from ottla.testing.world.errors import CheckFailedError, ClusterFailedError
+from ottla.testing.world.failure_files import (
+    FailingRun,
+    current_test,
+    failure_folder,
+    run_to_replay,
+)
 from ottla.testing.world.guards import Sources, collect_garbage, enter, guarded
 from ottla.testing.world.instances import described
 from ottla.testing.world.life import HARNESS
@@ -70,6 +76,9 @@ def run(
     CheckFailedError if the scenario does not end within `timeout_s` virtual seconds, and
     ClusterFailedError if a node of the cluster fails by a bug of Ottla.
     """
+    replayed = run_to_replay()
+    if replayed is not None and current_test() in ("", replayed.test):
+        plan, faults = replayed.plan, replayed.faults
     found = WorldRun(scenario, plan or WorldPlan(), faults or FaultSchedule(), timeout_s)
     return found.run()
 
@@ -218,6 +227,16 @@ class WorldRun:
         error.add_note(f"Faults:\n{_indented(self._faults.text(self._names))}")
         lines = self.timeline.as_text(lines_max=TIMELINE_LINES)
         error.add_note(f"Last events of the run, in virtual seconds:\n{lines}")
+        folder = failure_folder()
+        if folder is not None:
+            run = FailingRun(
+                test=current_test(), plan=self._plan, faults=self._faults, error=described(error)
+            )
+            path = run.save(folder, self.timeline)
+            error.add_note(
+                f"To repeat this run: ottla world replay {path}\n"
+                f"To look at its timeline: {path.with_suffix('.html')}"
+            )
 
 
 @contextmanager

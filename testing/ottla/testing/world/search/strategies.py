@@ -12,6 +12,7 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from ottla.testing.world.failure_files import run_to_replay
 from ottla.testing.world.plans import (
     At,
     Fault,
@@ -93,6 +94,9 @@ def cluster(
     brokers: int = 1, controllers: int = 1, settings: Mapping[str, str] | None = None
 ) -> SearchStrategy[WorldPlan]:
     """Return a strategy for plans of clusters of this size, which draws their seeds."""
+    replayed = run_to_replay()
+    if replayed is not None:
+        return st.just(replayed.plan)
     fixed = os.environ.get(SEED_VARIABLE)
     seeds = st.integers(0, SEED_MAX) if fixed is None else st.just(int(fixed))
     return st.builds(
@@ -124,6 +128,9 @@ def faults(
     full. `brokers`: a broker is killed or cannot be reached. `marks`: names of marks of the program
     at which faults may begin, such as `store.commit`.
     """
+    replayed = run_to_replay()
+    if replayed is not None:
+        return st.just(replayed.faults)
     if not (kills or rebalances or slow or lost_answers or disk_full or brokers):
         kills = rebalances = slow = lost_answers = disk_full = brokers = True
     moments, writes = _moments(_STEPS, tuple(marks)), _moments(_WRITES, ())

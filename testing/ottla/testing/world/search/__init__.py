@@ -1,0 +1,4 @@
+"""Search for failing runs with Hypothesis.
+
+strategies.py      strategies for clusters and fault schedules
+"""

@@ -1,0 +1,39 @@
+"""Options of pytest for tests in worlds (`ottla.testing.world`).
+
+They set environment variables, which strategies and runs read. So they also apply to the worker
+processes of pytest-xdist. This module imports nothing of worlds, because it is loaded for every
+test run that uses `ottla.testing`.
+"""
+
+import os
+
+import pytest
+
+VARIABLES = {"world_seed": "OTTLA_WORLD_SEED", "world_replay": "OTTLA_WORLD_REPLAY"}
+"""Environment variables by the name of the option."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("ottla", "simulated worlds of Ottla")
+    group.addoption(
+        "--world-seed",
+        metavar="N",
+        type=int,
+        help="draw clusters with this seed only",
+    )
+    group.addoption(
+        "--world-replay",
+        metavar="FILE",
+        help="repeat the failing run in FILE, in the test that wrote it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass the options on to strategies and runs."""
+    for option, variable in VARIABLES.items():
+        value = config.getoption(option)
+        if value is not None:
+            os.environ[variable] = (
+                os.path.abspath(value) if option == "world_replay" else str(value)
+            )
