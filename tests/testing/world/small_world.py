@@ -42,7 +42,7 @@ def in_network(scenario: Callable[[SharedWorld], Awaitable[object]], *, seed: in
             loop.resume_all()
             nursery.cancel_scope.cancel()
 
-    with quiet_nodes(), guarded():
+    with quiet_nodes(), guarded(chance):
         run_in_virtual_time(main, seed=chance.stream("loop").below(1 << 62))
     return trace.hash
 

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.whole.clock import WALL_START_MS
 from ottla.jepsen.world.whole.machine import SharedWorld
 from ottla.testing.world.errors import NotInWorldError
@@ -243,7 +244,7 @@ def test_everything_is_restored() -> None:
     before = (time.sleep, time.time, imported_sleep, datetime.datetime, random.Random.seed)
     late = ModuleType("late")
     try:
-        with guarded():
+        with guarded(Chance(0)):
             assert time.sleep is not before[0]
             sys.modules["late"] = late
             late.sleep = time.sleep  # type: ignore[attr-defined]  # as `from time import sleep`

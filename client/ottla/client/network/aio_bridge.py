@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from ottla.client.network.trio_thread import KeptManager, TrioThread
+from ottla.client.network.trio_thread import EmbeddedLoop, KeptManager, TrioTasks, TrioThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -64,15 +64,18 @@ def done(
 async def borrowed_thread() -> AsyncIterator[TrioThread]:
     """Yield the background thread that runs trio for the current asyncio event loop.
 
-    The thread starts when the first client is opened and ends when the last one is closed. Raises
+    The thread starts when the first client is opened and ends when the last one is closed. In an
+    event loop that runs within trio (`EmbeddedLoop`), trio tasks take its place. Raises
     RuntimeError in a trio program.
     """
-    if trio.lowlevel.in_trio_run():
+    running = asyncio._get_running_loop()
+    is_embedded = isinstance(running, EmbeddedLoop)
+    if trio.lowlevel.in_trio_run() and not is_embedded:
         raise RuntimeError("this is the client for asyncio; with trio import it from ottla.client")
     loop = asyncio.get_running_loop()
     thread = _threads.get(loop)
     if thread is None:
-        thread = _threads[loop] = TrioThread(loop)
+        thread = _threads[loop] = TrioTasks(loop) if is_embedded else TrioThread(loop)
     thread.client_count += 1
     try:
         await thread.ready()

@@ -6,6 +6,9 @@ calling asyncio task. Cancelling that task cancels the function and waits for it
 an async context manager of trio open. The thread ends when its last client is closed, or within
 `LOOK_S` seconds after the asyncio loop was closed.
 
+An event loop of asyncio that runs within a trio task (`EmbeddedLoop`), as in simulated worlds,
+needs no thread: `TrioTasks` runs the trio clients in tasks beside it.
+
 Waking the event loop of another thread costs far more than a function call. Calls to the other
 thread that are made before its event loop has woken up therefore share one wake-up (`Mailbox`).
 """
@@ -16,7 +19,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import trio
 
@@ -184,15 +187,14 @@ class TrioThread:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.client_count = 0
         self._loop = loop
-        self._to_trio = Mailbox(lambda deliver: self._token.run_sync_soon(deliver))
+        self._to_trio = Mailbox(self._wake_trio)
         self._to_asyncio = Mailbox(lambda deliver: loop.call_soon_threadsafe(deliver))
         self._pending: set[Call[Any]] = set()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._token: trio.lowlevel.TrioToken
         self._nursery: trio.Nursery
         self._stop: trio.Event
-        self._thread = threading.Thread(target=self._main, name="ottla.client.aio", daemon=True)
-        self._thread.start()
+        self._start()
 
     async def ready(self) -> None:
         """Wait until the trio event loop in the thread runs."""
@@ -342,6 +344,13 @@ class TrioThread:
         with suppress(RuntimeError):
             self._to_asyncio.post(function, *args)
 
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._main, name="ottla.client.aio", daemon=True)
+        self._thread.start()
+
+    def _wake_trio(self, deliver: Callable[[], None]) -> None:
+        self._token.run_sync_soon(deliver)
+
     def _main(self) -> None:
         try:
             trio.run(self._serve)
@@ -360,6 +369,39 @@ class TrioThread:
                 with trio.move_on_after(LOOK_S):
                     await self._stop.wait()
             self._nursery.cancel_scope.cancel()
+
+
+@runtime_checkable
+class EmbeddedLoop(Protocol):
+    """Interface of an asyncio event loop that itself runs within a trio task."""
+
+    def start_trio_task(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start a trio task that ends at the latest with this event loop."""
+        ...
+
+
+class TrioTasks(TrioThread):
+    """Trio tasks for the trio clients of an asyncio event loop that runs in the same trio program.
+
+    Has the interface of `TrioThread`, but no thread.
+    """
+
+    def stop(self) -> None:
+        """Stop the tasks."""
+        self._stop.set()
+
+    def _start(self) -> None:
+        assert isinstance(self._loop, EmbeddedLoop)
+        self._loop.start_trio_task(self._serve_and_fail)
+
+    def _wake_trio(self, deliver: Callable[[], None]) -> None:
+        deliver()
+
+    async def _serve_and_fail(self) -> None:
+        try:
+            await self._serve()
+        finally:
+            self.post(self._fail_pending)
 
 
 def _set_done(future: "asyncio.Future[None]") -> None:

@@ -25,6 +25,7 @@ asyncio_tasks.py      futures and tasks with stable hashes
 asyncio_refusals.py   methods of event loops that have no meaning in a world
 guards.py             clocks and chance of the world; refusals of other calls
 records.py            records that a scenario writes and reads
+determinism.py        the check that two runs with the same seed are equal
 errors.py             exceptions
 """
 
@@ -39,6 +40,7 @@ from ottla.testing.world.checkers import (
 from ottla.testing.world.databases.sqlite import sqlite
 from ottla.testing.world.databases.store import StoreConflictError
 from ottla.testing.world.databases.store import WorldStore as Store
+from ottla.testing.world.determinism import check_determinism
 from ottla.testing.world.errors import (
     CheckFailedError,
     ClusterFailedError,
@@ -106,6 +108,7 @@ __all__ = [
     "WrittenRecord",
     "at_least_once",
     "bounded_lag",
+    "check_determinism",
     "cluster",
     "exactly_once",
     "faults",

@@ -477,6 +477,10 @@ class WorldEventLoop(RefusingEventLoop):
                 future.exception()  # marks it as seen
             raise
 
+    def start_trio_task(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Start a trio task of this life, which ends at the latest with this loop."""
+        self.nursery.start_soon(function)
+
     # ---- async generators
 
     def _on_generator(self, generator: AsyncGenerator[Any, Any]) -> None:

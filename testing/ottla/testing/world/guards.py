@@ -29,6 +29,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 from zlib import crc32
@@ -131,14 +133,53 @@ def _switch(original: Any, inside: Callable[..., Any]) -> Any:
     """Return a function that calls `inside` with the sources in an instance, and `original`
     elsewhere."""
 
+    name = f"{original.__module__}.{original.__qualname__}"
+
     @functools.wraps(original)
     def switched(*args: Any, **options: Any) -> Any:
         sources = SOURCES.get()
         if sources is None:
             return original(*args, **options)
+        if _on_read is not None:
+            _report_read(sources, name)
         return inside(sources, *args, **options)
 
     return switched
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRead:
+    """A call of a clock or a random function by an instance's program."""
+
+    process: str
+    """Name of the instance."""
+    function: str
+    caller: str
+    """File and line of the call."""
+
+
+_on_read: Callable[[ClockRead], None] | None = None
+
+
+@contextmanager
+def reads_of_clocks_and_chance(on_read: Callable[[ClockRead], None]) -> Iterator[None]:
+    """Return a context in which `on_read` receives each call of a clock or a random function by an
+    instance."""
+    global _on_read
+    before, _on_read = _on_read, on_read
+    try:
+        yield
+    finally:
+        _on_read = before
+
+
+def _report_read(sources: Sources, function: str) -> None:
+    if _on_read is not None and sources.is_instance:
+        # The caller of this function, of the replacement, and of that.
+        frame = sys._getframe(2)
+        path = Path(frame.f_code.co_filename)
+        caller = f"{'/'.join(path.parts[-2:])}:{frame.f_lineno}"
+        _on_read(ClockRead(sources.name, function, caller))
 
 
 def _refusal(original: Any, sentence: str) -> Any:
@@ -558,8 +599,11 @@ _guard: _Guard | None = None
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def guarded(chance: Chance) -> Iterator[None]:
     """Guard the programs in a run during a `with` block. A run must be in this block as a whole.
+
+    The generator behind `random.random` gets a seed as well: default values of parameters may hold
+    its methods, and those cannot be replaced.
 
     Garbage is collected by `collect_garbage` only, because a destructor may act on the world. At
     the end, the objects of killed lives are released in silence.
@@ -568,6 +612,9 @@ def guarded() -> Iterator[None]:
     if _guard is not None:
         yield
         return
+    shared: random.Random = random._inst
+    state = shared.getstate()
+    _real_seed(shared, chance.stream("random").below(1 << 53))
     had_gc = gc.isenabled()
     gc.freeze()
     gc.disable()
@@ -579,6 +626,7 @@ def guarded() -> Iterator[None]:
         _release_abandoned()
         _guard.restore()
         _guard = None
+        shared.setstate(state)
         gc.unfreeze()
         if had_gc:
             gc.enable()

@@ -125,7 +125,7 @@ class WorldRun:
 
     def run(self) -> RunReport:
         """Run the scenario and return the report. Raises the scenario's exception."""
-        with untraced(), quiet_nodes(), guarded():
+        with untraced(), quiet_nodes(), guarded(self._chance):
             run_in_virtual_time(self._main, seed=self._chance.stream("loop").below(1 << 62))
         for event in self.timeline:
             self.trace.add(int(event.at_s * 1e6), event.where, event.kind, event.text)
