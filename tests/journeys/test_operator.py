@@ -127,7 +127,7 @@ def machines(
 NOT_TRIED = {
     "In containers": "needs a container engine and images from the network",
     "Change the controllers": "tests/controller/test_voter_requests_of_clients.py changes voters",
-    "Files of Kafka": "tests/cluster/operations/test_server.py runs nodes by such files",
+    "Files of Kafka": "tests/cluster/operations/test_operators_day.py runs nodes by such files",
     "Kafka's tools at the controllers": "tests/cluster/kafka_tools runs them",
     "Many cores": "tests/cluster/operations/test_host.py runs the brokers of a host",
     "Secure a running cluster": "tests/cluster/security/test_security_migration.py secures one",

@@ -41,6 +41,7 @@ UNDECIDED = frozenset(
 """Error codes after which the requested change of the voters may still take effect. After some of
 them, the change may also be requested again."""
 
+SEE_LEVELS = "'ottla cluster upgrade status' names the command"
 MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
 """Error codes that may mean that the requested change of the voters was already made by an earlier
 copy of the request, sent by this client or by a broker."""
@@ -118,6 +119,8 @@ async def _make(admin: Admin, step: VoterStep, report: Report, timeout_s: float)
             refusal = RefusedError(ErrorCode.NETWORK_EXCEPTION, str(error))
         else:
             return
+        if refusal.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise RefusedError(refusal.code, f"{refusal.message.rstrip('.')}; {SEE_LEVELS}")
         if refusal.code not in UNDECIDED | MADE_BEFORE:
             raise refusal
         if await _is_committed(admin, step, ends_at_s, progress):

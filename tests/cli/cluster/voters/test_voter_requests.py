@@ -252,6 +252,13 @@ async def test_a_final_refusal_is_raised_at_once(code: ErrorCode) -> None:
     assert len(admin.requested) == 1
 
 
+async def test_fixed_voters_are_refused_with_the_command_that_names_the_cure() -> None:
+    admin = admin_of((RefusedError(ErrorCode.UNSUPPORTED_VERSION, "Fixed."), False))
+    with pytest.raises(RefusedError, match="Fixed; 'ottla cluster upgrade status' names the"):
+        await add(admin, adding())
+    assert len(admin.requested) == 1
+
+
 async def test_the_directory_of_a_removed_voter_is_looked_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
