@@ -4,15 +4,18 @@ They run on a simulated machine that no fault of an instance affects. Faults of 
 they retry until the brokers serve again.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 
 import trio
 
 from ottla.client.admin import Admin, open_admin
 from ottla.client.consumer import Consumer, open_consumer
+from ottla.client.network.connection import ConnectionLostError
 from ottla.client.producer import Producer, open_producer
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 from ottla.testing.world.records import ScenarioRecord, WrittenRecord
@@ -23,6 +26,24 @@ PATIENCE_S = 120.0
 """Virtual seconds for which a client of the scenario retries."""
 
 METADATA_AGE_MS = 300_000
+RETRY_AFTER_S = 0.25
+
+T = TypeVar("T")
+
+
+async def persistently(call: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of a call to the cluster. Repeats it for `PATIENCE_S` virtual seconds after
+    errors that end when a killed broker serves again."""
+    ends_s = trio.current_time() + PATIENCE_S
+    while True:
+        try:
+            return await call()
+        except (ConnectionLostError, RefusedError, OSError, trio.TooSlowError) as error:
+            if isinstance(error, RefusedError) and not error.is_retriable:
+                raise
+            if trio.current_time() >= ends_s:
+                raise
+        await trio.sleep(RETRY_AFTER_S)
 
 
 class HarnessClients:
@@ -41,6 +62,35 @@ class HarnessClients:
         if self._admin is None:
             self._admin = await self._nursery.start(self._serve_admin)
         return self._admin
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int,
+        replication_factor: int,
+        configs: Mapping[str, str] | None,
+    ) -> None:
+        """Create a topic. Raises RefusedError if it exists."""
+        admin = await self.admin()
+        attempt_count = 0
+
+        async def attempt() -> None:
+            nonlocal attempt_count
+            attempt_count += 1
+            try:
+                await admin.create_topic(
+                    name,
+                    partition_count=partition_count,
+                    replication_factor=replication_factor,
+                    configs=configs,
+                )
+            except RefusedError as error:
+                # The response to an earlier attempt may be lost.
+                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or attempt_count == 1:
+                    raise
+
+        await persistently(attempt)
 
     async def write(
         self, topic: str, records: Sequence[ScenarioRecord], now_ms: int
@@ -79,7 +129,7 @@ class HarnessClients:
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """Return the partitions of a topic. Raises RefusedError if it does not exist."""
         admin = await self.admin()
-        count = len((await admin.describe_topic(topic)).partitions)
+        count = len((await persistently(lambda: admin.describe_topic(topic))).partitions)
         return [TopicPartition(topic, number) for number in range(count)]
 
     async def end_offsets(
@@ -88,7 +138,7 @@ class HarnessClients:
         """Return the offset after the last record that a consumer with this isolation level can
         read, for each partition."""
         async with self._consumer(isolation) as consumer:
-            found = await consumer.end_offsets(partitions)
+            found = await persistently(lambda: consumer.end_offsets(partitions))
         return {at: int(offset) for at, offset in found.items()}
 
     async def start_offsets(
@@ -96,7 +146,7 @@ class HarnessClients:
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition that is not deleted."""
         async with self._consumer("read_committed") as consumer:
-            found = await consumer.beginning_offsets(partitions)
+            found = await persistently(lambda: consumer.beginning_offsets(partitions))
         return {at: int(offset) for at, offset in found.items()}
 
     async def read(
@@ -114,7 +164,7 @@ class HarnessClients:
             for at in open_ends:
                 consumer.seek(at, starts[at])
             while True:
-                for record in await consumer.poll(0.2):
+                for record in await persistently(lambda: consumer.poll(0.2)):
                     at = TopicPartition(record.topic, record.partition)
                     if record.offset < ends[at]:
                         found.append(
@@ -128,8 +178,9 @@ class HarnessClients:
                                 timestamp_ms=record.timestamp_ms,
                             )
                         )
-                for at in [at for at in open_ends if await consumer.position(at) >= ends[at]]:
-                    del open_ends[at]
+                for at in list(open_ends):
+                    if await persistently(partial(consumer.position, at)) >= ends[at]:
+                        del open_ends[at]
                 if not open_ends:
                     break
             consumer.assign([])

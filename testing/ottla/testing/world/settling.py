@@ -1,13 +1,15 @@
 """Lag of consumer groups, as the scenario's clients see it, and the wait for its end."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import trio
 
 from ottla.client.admin_parts.admin_groups import GroupDescription
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
-from ottla.testing.world.harness import HarnessClients
+from ottla.testing.world.harness import HarnessClients, persistently
 
 LOOK_ANYWAY_S = 5.0
 """Virtual seconds after which the groups are looked at even if no instance has sent a request that
@@ -43,18 +45,22 @@ class LagReader:
     def __init__(self, clients: HarnessClients) -> None:
         self._clients = clients
 
-    async def of_all(self) -> dict[str, GroupProgress]:
-        """Return the progress of each group."""
-        admin = await self._clients.admin()
-        return {
-            group.group_id: await self.of(group.group_id)
-            for group in await admin.list_groups()
-            if group.type.value in GROUPS_WITH_LAG and group.protocol_type in ("", "consumer")
-        }
-
     async def of(self, group_id: str) -> GroupProgress:
         """Return the progress of a group. The group's partitions are those that it has committed
         and those that are assigned to its members."""
+        return await persistently(lambda: self._of(group_id))
+
+    async def of_all(self) -> dict[str, GroupProgress]:
+        """Return the progress of each group."""
+        admin = await self._clients.admin()
+        found = {}
+        for group in await admin.list_groups():
+            if group.type.value in GROUPS_WITH_LAG and group.protocol_type in ("", "consumer"):
+                with _ignoring_missing_group():
+                    found[group.group_id] = await self._of(group.group_id)
+        return found
+
+    async def _of(self, group_id: str) -> GroupProgress:
         admin = await self._clients.admin()
         committed = {
             at: int(one.offset)
@@ -87,6 +93,16 @@ class LagReader:
         stable = await self._clients.end_offsets(partitions, "read_committed")
         written = await self._clients.end_offsets(partitions, "read_uncommitted")
         return any(stable[at] < written[at] for at in partitions)
+
+
+@contextmanager
+def _ignoring_missing_group() -> Iterator[None]:
+    # A group may be deleted after it was listed.
+    try:
+        yield
+    except RefusedError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
 
 
 def _assigned(description: GroupDescription) -> set[TopicPartition]:
@@ -127,7 +143,7 @@ class SettleWait:
         return is_settled
 
     async def _has_no_work(self) -> bool:
-        groups = await self._lag.of_all()
+        groups = await persistently(self._lag.of_all)
         if not groups:
             self.reason = "no consumer group exists"
             return False
@@ -138,7 +154,7 @@ class SettleWait:
             for at, lag in progress.lags.items():
                 self.reason = f"group {group!r} has a lag of {lag} in {at}"
                 return False
-        if await self._lag.has_open_transactions():
+        if await persistently(self._lag.has_open_transactions):
             self.reason = "a transaction is unfinished"
             return False
         return True

@@ -102,8 +102,7 @@ class SimulatedWorld:
     ) -> None:
         """Create a topic, and wait until every broker knows it. Each broker has a replica, up to
         three, unless `replication_factor` is given. Raises RefusedError if the topic exists."""
-        admin = await self._clients.admin()
-        await admin.create_topic(
+        await self._clients.create_topic(
             name,
             partition_count=partition_count,
             replication_factor=replication_factor or min(3, self.plan.brokers),
