@@ -383,3 +383,33 @@ async def test_last_attempts_are_delivered_alone(bench: ShareBench) -> None:
     call = bench.fetch(epoch=3, acks={T: [(0, 3, RELEASE)]})
     assert acquired(call) == [(0, 0, 3)]
     assert call.response(ShareFetchResponse).error_code == 0
+
+
+async def test_a_new_leader_does_not_decode_settled_records_again(
+    bench: ShareBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An early record with a long delay keeps the start offset, however many later ones are done.
+    Decoding them all would delay the records that became due during the failover."""
+    partition = await delayed(bench)
+    append(bench, partition, (None, delay(60_000)))
+    for _ in range(50):
+        append(bench, partition, (None, ()))
+        append(bench, partition, (None, ()), (None, delay(1_000)))
+    found = offsets(bench.fetch(T, epoch=0, max_records=1_000))
+    settled = [offset for offset in found if offset != 40]
+    bench.fetch(epoch=1, acks={T: [(one, one, ACCEPT) for one in settled]})
+    led(bench, partition).drop(ErrorCode.NONE)
+    decoded: list[int] = []
+    original = look_ahead.ahead_records
+
+    def noted(rules: Any, data: Any, from_offset: int) -> Any:
+        decoded.append(from_offset)
+        return original(rules, data, from_offset)
+
+    monkeypatch.setattr(look_ahead, "ahead_records", noted)
+    call = bench.fetch(epoch=2, max_records=1_000, max_wait_ms=90_000)
+    assert offsets(call) == [40], "the only record that is ready"
+    later = bench.fetch(epoch=3, max_records=1_000, max_wait_ms=90_000)
+    bench.world.pass_time(1_000)
+    assert offsets(later) == [3 * batch + 3 for batch in range(50)]
+    assert decoded == [0, *sorted({*range(3, 151, 3), 40})]

@@ -46,6 +46,7 @@ def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now
         order.pending = None
         share.pass_gap(order, log.log_start_offset - 1)
     left = _add_pending(share, order, RECORDS_PER_TURN, now)
+    _skip_settled(share, order)
     if left <= 0 or order.is_full or order.scanned_offset >= bound:
         return left < RECORDS_PER_TURN
     offset = Offset(order.scanned_offset)
@@ -58,6 +59,7 @@ def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now
     if order.rules.is_committed:
         read.aborted = log.aborted_transactions(offset, found.end_offset)
     for batch in read.batches(BYTES_PER_TURN, is_first=True):
+        _skip_settled(share, order)
         if batch.last_offset < order.scanned_offset:
             continue
         _add_batch(share, order, read, batch, now)
@@ -65,6 +67,19 @@ def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now
         if left <= 0 or order.is_full:
             break
     return True
+
+
+def _skip_settled(share: SharePartition, order: DeliveryOrder) -> None:
+    """Pass the records that are acknowledged or archived, without decoding them. After a failover,
+    most records of the delivery window may be."""
+    window = share.window
+    for _ in range(RECORDS_PER_TURN):
+        if not window.start_offset <= order.scanned_offset < window.end_offset:
+            return
+        span = window.spans[window.index_of(order.scanned_offset)]
+        if not span.is_settled:
+            return
+        order.scanned_offset = span.last + 1
 
 
 def _add_batch(
