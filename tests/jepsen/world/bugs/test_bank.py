@@ -27,6 +27,9 @@ QUICK = [
 ]
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
+    "cluster-share-old-leader": 2,
+    "cluster-share-delay-lost": 2,
+    "cluster-share-backoff-lost": 13,
     "share-late-write": 4_100,
     "share-merge-last": 1_740,
     "members-snapshot-old": 6_940,

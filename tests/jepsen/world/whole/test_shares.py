@@ -28,6 +28,13 @@ def test_a_share_group_settles_every_record_once_under_faults(explored: Any, see
     assert (again.trace_hash, again.figures) == (outcome.trace_hash, outcome.figures)
 
 
+def test_a_replaced_leader_settles_nothing(explored: Any) -> None:
+    outcome = run(2, "share-leaders")
+    explored("C share leaders", outcome)
+    assert outcome.violation is None
+    assert outcome.rare["a replaced leader does not know it"] > 0
+
+
 def test_a_share_group_keeps_order_delays_and_back_offs_under_faults(explored: Any) -> None:
     outcome = run(1, "ordered-shares")
     explored("C ordered shares", outcome)

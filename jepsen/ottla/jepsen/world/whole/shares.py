@@ -129,6 +129,30 @@ class SharesOfCluster(WholeCluster):
             return super().run(chance, budget=budget)
 
 
+class ShareLeadersOfCluster(SharesOfCluster):
+    """Search engine that simulates whole nodes and a share group, with partition leaders that do
+    not learn that they were replaced."""
+
+    subject = "share-leaders"
+    budget = 15_000
+    topics: tuple[str, ...] = ("jobs",)
+    only = ("replaced leader",)
+    settings: ClassVar[dict[str, str]] = {
+        **SharesOfCluster.settings,
+        "broker.session.timeout.ms": "1500",
+    }
+    required = (
+        "a replaced leader does not know it",
+        "a record is delivered again",
+        "an acknowledgement is confirmed",
+    )
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return the clients' work plan with one partition and three members, so that both leaders
+        of the partition have members."""
+        return replace(super().plan_of(plan), partition_count=1, member_count=3)
+
+
 @contextmanager
 def drawn_member_ids(chance: Chance) -> Iterator[None]:
     """Return a context in which share consumers draw their member ids from a separate stream of

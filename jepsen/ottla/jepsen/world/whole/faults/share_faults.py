@@ -1,23 +1,26 @@
 """Faults that affect share groups: a share coordinator without followers, and a partition leader
 that does not learn that it was replaced."""
 
+import trio
+
 from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
 from ottla.jepsen.world.whole.machine import Machine
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.internal_topics import SHARE_STATE_TOPIC
 
 UNFOLLOWED_MS = (200, 1_200)
 """Range of the time in ms for which a share coordinator's followers are cut off. It is so short
 that they stay in the ISR."""
 
-REPLACED_MS = (2_000, 12_000)
-"""Range of the time in ms for which a partition leader is cut off from the controllers before a
-client restarts. Many of these times are longer than the session timeout of a broker, so that
-another leader is elected."""
+REPLACED_S_MAX = 12.0
+"""Maximum time in seconds for which a partition leader is cut off from the controllers until
+another leader is elected. It is longer than the session timeout of a broker."""
 
-UNAWARE_MS = (1_000, 6_000)
+LOOK_S = 0.1
+
+UNAWARE_MS = (3_000, 9_000)
 """Range of the time in ms for which the replaced partition leader stays cut off from the
-controllers after a client's restart."""
+controllers after a client's restart. The client joins its share group in that time."""
 
 
 class ShareFaults(ClusterFaults):
@@ -27,6 +30,7 @@ class ShareFaults(ClusterFaults):
         super().__init__(context)
         self._start_later = context.start_later
         self._network = self._cluster.world.network
+        self._is_replacing = False
 
     async def kill_coordinator(self) -> None:
         """Cut off the followers of a share coordinator, and kill it before they have its newest
@@ -55,25 +59,37 @@ class ShareFaults(ClusterFaults):
 
     async def replace_leader(self) -> None:
         """Cut off a partition leader from the controllers, while clients and brokers still reach
-        it. Then restart a client, which finds the leader that replaced it."""
-        machine = self._leader()
-        if machine is None:
+        it. Then restart a client, which reaches only the leader that replaced it. Does nothing
+        while another leader is being replaced."""
+        at = self._chance.pick(self._workload.partitions)
+        machine = self._leader_of(at)
+        if machine is None or self._is_replacing:
             return
+        self._is_replacing = True
         self._counts["partitions"] += 1
-        for controller in self._cluster.controller_machines.values():
-            self._cut(machine, controller)
-        await self._wait(REPLACED_MS)
+        peers = [*self._cluster.controller_machines.values()]
+        for peer in peers:
+            self._cut(machine, peer)
+        with trio.move_on_after(REPLACED_S_MAX):
+            while self._leader_of(at) in (machine, None):
+                await trio.sleep(LOOK_S)
+            self._rare.sometimes("a replaced leader does not know it")
         running = [each for each in self._workload.members if each.is_running]
         if running:
             client = self._chance.pick(running)
             client.kill()
             await client.has_ended.wait()
+            self._cut(machine, client)
+            peers.append(client)
             client.start()
         await self._wait(UNAWARE_MS)
-        self._network.heal()
+        for peer in peers:
+            self._network.mend(machine.name, peer.name)
+            self._network.mend(peer.name, machine.name)
+        self._is_replacing = False
 
-    def _leader(self) -> Machine | None:
-        at = self._chance.pick(self._workload.partitions)
+    def _leader_of(self, at: TopicPartition) -> Machine | None:
+        """Return the machine of a partition's leader in the newest metadata image."""
         image = self._cluster.latest_image
         topic = None if image is None else image.topic(at.topic)
         if topic is None:
