@@ -179,3 +179,17 @@ def test_names_of_instances_are_checked() -> None:
                 w.start(name, trio.sleep, 1, runtime="trio")
 
     world.run(scenario)
+
+
+@pytest.mark.parametrize("end", ["kill", "pause"])
+def test_a_scenario_may_end_with_a_fault(end: str) -> None:
+    async def scenario(w: world.World) -> None:
+        instance = w.start("steps", record_steps, [], runtime="trio")
+        await w.sleep(1.5)
+        if end == "kill":
+            instance.kill()
+            instance.restart()
+        else:
+            instance.pause(60)
+
+    world.run(scenario)

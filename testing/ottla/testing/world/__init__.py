@@ -69,6 +69,7 @@ from ottla.testing.world.plans import WorldPlan as ClusterPlan
 from ottla.testing.world.records import LagReading, WrittenRecord
 from ottla.testing.world.records import ScenarioRecord as Record
 from ottla.testing.world.run import RunReport, run
+from ottla.testing.world.search.state_machine import WorldStateMachine, WorldThread
 from ottla.testing.world.search.strategies import cluster, faults, settings
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
@@ -105,6 +106,8 @@ __all__ = [
     "TimelineEvent",
     "World",
     "WorldError",
+    "WorldStateMachine",
+    "WorldThread",
     "WrittenRecord",
     "at_least_once",
     "bounded_lag",

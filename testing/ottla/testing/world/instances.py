@@ -141,6 +141,12 @@ class Instance:
         """Start the program again. Does nothing if it is running."""
         self._later(0.0, self._start)
 
+    async def upgrade(self, program: Program, *arguments: object) -> None:
+        """Stop the program cleanly and start another version of it, which finds the same folder."""
+        await self.stop()
+        self._program, self._arguments = program, arguments
+        self._start()
+
     def note(self, kind: str, text: str, **facts: Fact) -> None:
         """Add an event of this instance to the timeline."""
         facts = {"life": self._machine.start_count, **facts}

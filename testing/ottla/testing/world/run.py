@@ -2,7 +2,7 @@
 seed and the faults."""
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -130,7 +130,7 @@ class WorldRun:
         for event in self.timeline:
             self.trace.add(int(event.at_s * 1e6), event.where, event.kind, event.text)
         if self._failure is not None:
-            self._explain(self._failure)
+            self.explain(self._failure, self._names)
             raise self._failure
         return RunReport(
             digest=self.trace.hash,
@@ -221,10 +221,11 @@ class WorldRun:
             if not machine.is_running and machine.failure is not None:
                 machine.start()
 
-    def _explain(self, error: BaseException) -> None:
-        """Add the faults and the end of the timeline to an exception."""
+    def explain(self, error: BaseException, names: Sequence[str]) -> None:
+        """Add the faults and the end of the timeline to an exception, and save the failing run.
+        `names` are the names of the instances in their order."""
         error.add_note(f"Cluster: {self._plan}")
-        error.add_note(f"Faults:\n{_indented(self._faults.text(self._names))}")
+        error.add_note(f"Faults:\n{_indented(self._faults.text(names))}")
         lines = self.timeline.as_text(lines_max=TIMELINE_LINES)
         error.add_note(f"Last events of the run, in virtual seconds:\n{lines}")
         folder = failure_folder()

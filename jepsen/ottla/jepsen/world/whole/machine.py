@@ -187,7 +187,7 @@ class Machine:
     def pause(self) -> None:
         """Pause the machine's process until `resume`."""
         self.is_paused = True
-        self.world.loop.between_steps(lambda: self.world.loop.stop(self._tasks))
+        self.world.loop.between_steps(self._pause_tasks)
 
     def resume(self) -> None:
         """Resume the machine's paused process."""
@@ -211,13 +211,17 @@ class Machine:
         if not isinstance(self.failure, AssertionError):
             self.failure = None
 
+    def _pause_tasks(self) -> None:
+        if not self.world.is_over:
+            self.world.loop.stop(self._tasks)
+
     def _resume(self) -> None:
         if self.is_running:
             self.world.loop.resume(self._tasks)
 
     def _end(self, *, is_silent: bool) -> None:
-        if not self.is_running:
-            return
+        if not self.is_running or self.world.is_over:
+            return  # at the end of a run, all tasks must run to be cancelled
         self.is_paused = False
         self.world.loop.stop(self._tasks)
         self._release(is_silent=is_silent)

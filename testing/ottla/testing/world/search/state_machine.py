@@ -1,0 +1,141 @@
+"""State machines of Hypothesis over a world: rules produce, start, kill and upgrade instances.
+
+The world runs in a thread. Between two rules that thread waits, so that virtual time does not
+advance, and a run remains a function of the plan and the rules.
+"""
+
+import threading
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from ottla.testing.world.errors import WorldError
+from ottla.testing.world.plans import FaultSchedule, WorldPlan
+from ottla.testing.world.run import WorldRun
+from ottla.testing.world.timeline import TIMELINE, Timeline
+from ottla.testing.world.world import SimulatedWorld
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TIMEOUT_S = 86_400.0
+"""Virtual seconds after which a world in a thread ends."""
+
+
+class _Outcome:
+    """Result or exception of one call."""
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: Any = None, error: BaseException | None = None) -> None:
+        self.value = value
+        self.error = error
+
+
+class WorldThread:
+    """A world in a thread, whose time advances only during calls."""
+
+    def __init__(self, plan: WorldPlan, faults: FaultSchedule) -> None:
+        self._run = WorldRun(self._serve, plan, faults, TIMEOUT_S)
+        self._calls: SimpleQueue[Callable[[SimulatedWorld], Awaitable[Any]] | None] = SimpleQueue()
+        self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
+        """Outcomes of calls. None follows the last one."""
+        self._failure: BaseException | None = None
+        self._is_open = True
+        self._thread = threading.Thread(target=self._main, name="ottla-world", daemon=True)
+        self._thread.start()
+        self._next_outcome()  # of the start
+
+    @property
+    def timeline(self) -> Timeline:
+        """Events of the run so far."""
+        return self._run.timeline
+
+    def call(
+        self,
+        function: Callable[Concatenate[SimulatedWorld, P], Awaitable[T]],
+        *args: P.args,
+        **options: P.kwargs,
+    ) -> T:
+        """Call an async function with the world and further arguments, and return its result. Other
+        tasks of the world run meanwhile.
+
+        Raises the function's exception, and WorldError if the world is closed.
+        """
+        if not self._is_open:
+            raise WorldError("this world is closed")
+        self._calls.put(lambda world: function(world, *args, **options))
+        result: T = self._next_outcome()
+        return result
+
+    def close(self) -> None:
+        """End the run. Raises the error of the simulated cluster, if it failed."""
+        if self._is_open:
+            self._is_open = False
+            self._calls.put(None)
+        self._thread.join()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _next_outcome(self) -> Any:
+        outcome = self._outcomes.get()
+        if outcome is None:
+            self._is_open = False
+            self.close()
+            raise WorldError("the world has ended")
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def _main(self) -> None:
+        try:
+            self._run.run()
+        except BaseException as error:
+            self._failure = error
+        self._outcomes.put(None)
+
+    async def _serve(self, world: SimulatedWorld) -> None:
+        self._outcomes.put(_Outcome())
+        while (call := self._calls.get()) is not None:
+            try:
+                outcome = _Outcome(await call(world))
+            except Exception as error:
+                self._run.explain(error, list(world.instances))
+                outcome = _Outcome(error=error)
+            self._outcomes.put(outcome)
+
+
+class WorldStateMachine(RuleBasedStateMachine):
+    """State machine whose rules act on a world with `self.world.call(async_function, …)`.
+
+    The world begins with the first use of `world`. Until then, an `initialize` rule may set `plan`
+    and `faults`.
+    """
+
+    plan = WorldPlan()
+    """Cluster of the world."""
+    faults = FaultSchedule()
+    """Faults of the world, in addition to those of the rules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._world: WorldThread | None = None
+
+    @property
+    def world(self) -> WorldThread:
+        """The world of this example."""
+        if self._world is None:
+            self._world = WorldThread(self.plan, self.faults)
+            # Checkers outside of `call` show the events, too.
+            TIMELINE.set(self._world.timeline)
+        return self._world
+
+    def teardown(self) -> None:
+        """End the world. An override that checks the final state calls this method last."""
+        super().teardown()
+        TIMELINE.set(None)
+        if self._world is not None:
+            self._world.close()
