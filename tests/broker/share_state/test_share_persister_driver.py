@@ -346,6 +346,46 @@ async def test_a_new_coordinator_is_asked_as_soon_as_the_metadata_has_it(
         await bench.driver.publish(MetadataDelta.between(image, image), image)
 
 
+@pytest.mark.parametrize("delay_s", [5.0, 60.0])
+async def test_calls_of_a_frozen_coordinator_go_to_the_new_one(
+    world: World, others: OtherBrokers, autojump_clock: MockClock, delay_s: float
+) -> None:
+    async with calling(world, others, 2) as bench:
+        others.delay_s = delay_s
+        found: list[Any] = []
+        for group in range(2 * share_persister_driver.LINKS_MAX):  # Half of them are queued.
+            bench.initialize(bench.key(group_id=f"g{group}"), found)
+        await trio.sleep(0.1)
+        before = world.table.image
+        bench.lead([1] * PARTITION_COUNT)
+        image = world.table.image
+        await bench.driver.publish(MetadataDelta.between(before, image), image)
+        await trio.sleep(0.1)
+        assert found == [E.NONE] * 2 * share_persister_driver.LINKS_MAX
+        assert len(bench.local.states) == len(found)
+        assert others.open_count == 0
+        await trio.sleep(delay_s)
+        assert len(others.requests) == share_persister_driver.LINKS_MAX
+
+
+async def test_a_request_is_kept_while_one_of_its_calls_has_its_coordinator(
+    world: World, others: OtherBrokers, autojump_clock: MockClock
+) -> None:
+    async with calling(world, others, 2) as bench:
+        others.delay_s = 1.0
+        found: list[Any] = []
+        for partition in range(6):
+            bench.initialize(bench.key(partition), found)
+        await trio.sleep(0.1)
+        before = world.table.image
+        bench.lead([1, 2] * (PARTITION_COUNT // 2))
+        image = world.table.image
+        await bench.driver.publish(MetadataDelta.between(before, image), image)
+        await trio.sleep(1.0)
+        assert found == [E.NONE] * 6
+        assert len(others.requests) == 1
+
+
 @pytest.mark.parametrize(
     ("code", "is_retried"),
     [

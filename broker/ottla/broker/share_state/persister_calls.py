@@ -167,6 +167,12 @@ class CallQueue:
             self._ready[together] = calls[PARTITIONS_PER_REQUEST:]
         return calls[:PARTITIONS_PER_REQUEST]
 
+    def take_all(self) -> list[PersisterCall]:
+        """Remove and return all share persister calls."""
+        taken = [call for calls in self._ready.values() for call in calls]
+        self._ready.clear()
+        return taken
+
 
 @frozen
 class CallKind:

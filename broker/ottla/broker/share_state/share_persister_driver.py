@@ -258,10 +258,12 @@ class SharePersisterDriver:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Repeat the failed share persister calls at once if a partition of `__share_group_state`
-        has a new leader."""
+        has a new leader. Do not wait for the response of the old one, which may be frozen."""
         topic = image.topic(SHARE_STATE_TOPIC)
         if topic is not self._topic:
             self._topic = topic
+            for sender in list(self._senders.values()):
+                sender.leave_moved(self._coordinator_of)  # Queued calls become retries.
             retries, self._retries = sorted(self._retries), []
             for _, _, call in retries:
                 # The new coordinator may still be loading: the next pause is short again.
@@ -368,12 +370,30 @@ class CoordinatorSender:
         self._queue = CallQueue()
         self._idle_links = trio.lowlevel.ParkingLot()
         self._link_count = 0
+        self._in_flight: dict[trio.CancelScope, list[PersisterCall]] = {}
+        """Calls of each request that has no response yet, by the scope that ends the wait."""
 
     def add(self, call: PersisterCall) -> None:
         """Queue a share persister call, to be sent over one of the connections to the
         coordinator."""
         self._queue.add(call)
         self.start_links()
+
+    def leave_moved(self, coordinator_of: Callable[[SharePartitionKey], NodeId]) -> None:
+        """Fail the calls whose share partition has another coordinator now, so that they are
+        repeated there. A request that has further calls is not given up."""
+
+        def is_moved(call: PersisterCall) -> bool:
+            return coordinator_of(call.key) != self._node_id
+
+        for scope, calls in self._in_flight.items():
+            if all(map(is_moved, calls)):
+                scope.cancel()
+        for call in self._queue.take_all():
+            if is_moved(call):
+                self._settle(call, call.failed(ErrorCode.NOT_COORDINATOR))
+            else:
+                self._queue.add(call)
 
     def start_links(self) -> None:
         """Wake an idle connection to the coordinator, or open another one if the limit allows
@@ -413,8 +433,11 @@ class CoordinatorSender:
 
     async def _send(self, link: PeerConnection, calls: list[PersisterCall]) -> None:
         answers = [(call, call.failed(ErrorCode.NETWORK_EXCEPTION)) for call in calls]
+        scope = trio.CancelScope()
+        self._in_flight[scope] = calls
         try:
-            answers = answers_of(calls, await self._exchange(link, calls))
+            with scope:
+                answers = answers_of(calls, await self._exchange(link, calls))
         except RefusedError as refusal:
             answers = [(call, call.failed(refusal.code)) for call in calls]
         except (OttlaError, OSError, trio.TooSlowError):
@@ -423,9 +446,12 @@ class CoordinatorSender:
             self._errors.note("share coordinator", self._node_id, error)
             await link.close()
         finally:
+            del self._in_flight[scope]
             # Also if this task is cancelled: each call gets exactly one answer.
             for call, answer in answers:
                 self._settle(call, answer)
+        if scope.cancelled_caught:
+            await link.close()
 
     async def _exchange(self, link: PeerConnection, calls: list[PersisterCall]) -> Any:
         timeout_ms = self._config.share_state.write_timeout_ms + REQUEST_MARGIN_MS
