@@ -81,6 +81,15 @@ def test_a_kill_between_commit_and_work_loses_records_of_a_program_that_commits_
     assert "copier-0" in notes and "killed" in str(caught.value)
 
 
+def test_a_killed_program_that_never_committed_is_started_before_the_world_settles() -> None:
+    kill = world.Kill(0, world.Request("Fetch", 1, "answered"), restart_after_s=400)
+    copying = CopyOrders()
+
+    world.run(copying, faults=world.FaultSchedule((kill,)))
+
+    assert copying.start_counts == [2]
+
+
 def test_equal_plans_and_faults_give_equal_runs() -> None:
     def digest(seed: int) -> str:
         plan = world.ClusterPlan(seed=seed)

@@ -59,6 +59,9 @@ class ScheduleFaults:
         self._marks: dict[tuple[str, str], int] = {}
         self._losses: dict[str, list[tuple[str, int] | None]] = {}
         """Responses to lose, by instance: API and number, or None for the next response."""
+        self.restarts_until_s = 0.0
+        """Time of the event loop at which the last restart of an instance that is decided yet is
+        due."""
         self._stop_count = 0
         """Number of clean stops that have begun and not ended."""
         self._ends: dict[int, Callable[[], None]] = {}
@@ -191,7 +194,7 @@ class ScheduleFaults:
             return
         if isinstance(fault, KillFault):
             instance.kill()
-            instance.restart_after(fault.restart_after_s)
+            self._restart(instance, fault.restart_after_s)
             self._until(fault.restart_after_s, _nothing)
         elif isinstance(fault, PauseFault):
             instance.pause(fault.seconds)
@@ -218,8 +221,12 @@ class ScheduleFaults:
         self._stop_count += 1
         await instance.stop()
         self._stop_count -= 1
-        instance.restart_after(restart_after_s)
+        self._restart(instance, restart_after_s)
         self._until(restart_after_s, _nothing)
+
+    def _restart(self, instance: Instance, after_s: float) -> None:
+        self.restarts_until_s = max(self.restarts_until_s, trio.current_time() + after_s)
+        instance.restart_after(after_s)
 
     def _slow(self, instance: Instance, fault: SlowInstance) -> None:
         instance.machine.host.slow_s = fault.delay_s

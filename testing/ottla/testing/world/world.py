@@ -13,6 +13,7 @@ import trio
 from ottla.client.admin import Admin
 from ottla.jepsen.world.whole.clock import WALL_START_MS
 from ottla.jepsen.world.whole.cluster import BROKER_PORT, SimulatedCluster
+from ottla.jepsen.world.whole.loop import INSTANTS_PER_S
 from ottla.jepsen.world.whole.machine import SharedWorld
 from ottla.model.ids import TopicPartition
 from ottla.testing.world.databases.store import WorldStore
@@ -200,6 +201,8 @@ class SimulatedWorld:
         """
         await self._pass_faults(until)
         self._nemesis.heal()
+        # A killed instance that is not started yet looks like one that has ended.
+        await trio.sleep_until(self._nemesis.restarts_until_s + 1 / INSTANTS_PER_S)
         self.note("all faults have ended")
         settling = SettleWait(self._lag, until, self._change_count)
         is_settled = await settling.wait(
