@@ -14,8 +14,9 @@ from ottla.jepsen.world.whole.loop import Loop, run_in_virtual_time
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.net.streams import MachineTransport
-from ottla.testing.world.asyncio_loop import run_asyncio
-from ottla.testing.world.guards import InstanceSources, enter, guarded
+from ottla.testing.world.runtime.asyncio_loop import run_asyncio
+from ottla.testing.world.runtime.guards import enter, guarded
+from ottla.testing.world.runtime.sources import InstanceSources
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

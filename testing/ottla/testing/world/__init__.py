@@ -19,12 +19,8 @@ timeline_page.py      events of a run, as a page
 timeline_event.py     one event
 databases/            a transactional store, and SQLite
 soak/                 long searches in several processes
-asyncio_loop.py       asyncio's event loop on a task of a simulated machine
-asyncio_streams.py    asyncio's transport over the simulated network
-asyncio_tasks.py      futures and tasks with stable hashes
-asyncio_refusals.py   methods of event loops that have no meaning in a world
-guards.py             clocks and chance of the world; refusals of other calls
 records.py            records that a scenario writes and reads
+runtime/              event loop, clocks and chance of programs; refused calls
 determinism.py        the check that two runs with the same seed are equal
 errors.py             exceptions
 """

@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 from ottla.jepsen.world.trace import Part, listening
 from ottla.testing.world.errors import NondeterminismError
-from ottla.testing.world.guards import ClockRead, reads_of_clocks_and_chance
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
 from ottla.testing.world.run import RunReport, Scenario, run
+from ottla.testing.world.runtime.guards import ClockRead, reads_of_clocks_and_chance
 
 EVENTS_SHOWN = 5
 """Number of common events before the first difference in the message of an error."""

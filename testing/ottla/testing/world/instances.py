@@ -13,9 +13,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 import trio
 
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
-from ottla.testing.world.asyncio_loop import run_asyncio
-from ottla.testing.world.guards import InstanceSources, enter
 from ottla.testing.world.life import LIFE, InstanceLife
+from ottla.testing.world.runtime.asyncio_loop import run_asyncio
+from ottla.testing.world.runtime.guards import enter
+from ottla.testing.world.runtime.sources import InstanceSources
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import Fact, TimelineEvent
 

@@ -27,10 +27,11 @@ from ottla.testing.world.failure_files import (
     failure_folder,
     run_to_replay,
 )
-from ottla.testing.world.guards import Sources, collect_garbage, enter, guarded
 from ottla.testing.world.instances import described
 from ottla.testing.world.life import HARNESS
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
+from ottla.testing.world.runtime.guards import collect_garbage, enter, guarded
+from ottla.testing.world.runtime.sources import Sources
 from ottla.testing.world.timeline import TIMELINE, Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 from ottla.testing.world.world import WORLD, SimulatedWorld

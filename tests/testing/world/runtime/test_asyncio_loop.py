@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from ottla.jepsen.world.whole.machine import SharedWorld
-from ottla.testing.world.asyncio_loop import run_in_trio
-from ottla.testing.world.asyncio_refusals import REFUSED
 from ottla.testing.world.errors import NotInWorldError
+from ottla.testing.world.runtime.asyncio_loop import run_in_trio
+from ottla.testing.world.runtime.asyncio_refusals import REFUSED
 from tests.testing.world.small_world import in_network, instance, result_of
 
 

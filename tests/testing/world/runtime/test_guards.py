@@ -28,7 +28,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.whole.clock import WALL_START_MS
 from ottla.jepsen.world.whole.machine import SharedWorld
 from ottla.testing.world.errors import NotInWorldError
-from ottla.testing.world.guards import REFUSALS, guarded
+from ottla.testing.world.runtime.guards import REFUSALS, guarded
 from tests.testing.world.small_world import in_network, instance, result_of
 
 START_S = WALL_START_MS / 1_000

@@ -28,7 +28,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -38,83 +37,20 @@ from zlib import crc32
 import trio
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.whole.clock import WALL_START_MS
-from ottla.jepsen.world.whole.machine import Machine
-from ottla.testing.world.asyncio_loop import ABANDONED
 from ottla.testing.world.errors import NotInWorldError
-
-CLOCK_READS_PER_INSTANT_MAX = 1_000_000
-"""Number of reads of the clock in one virtual instant after which a program counts as waiting in a
-loop without `await`, which would never end."""
+from ottla.testing.world.runtime.asyncio_loop import ABANDONED
+from ottla.testing.world.runtime.datetimes import WorldDate, WorldDatetime
+from ottla.testing.world.runtime.sources import SOURCES, Sources
+from ottla.testing.world.runtime.stable_sets import StableFrozenSet, StableSet
 
 COLLECTION_S = 60.0
 """Virtual seconds between collections of garbage during a run."""
 
+_OWN = __name__.rpartition(".")[0]
+"""Package of the guards, whose modules keep references to the original functions."""
+
 _UNSCANNED = ("_pytest", "pytest", "pluggy", "hypothesis", "xdist", "trio", "outcome", "sniffio")
 """Packages of the test runner and of the simulator, whose imported names are not replaced."""
-
-
-class Sources:
-    """The clocks and random numbers of one process in a run, in all its lives."""
-
-    is_instance = False
-    """True if calls that a world cannot simulate are refused."""
-
-    def __init__(self, name: str, chance: Chance) -> None:
-        self.name = name
-        self.random = random.Random(chance.stream(f"program/{name}").below(1 << 53))
-        self.signals: dict[int, Any] = {}
-        self._reads_at = (-1.0, 0)
-
-    @property
-    def process_id(self) -> int:
-        """Id of the process."""
-        return 1_000
-
-    def monotonic_ns(self) -> int:
-        """Return the virtual time since the start of the run in ns."""
-        return int(self.monotonic_s() * 1_000_000_000)
-
-    def monotonic_s(self) -> float:
-        """Return the virtual time since the start of the run in seconds, as event loops do."""
-        now_s = trio.current_time()
-        at_s, count = self._reads_at
-        self._reads_at = (now_s, count + 1 if at_s == now_s else 0)
-        if count > CLOCK_READS_PER_INSTANT_MAX:
-            self._reads_at = (now_s, 0)
-            raise NotInWorldError(
-                "the program waits for a clock without `await`, and virtual time does not advance "
-                "meanwhile: use `await asyncio.sleep(...)` in the loop"
-            )
-        return now_s
-
-    def wall_ns(self) -> int:
-        """Return the time of the wall clock in ns since 1970."""
-        return WALL_START_MS * 1_000_000 + int(self.monotonic_s() * 1e6) * 1_000
-
-
-class InstanceSources(Sources):
-    """The clocks and random numbers of an instance of the user's program."""
-
-    is_instance = True
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine.name, machine.world.chance)
-        self._machine = machine
-
-    @property
-    def process_id(self) -> int:
-        """Id of the process, which each life increases by one."""
-        return 1_000 + self._machine.start_count
-
-    def wall_ns(self) -> int:
-        """Return the time of the machine's wall clock, with its error, in ns since 1970."""
-        return super().wall_ns() + self._machine.clock.wall_skew_ms * 1_000_000
-
-
-SOURCES: ContextVar[Sources | None] = ContextVar("sources", default=None)
-"""Context variable with the sources of the process that owns the current task. None outside of
-runs."""
 
 
 class _Patch:
@@ -279,80 +215,6 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
 """Refused calls: owner, attribute, and the sentence of the `NotInWorldError`."""
 
 
-class _WorldDatetimeType(type):
-    """Class of `_WorldDatetime`, for which each datetime is an instance."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, _real_datetime)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, _real_datetime)
-
-
-class _WorldDateType(type):
-    """Class of `_WorldDate`, for which each date is an instance."""
-
-    def __instancecheck__(cls, value: object) -> bool:
-        return isinstance(value, _real_date)
-
-    def __subclasscheck__(cls, other: type) -> bool:
-        return issubclass(other, _real_date)
-
-
-_real_datetime, _real_date = datetime.datetime, datetime.date
-
-
-class _WorldDatetime(datetime.datetime, metaclass=_WorldDatetimeType):
-    """`datetime.datetime` with the world's clock. Its instances are ordinary datetimes."""
-
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        return _real_datetime(*args, **options)
-
-    @classmethod
-    def now(cls, tz: Any = None) -> Any:
-        sources = SOURCES.get()
-        if sources is None:
-            return _real_datetime.now(tz)
-        # The time zone of a world is UTC.
-        found = _real_datetime.fromtimestamp(sources.wall_ns() / 1e9, tz or datetime.UTC)
-        return found.replace(tzinfo=None) if tz is None else found
-
-    @classmethod
-    def utcnow(cls) -> Any:
-        return cls.now()
-
-    @classmethod
-    def today(cls) -> Any:
-        return cls.now()
-
-
-class _WorldDate(datetime.date, metaclass=_WorldDateType):
-    """`datetime.date` with the world's clock. Its instances are ordinary dates."""
-
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        return _real_date(*args, **options)
-
-    @classmethod
-    def today(cls) -> Any:
-        return _WorldDatetime.now().date()
-
-
-for _type, _real in ((_WorldDatetime, _real_datetime), (_WorldDate, _real_date)):
-    for _name in ("min", "max", "resolution"):
-        setattr(_type, _name, getattr(_real, _name))
-    for _name in (
-        "fromtimestamp",
-        "utcfromtimestamp",
-        "fromordinal",
-        "fromisoformat",
-        "fromisocalendar",
-        "strptime",
-        "combine",
-    ):
-        if hasattr(_real, _name):
-            setattr(_type, _name, staticmethod(getattr(_real, _name)))
-
-
 def _time_functions() -> dict[str, Callable[..., Any]]:
     def seconds(sources: Sources, given: float | None = None) -> float:
         return sources.wall_ns() / 1e9 if given is None else given
@@ -491,11 +353,13 @@ def _patches() -> list[_Patch]:
     switched(signal, "signal", _signal)
     if hasattr(os, "getrandom"):
         switched(os, "getrandom", lambda sources, size, flags=0: sources.random.randbytes(size))
-    found.append(_Patch(datetime, "datetime", _WorldDatetime))
-    found.append(_Patch(datetime, "date", _WorldDate))
+    found.append(_Patch(datetime, "datetime", WorldDatetime))
+    found.append(_Patch(datetime, "date", WorldDate))
     return found
 
 
+_STABLE_SETS_IN = "aiokafka."
+"""Prefix of the modules in which `set` and `frozenset` are replaced during a run."""
 _AIOKAFKA = "aiokafka.producer.message_accumulator"
 
 
@@ -540,7 +404,7 @@ class _ImportedNames:
             if self._scanned.get(module_name) == id(module) or not isinstance(module, ModuleType):
                 continue
             self._scanned[module_name] = id(module)
-            if module is sys.modules[__name__] or module_name.partition(".")[0] in _UNSCANNED:
+            if module_name.startswith(_OWN) or module_name.partition(".")[0] in _UNSCANNED:
                 continue
             names = vars(module)
             for name, value in list(names.items()):
@@ -561,6 +425,7 @@ class _Guard:
         self._module_count = 0
         self._packages: set[str] = set()
         self._applied: list[_Patch] = []
+        self._added_names: list[tuple[dict[str, Any], str]] = []
         self._applied_names: list[tuple[dict[str, Any], str, _Patch]] = []
 
     def apply(self) -> None:
@@ -579,6 +444,12 @@ class _Guard:
             if names.get(name) is patch.original:
                 names[name] = patch.replacement
                 self._applied_names.append((names, name, patch))
+        for module_name in [name for name in sys.modules if name.startswith(_STABLE_SETS_IN)]:
+            names = vars(sys.modules[module_name])
+            for name, stable in (("set", StableSet), ("frozenset", StableFrozenSet)):
+                if name not in names:
+                    names[name] = stable
+                    self._added_names.append((names, name))
         for module, patches_of in _PACKAGE_PATCHES.items():
             if module in sys.modules and module not in self._packages:
                 self._packages.add(module)
@@ -590,6 +461,8 @@ class _Guard:
         """Restore everything that was replaced, also in modules that were imported meanwhile."""
         for names, name, patch in self._applied_names:
             names[name] = patch.original
+        for names, name in self._added_names:
+            del names[name]
         for patch in reversed(self._applied):
             setattr(patch.owner, patch.name, patch.original)
         _restore_late_imports()
@@ -640,7 +513,7 @@ def _restore_late_imports() -> None:
             continue
         names = vars(module)
         for name, value in list(names.items()):
-            if id(value) in originals and module is not sys.modules[__name__]:
+            if id(value) in originals and not module_name.startswith(_OWN):
                 names[name] = originals[id(value)]
 
 

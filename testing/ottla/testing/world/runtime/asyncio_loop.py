@@ -25,10 +25,10 @@ import trio
 
 from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.world.whole.net.streams import Stream
-from ottla.testing.world.asyncio_refusals import RefusingEventLoop
-from ottla.testing.world.asyncio_streams import StreamTransport
-from ottla.testing.world.asyncio_tasks import StableFuture, StableTask
 from ottla.testing.world.errors import NotInWorldError
+from ottla.testing.world.runtime.asyncio_refusals import RefusingEventLoop
+from ottla.testing.world.runtime.asyncio_streams import StreamTransport
+from ottla.testing.world.runtime.asyncio_tasks import StableFuture, StableTask
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

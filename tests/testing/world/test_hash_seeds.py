@@ -1,0 +1,33 @@
+"""Runs are equal in different processes with different hash seeds.
+
+`OTTLA_WORLD_SEEDS=200` compares 200 seeds of each program instead of two.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.testing.world.copying_programs import PROGRAMS
+
+SEED_COUNT = int(os.environ.get("OTTLA_WORLD_SEEDS", "2"))
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_the_hash_seed_of_a_process_changes_nothing(program: str) -> None:
+    module = "tests.testing.world.copying_programs"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, program, "0", str(SEED_COUNT)],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "4242")
+    ]
+    first, second = [process.communicate()[0].splitlines() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert len(first) == SEED_COUNT
+    assert len({line.split()[1] for line in first}) == SEED_COUNT
+    assert first == second
