@@ -5,19 +5,18 @@ pages.py          PAGES: the one table of screens and actions, from the view mod
 listing.py        search, order and pages of a list, for every table (pure)
 sheets.py         parts of a page as values, for pages without a layout of their own (pure)
 absences.py       facts that are missing: a right, a request that only Ottla has, a silent node
-lag_history.py    lags of groups as far as open pages have read them (pure)
 links.py          addresses of pages, with values as path segments (pure)
 command_lines.py  commands that pages show (pure)
 cluster_rows.py   rows of brokers and disks (pure)
 setting_rows.py   settings with source and difference from the default (pure)
 partition_offsets_driver.py  offsets, from each leader on its own
-rate_history_driver.py  rates of traffic between two visits of a page
 shared_facts_driver.py  numbers of partitions and last changes, read once for all open pages
 live_views.py     live parts that repeat a view
 http_errors.py    status and sentence for errors of views (pure)
 rendering.py      templates, filters and the functions that templates call
 static_files.py   scripts and styles, with their digests
 requests_driver.py  queries and forms, within limits
+long_actions_driver.py  actions that go on without the page that started them
 event_stream.py   server-sent events of a live part
 seams.py          clock, chance and audit log
 app.py            the ASGI application: routes from PAGES, errors, headers
@@ -26,6 +25,7 @@ server_settings.py  settings of the server, and the rules that keep it safe (pur
 server_driver.py  runs the application on trio, with clients for its users
 
 access/           who may use the console: sessions, logins, roles, tokens against forged forms
+history/          lags, rates and metrics over time, as far as open pages have read them
 records/          records of topics: filters, bounded reads, formats
 views/            one module for each screen, each with its own PAGES
 templates/        one template for each page, base.html and macros.html

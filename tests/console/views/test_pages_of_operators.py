@@ -28,7 +28,8 @@ from tests.console.console_fixture import NOW_MS, FakeAdmin, open_browser
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
 MODULES = (
     "alerts", "broker_changes", "certificates", "compaction", "explain", "features", "group_list",
-    "group_page", "group_reset", "long_actions", "metrics", "moves", "queue_redrive", "queues",
+    "group_page", "group_reset", "long_actions", "metrics", "moves", "node_plots", "queue_redrive",
+    "queues",
     "quorum", "quotas", "reports", "retention", "security", "settings", "telemetry", "tokens",
     "transactions", "voters",
 )  # fmt: skip
@@ -38,6 +39,7 @@ OWN_ONLY = (
     "/telemetry/a",
     "/compaction",
     "/metrics-of-nodes",
+    "/metrics-of-nodes/plots",
     "/quotas/usage",
     "/quorum/log",
     "/quorum",

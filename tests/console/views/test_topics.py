@@ -173,7 +173,7 @@ async def test_partitions_and_settings_of_a_topic(ottla_cluster: ClusterUnderTes
 async def test_the_overview_shows_health_disks_changes_and_rates(
     ottla_cluster: ClusterUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.console.rate_history_driver.SAMPLE_S_MIN", 0.0)
+    monkeypatch.setattr("ottla.console.history.rate_history_driver.SAMPLE_S_MIN", 0.0)
     async with (
         console_of(ottla_cluster) as (browser, admin),
         open_producer(ottla_cluster.bootstrap) as producer,

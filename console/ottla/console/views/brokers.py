@@ -8,11 +8,11 @@ import trio
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
 from ottla.console.cluster_rows import BrokerRow, broker_row, broker_rows, machine_rows
+from ottla.console.history.rate_history_driver import traffic_rates
 from ottla.console.http_errors import PageError
 from ottla.console.listing import listing
 from ottla.console.live_views import every
 from ottla.console.page_types import Live, Page, PageRequest, PageView
-from ottla.console.rate_history_driver import traffic_rates
 from ottla.console.setting_rows import SettingRow, setting_rows
 from ottla.insight.facts.survey_driver import brokers_of
 from ottla.insight.rules.traffic_rates import TrafficRates

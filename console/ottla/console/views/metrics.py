@@ -13,6 +13,7 @@ from ottla.console.sheets import (
     sheet_view,
     text,
 )
+from ottla.console.views.node_plots import metric_address, node_metric_links
 from ottla.insight.facts.survey_driver import brokers_of
 
 UNIT_SUFFIXES = {
@@ -34,7 +35,8 @@ async def metrics(request: PageRequest) -> PageView:
     )
     if isinstance(found, Absence):
         return sheet_view("Node metrics", [found.part(request.user)])
-    parts: list[SheetPart] = [
+    parts: list[SheetPart] = [node_metric_links("All metrics")]
+    parts += [
         NotePart(text=f"broker {one.id}: {one.failure}", tone="warning")
         for one in found
         if one.failure
@@ -61,7 +63,12 @@ async def metrics(request: PageRequest) -> PageView:
                 Column(title="Unit"),
             ),
             (
-                (code(name), count(broker), count(value), text(_unit_of(name)))
+                (
+                    code(name, metric_address(name)),
+                    count(broker),
+                    count(value),
+                    text(_unit_of(name)),
+                )
                 for broker, name, value in page.rows
             ),
             empty="No broker reports metrics.",

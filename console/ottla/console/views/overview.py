@@ -10,9 +10,9 @@ import trio
 from ottla.client.admin import Admin
 from ottla.client.network.connection import ConnectionLostError
 from ottla.console.cluster_rows import broker_rows
+from ottla.console.history.rate_history_driver import traffic_rates
 from ottla.console.live_views import every
 from ottla.console.page_types import Live, Page, PageRequest, PageView
-from ottla.console.rate_history_driver import traffic_rates
 from ottla.console.shared_facts_driver import (
     known_partition_count,
     known_totals,

@@ -10,7 +10,7 @@ from ottla.client.admin_parts.admin_groups import (
     MemberToRemove,
 )
 from ottla.console.absences import Absence, NeededRight, attempt
-from ottla.console.lag_history import LagHistory, LagSample, series_of
+from ottla.console.history.lag_history import LagHistory, LagSample, series_of
 from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.live_views import every

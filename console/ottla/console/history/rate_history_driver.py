@@ -1,14 +1,17 @@
 """Reads rates of traffic for pages: the difference between two samples of the brokers' counters.
 
 The samples of each admin client are kept, so that a page that is opened or renewed again shows the
-rates since the sample before. No page waits for a second sample.
+rates since the sample before. No page waits for a second sample. The same samples are the history
+of the nodes' metrics.
 """
 
+from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 import trio
 
 from ottla.client.admin import Admin
+from ottla.console.history.metric_history import MetricHistory
 from ottla.insight.facts.traffic_driver import TrafficSample, sample_counters
 from ottla.insight.rules.traffic_rates import TrafficRates, rates_between
 
@@ -25,8 +28,15 @@ class _Samples:
         self.latest: TrafficSample | None = None
         self.rates: TrafficRates | None = None
         self.lock = trio.Lock()
+        self.metrics = MetricHistory()
 
 
+HISTORIES_MAX = 4
+"""Maximum number of admin clients whose metrics over time are kept. The client that was used
+longest ago loses its history first."""
+BYTES_IN, BYTES_OUT = "topics.bytes.in", "topics.bytes.out"
+"""Names of two metrics of each broker, in addition to its own ones: the bytes that clients wrote to
+its topics, and read from them."""
 _SAMPLES: WeakKeyDictionary[Admin, _Samples] = WeakKeyDictionary()
 
 
@@ -39,8 +49,35 @@ async def traffic_rates(admin: Admin) -> TrafficRates | None:
         if before is not None and now_s - before.at_s < SAMPLE_S_MIN:
             return samples.rates
         after = samples.latest = await sample_counters(admin)
+        samples.metrics.add(after.at_s, _metrics_of(after))
+        _forget_histories(admin)
         is_recent = before is not None and after.at_s - before.at_s <= SAMPLE_S_MAX
         samples.rates = None
         if before is not None and is_recent and after.figures:
             samples.rates = rates_between(before, after)
         return samples.rates
+
+
+async def metric_history(admin: Admin) -> MetricHistory:
+    """Return the history of the nodes' metrics, with a sample of the present."""
+    await traffic_rates(admin)
+    return _SAMPLES[admin].metrics
+
+
+def _metrics_of(sample: TrafficSample) -> Mapping[int, Mapping[str, float]]:
+    return {
+        broker: {
+            **figures,
+            BYTES_IN: sum(one.bytes_in for one in sample.topics.get(broker, ())),
+            BYTES_OUT: sum(one.bytes_out for one in sample.topics.get(broker, ())),
+        }
+        for broker, figures in sample.figures.items()
+    }
+
+
+def _forget_histories(latest: Admin) -> None:
+    """Delete the histories of the clients that were used longest ago."""
+    used = _SAMPLES.pop(latest)
+    _SAMPLES[latest] = used  # now the last one
+    for samples in list(_SAMPLES.values())[:-HISTORIES_MAX]:
+        samples.metrics = MetricHistory()

@@ -1,0 +1,8 @@
+"""Values over time that the console keeps in memory, as far as open pages have read them.
+
+The console never reads by itself, so that an unused console costs the brokers nothing.
+
+lag_history.py      lags of groups (pure)
+metric_history.py   metrics of nodes during the last hour (pure)
+rate_history_driver.py  rates of traffic between two samples, and the metrics of these samples
+"""
