@@ -25,7 +25,8 @@ from ottla.client.share_consumer import ShareConsumer
 
 TOPIC, GROUP = "reminders", "mail"
 DURATION_S = float(os.environ.get("OTTLA_DELAYS_S", "24"))
-FIRST_DUE_S = 6.0
+FIRST_DUE_S = 6.0 + DURATION_S / 200
+"""Time in seconds from the first send to the first due time: all records are sent before it."""
 RECORDS_PER_S = 10
 KILL_INTERVAL_S = 120.0
 LATE_MS_MAX = 1_000
@@ -40,6 +41,9 @@ class Deliveries:
         self.at_ms: dict[int, int] = {}
         """Time of the first delivery, by due time."""
         self.kills_ms: list[int] = []
+        self.stalls_ms: dict[int, int] = {}
+        """Delays of this process itself of more than 200 ms, by their time: a sign of a busy
+        machine."""
 
     async def note(self, record: ShareRecord) -> None:
         assert record.value is not None
@@ -78,6 +82,15 @@ async def work(bootstrap: str, deliveries: Deliveries, *, task_status: Any) -> N
         await consumer.work(deliveries.note, concurrency=16)
 
 
+async def watch_load(deliveries: Deliveries, is_over: trio.Event) -> None:
+    """Note how much longer than requested this process sleeps."""
+    while not is_over.is_set():
+        begin_ms = now_ms()
+        await trio.sleep(0.1)
+        if (stall_ms := now_ms() - begin_ms - 100) > 200:
+            deliveries.stalls_ms[begin_ms] = stall_ms
+
+
 async def kill_leaders(cluster: Any, deliveries: Deliveries) -> None:
     """Kill the leader in the middle of the run, or every two minutes of a long one."""
     kill_count = max(1, int(DURATION_S / KILL_INTERVAL_S))
@@ -102,7 +115,9 @@ async def drive(cluster: Any, deliveries: Deliveries) -> set[int]:
     step_ms = 1_000 // RECORDS_PER_S
     dues = [begin_ms + step_ms * each for each in range(int(DURATION_S) * RECORDS_PER_S)]
     shuffled = random.Random(37).sample(dues, len(dues))
+    is_over = trio.Event()
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch_load, deliveries, is_over)
         workers: list[ShareConsumer] = [
             await nursery.start(
                 lambda task_status: work(cluster.bootstrap, deliveries, task_status=task_status)
@@ -119,6 +134,7 @@ async def drive(cluster: Any, deliveries: Deliveries) -> set[int]:
                 await trio.sleep(0.1)
         for worker in workers:
             worker.stop()
+        is_over.set()
     return set(dues)
 
 
@@ -140,4 +156,5 @@ def test_delays_are_accurate_to_a_second_while_leaders_are_killed(
     assert early == {}, "no record is delivered before its time"
     assert all(end_ms - kill_ms < OUTAGE_MS_MAX for kill_ms, end_ms in deliveries.outages())
     late = deliveries.late_ms()
-    assert max(late.values()) <= LATE_MS_MAX, sorted(late.items(), key=lambda one: -one[1])[:5]
+    worst = sorted(late.items(), key=lambda one: -one[1])[:5]
+    assert worst[0][1] <= LATE_MS_MAX, f"{worst}; stalls of this process {deliveries.stalls_ms}"

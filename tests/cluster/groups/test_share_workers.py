@@ -28,6 +28,8 @@ LOOK_SHARE = 0.1
 """Share of the CPU time of a core in which the workers' files are read. A run of millions of
 records would otherwise read all the time."""
 LOOK_S_MAX = 10.0
+UNKNOWN_S_MAX = 120.0
+"""Time after which records that are settled, but of which no worker knows it, fail the test."""
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(int(SETTLED_TIMEOUT_S) + 240)]
 SETTINGS = {
     "group.share.record.lock.duration.ms": "15000",
@@ -161,18 +163,22 @@ def run_until_settled(
     begun = time.monotonic()
     next_worker, next_broker = begun + WORKER_KILL_S, begun + BROKER_KILL_S / 4
     dead: str | None = None
-    next_look, settled = begun, 0
+    next_look, settled, changed = begun, 0, begun
     while True:
         time.sleep(0.5)
         now = time.monotonic()
         if now >= next_look:
             cpu_s = time.process_time()
-            settled = workers.read()
+            before, settled = settled, workers.read()
+            changed = now if settled != before else changed
             cpu_s = time.process_time() - cpu_s
             next_look = now + min(LOOK_S_MAX, cpu_s / LOOK_SHARE)
         if settled == RECORD_COUNT and dead is None and lag_of(cluster) == 0:
             workers.read()
             return workers.deliveries()
+        if now - changed > UNKNOWN_S_MAX and dead is None:
+            assert lag_of(cluster), f"settled, but refused: {workers.unsettled()}"
+            changed = now
         assert now - begun < SETTLED_TIMEOUT_S, (
             f"{settled} of {RECORD_COUNT}: {workers.unsettled()} {workers.errors()}"
         )
