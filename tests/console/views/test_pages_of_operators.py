@@ -107,6 +107,14 @@ async def test_a_page_without_rights_names_the_reason(page: Page) -> None:
     assert "\x1b" not in response.text
 
 
+async def test_the_rules_for_prometheus_are_shown_with_their_commands() -> None:
+    async with open_browser(AdminWithoutRights()) as browser:
+        html = await browser.get("/alerts")
+    assert "OttlaHangingTransactions" in html
+    assert "ottla txn find-hanging" in html
+    assert "partitionswithlatetransactionscount) &gt; 0" in html
+
+
 @pytest.mark.parametrize("where", OWN_ONLY)
 async def test_requests_of_ottla_are_marked_on_other_clusters(where: str) -> None:
     async def features(_node: int | None = None) -> dict[str, FeatureLevels]:

@@ -1,5 +1,5 @@
-"""Page of alerts: the conditions in the cluster that need an operator now, each with the command
-that fixes it."""
+"""Page of alerts: the conditions in the cluster that need an operator now, and the rules for
+Prometheus, each with the command that fixes it."""
 
 import trio
 
@@ -17,6 +17,7 @@ from ottla.console.sheets import (
 from ottla.console.views.explain import explain_address
 from ottla.insight.answers_driver import answer
 from ottla.insight.explanation import Explanation
+from ottla.insight.rules.alert_rules import ALERT_RULES
 from ottla.model.errors import OttlaError
 
 QUESTIONS = ("health", "unavailable", "disk", "throttle")
@@ -76,10 +77,38 @@ async def alerts(request: PageRequest) -> PageView:
     ]
     parts += [NotePart(text=f"{name}: {reason}", tone="warning") for name, reason in failed.items()]
     parts += [NotePart(text=f"not known: {one}", tone="warning") for one in unknown]
+    parts.append(_rules())
     return sheet_view(
         "Alerts",
         parts,
-        lead="docs/monitoring.md has rules for Prometheus that raise the same alerts.",
+        lead="The rules below are in deploy/prometheus/alerts.yml: with them, Prometheus raises "
+        "alerts while no page is open.",
+    )
+
+
+def _rules() -> TablePart:
+    """Return the table of the rules for Prometheus, with the command that helps for each."""
+    return TablePart(
+        title="Rules for Prometheus",
+        columns=(
+            Column(title="Rule"),
+            Column(title="Urgency"),
+            Column(title="What it means"),
+            Column(title="Command"),
+            Column(title="Raised if"),
+            Column(title="For"),
+        ),
+        rows=tuple(
+            (
+                code(one.name),
+                badge("wakes you", "bad") if one.is_urgent else badge("by day", "warning"),
+                text(one.meaning),
+                code(one.command),
+                code(one.expression),
+                text(one.wait or "at once"),
+            )
+            for one in ALERT_RULES
+        ),
     )
 
 

@@ -15,6 +15,7 @@ plan.py          plans of changes as dry runs
 draining.py      condition of draining brokers
 removal_delays.py  reasons that delay the removal of a broker
 voter_changes.py conditions of changes of the quorum's voters
+alert_rules.py   rules for Prometheus, with the command that helps
 traffic_rates.py rates of traffic between two samples
 config_losses.py changes of settings that delete records or put them at risk
 retention_findings.py    topics whose retention is delayed
