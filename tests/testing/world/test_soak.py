@@ -12,7 +12,13 @@ from ottla.model.errors import CorruptDataError
 from ottla.testing.world.errors import WorldError
 from ottla.testing.world.soak import program_soak as module
 from ottla.testing.world.soak.program_soak import ProgramSoak
-from ottla.testing.world.soak.soak_worker import SoakFailure, SoakResult, run_batch, save_case
+from ottla.testing.world.soak.soak_worker import (
+    SoakFailure,
+    SoakResult,
+    run_again,
+    run_batch,
+    save_case,
+)
 
 TESTS = """
 import pytest
@@ -132,6 +138,8 @@ def test_batches_run_tests_of_users(
     assert case["plan"]["seed"] == 0
     assert "at_least_once" in case["error"]
     assert "kill a when it passes the mark 'work'" in case["error"]
+    assert run_again(names[0], str(path)).failures[0].kind in soak.rows[names[0]].kinds
+    assert not (tmp_path / ".ottla-world").exists()
     facts = soak.facts()
     assert facts["virtual_hours"] > 0
     assert facts["seeds"][0] == 3

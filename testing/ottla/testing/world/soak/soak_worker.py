@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from ottla.testing.world.failure_files import FOLDER_VARIABLE, REPLAY_VARIABLE
 from ottla.testing.world.run import WorldRun
 
 MESSAGE_CHARS_MAX = 20_000
@@ -63,14 +64,20 @@ def run_batch(test: str, seed: int, example_count: int, *, shrinks: bool = True)
 
 def run_again(test: str, path: str) -> SoakResult:
     """Run a test with the stored plan and faults of a failure."""
-    return _run([test, f"--world-replay={path}"], 1, shrinks=False)
+    with patch.dict(os.environ, {REPLAY_VARIABLE: path}):
+        return _run([test], 1, shrinks=False)
 
 
 def _run(words: list[str], example_count: int, *, shrinks: bool) -> SoakResult:
     plugin = _SoakPlugin(words[0], example_count, shrinks=shrinks)
     output = io.StringIO()
     started, cpu_started = time.monotonic(), time.process_time()
-    with plugin.watched_runs(), redirect_stdout(output), redirect_stderr(output):
+    with (
+        patch.dict(os.environ, {FOLDER_VARIABLE: ""}),  # the soak writes files of its own
+        plugin.watched_runs(),
+        redirect_stdout(output),
+        redirect_stderr(output),
+    ):
         code = pytest.main([*OPTIONS, *words], plugins=[plugin])
     problem = ""
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -199,5 +206,5 @@ def save_case(failure: SoakFailure, folder: Path) -> Path | None:
     words = re.sub(r"[^A-Za-z0-9]+", "-", f"{failure.test.rpartition('::')[2]} {failure.kind}")
     path = folder / f"{words.strip('-')[:120]}.json"
     text = json.dumps({"test": failure.test, **failure.case, "error": failure.text}, indent=2)
-    path.write_text(text + os.linesep, encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
     return path
