@@ -1,9 +1,9 @@
 """The twenty bugs of the gallery: program, scenario, checker that finds it, and public report."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import ModuleType
 
+from tests.gallery import scenarios
 from tests.gallery.bugs import (
     background_task,
     commit_early,
@@ -47,16 +47,22 @@ class Bug:
         return self.module.__name__.rpartition(".")[2]
 
     @property
-    def broken(self) -> Callable[..., Awaitable[None]]:
+    def broken(self) -> scenarios.Program:
         """The program with the bug."""
-        program: Callable[..., Awaitable[None]] = self.module.broken
+        program: scenarios.Program = self.module.broken
         return program
 
     @property
-    def fixed(self) -> Callable[..., Awaitable[None]]:
+    def fixed(self) -> scenarios.Program:
         """The program without the bug."""
-        program: Callable[..., Awaitable[None]] = self.module.fixed
+        program: scenarios.Program = self.module.fixed
         return program
+
+    @property
+    def scenario(self) -> scenarios.Scenario:
+        """The scenario of both programs."""
+        scenario: scenarios.Scenario = getattr(scenarios, self.name)
+        return scenario
 
 
 BUGS = (

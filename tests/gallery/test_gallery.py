@@ -1,10 +1,28 @@
-"""The gallery's table is complete."""
+"""The bugs of the gallery are found by property tests with default settings, and their fixed twins
+pass them.
+
+Plain runs start each fixed twin once, without faults, and search for the bugs of `SHORT`. With
+`OTTLA_GALLERY=full`, all bugs are searched for, and each fixed twin has `FIXED_EXAMPLE_COUNT` runs
+with faults.
+"""
 
 import inspect
+import os
 
 import pytest
 
+import ottla.testing.world as world
+from tests.gallery.hunt import described, run_once, search
 from tests.gallery.table import BUGS, Bug
+
+IS_FULL = os.environ.get("OTTLA_GALLERY") == "full"
+SHORT = ("offset_not_plus_one", "retry_reorders", "commit_late")
+"""Bugs of the short form: two that need no fault, and one that needs a fault."""
+SEED = 0
+FAULT_COUNT_MAX = 5
+FIXED_EXAMPLE_COUNT = 60
+
+every_bug = pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 
 
 def test_the_gallery_has_twenty_bugs_half_of_them_from_public_reports() -> None:
@@ -12,8 +30,35 @@ def test_the_gallery_has_twenty_bugs_half_of_them_from_public_reports() -> None:
     assert sum(bug.report is not None for bug in BUGS) >= 10
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+@every_bug
 def test_each_bug_has_a_fixed_twin_with_the_same_parameters(bug: Bug) -> None:
     assert inspect.iscoroutinefunction(bug.broken)
     assert inspect.iscoroutinefunction(bug.fixed)
     assert inspect.signature(bug.broken) == inspect.signature(bug.fixed)
+
+
+@every_bug
+def test_a_fixed_twin_processes_everything_without_faults(bug: Bug) -> None:
+    run_once(bug, bug.fixed, world.ClusterPlan(seed=SEED), world.FaultSchedule(()))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [bug for bug in BUGS if IS_FULL or bug.name in SHORT],
+    ids=lambda bug: bug.name,
+)
+def test_a_bug_is_found_shrunk_and_replayed(bug: Bug) -> None:
+    found = search(bug, bug.broken, SEED)
+    assert found.failure is not None, described(bug, SEED, found)
+    assert found.failure.check == bug.checker, described(bug, SEED, found)
+    assert len(found.faults.faults) <= FAULT_COUNT_MAX
+    with pytest.raises(world.CheckFailedError) as again:
+        run_once(bug, bug.broken, found.plan, found.faults)
+    assert str(again.value) == str(found.failure)
+
+
+@pytest.mark.skipif(not IS_FULL, reason="takes minutes; runs with OTTLA_GALLERY=full")
+@every_bug
+def test_a_fixed_twin_passes_with_faults(bug: Bug) -> None:
+    found = search(bug, bug.fixed, SEED, example_count=FIXED_EXAMPLE_COUNT)
+    assert found.failure is None, described(bug, SEED, found)

@@ -1,0 +1,126 @@
+"""Search for the bugs of the gallery, as a user's property test would do it.
+
+`python -m tests.gallery.hunt [--fixed] [--seeds N] [--examples N] [--no-shrinking] [NAME ...]`
+prints one line for each search. Times are CPU time of this process in seconds.
+"""
+
+import argparse
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import hypothesis
+from hypothesis import Phase
+
+import ottla.testing.world as world
+from tests.gallery.scenarios import Program
+from tests.gallery.table import BUGS, Bug
+
+EXAMPLE_COUNT = 100
+"""Number of runs of a search: Hypothesis' default."""
+
+
+@dataclass
+class Search:
+    """Result of a search."""
+
+    run_count: int = 0
+    """Number of runs until the first failure, or of all runs if none failed."""
+    found_s: float | None = None
+    """CPU time until the first failure, or None if no run failed."""
+    total_s: float = 0.0
+    """CPU time of the search with shrinking."""
+    plan: world.ClusterPlan = field(default_factory=world.ClusterPlan)
+    """Cluster of the last failing run: that of the simplest failure."""
+    faults: world.FaultSchedule = field(default_factory=world.FaultSchedule)
+    """Faults of the last failing run."""
+    failure: world.CheckFailedError | None = None
+    """Failure of the last failing run."""
+
+
+def run_once(
+    bug: Bug, program: Program, plan: world.ClusterPlan, faults: world.FaultSchedule
+) -> None:
+    """Run the scenario of a bug once. Raises CheckFailedError if the check fails."""
+
+    async def scenario(w: world.World) -> None:
+        await bug.scenario(w, program)
+
+    world.run(scenario, plan, faults)
+
+
+def search(
+    bug: Bug,
+    program: Program,
+    seed: int,
+    *,
+    example_count: int = EXAMPLE_COUNT,
+    is_shrunk: bool = True,
+) -> Search:
+    """Search for faults at which a program fails, with the default faults of the world."""
+    found = Search()
+    began = time.process_time()
+    phases = (Phase.generate, Phase.shrink) if is_shrunk else (Phase.generate,)
+
+    @hypothesis.seed(seed)
+    @world.settings(
+        max_examples=example_count, database=None, report_multiple_bugs=False, phases=phases
+    )
+    @hypothesis.given(world.cluster(), world.faults())
+    def property_test(plan: world.ClusterPlan, faults: world.FaultSchedule) -> None:
+        if found.failure is None:
+            found.run_count += 1
+        try:
+            run_once(bug, program, plan, faults)
+        except world.CheckFailedError as failure:
+            if found.found_s is None:
+                found.found_s = time.process_time() - began
+            found.plan, found.faults, found.failure = plan, faults, failure
+            raise
+
+    with suppress(world.CheckFailedError):
+        property_test()
+    found.total_s = time.process_time() - began
+    return found
+
+
+def described(bug: Bug, seed: int, found: Search) -> str:
+    """Return the line of a search."""
+    if found.failure is None:
+        return f"{bug.name} seed {seed}: not found in {found.run_count} runs, {found.total_s:.1f} s"
+    faults = "; ".join(str(found.faults).splitlines())
+    return (
+        f"{bug.name} seed {seed}: {found.failure.check} after {found.run_count} runs and "
+        f"{found.found_s:.1f} s; {len(found.faults.faults)} faults after {found.total_s:.1f} s: "
+        f"{faults}"
+    )
+
+
+def main() -> None:
+    """Run searches as the command line asks."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--fixed", action="store_true")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--examples", type=int, default=EXAMPLE_COUNT)
+    parser.add_argument("--no-shrinking", action="store_true")
+    options = parser.parse_args()
+    for bug in BUGS:
+        if options.names and bug.name not in options.names:
+            continue
+        for seed in range(options.seeds):
+            program = bug.fixed if options.fixed else bug.broken
+            found = search(
+                bug,
+                program,
+                seed,
+                example_count=options.examples,
+                is_shrunk=not options.no_shrinking,
+            )
+            print(described(bug, seed, found), flush=True)
+            if options.fixed and found.failure is not None:
+                print(found.plan, found.failure, *found.failure.__notes__, sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
