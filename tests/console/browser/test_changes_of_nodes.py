@@ -9,7 +9,7 @@ from ottla.client import ConfigKind, ConfigResource
 from ottla.client.admin import Admin
 from ottla.client.producer import open_producer
 from ottla.insight.facts.stored_plan import StoredPlan, read_stored_plan
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.balance import BALANCE_RATE_MAX
 from tests.cluster.conftest import Processes
 from tests.console.browser.busy_data import ask
@@ -92,6 +92,33 @@ def test_a_balance_is_slowed_down_and_cancelled(open_tab: OpenTab, nodes: Proces
     tab.submit("/moves/balance/cancel", {"confirm": "balance"})
     assert "The balance was cancelled." in tab.text()
     assert not plan().moves
+
+
+def test_a_broker_is_cordoned_and_drained(open_tab: OpenTab, nodes: Processes) -> None:
+    broker = nodes.named("broker")[-1].split()[1]
+    path, node = f"/brokers/{broker}", NodeId(int(broker))
+
+    def is_cordoned() -> bool:
+        directories = ask(nodes.bootstrap, lambda admin: admin.describe_log_dirs(node))
+        return any(one.is_cordoned for one in directories)
+
+    def leads() -> bool:
+        return int(broker) in nodes.leaders("orders").values()
+
+    tab = open_tab()
+    tab.open(f"{path}/changes")
+    for action, expected in (("cordon", True), ("uncordon", False)):
+        tab.submit(f"{path}/{action}", {})
+        assert is_cordoned() is expected
+    tab.submit(f"{path}/drain", {"confirm": broker, "force": "yes"})
+    assert tab.path().startswith("/actions/")
+    tab.tab.get_by_text(f"broker {broker} is drained").first.wait_for()
+    assert not leads()
+    tab.open("/actions")
+    tab.follow(f"Drain broker {broker}")
+    tab.open(f"{path}/changes")
+    tab.submit(f"{path}/undrain", {})
+    assert "may lead partitions again" in tab.text()
 
 
 def test_a_voter_is_removed(open_tab: OpenTab, nodes: Processes) -> None:

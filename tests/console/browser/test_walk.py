@@ -11,6 +11,8 @@ import random
 import time
 from typing import Any
 
+import pytest
+
 from tests.cluster.conftest import Processes
 from tests.console.browser.conftest import OpenTab
 from tests.console.browser.watched_page import WatchedPage
@@ -21,7 +23,7 @@ WORDS = ("orders", "b", "<b>", "'", "0", "-1", "9999999999999999999", "a b", "\u
 HOME_SHARE = 0.05
 FORM_SHARE = 0.3
 KILLED_AT, STARTED_AT = 1 / 3, 2 / 3
-HEALTHY_S = 120.0
+HEALTHY_S, MARGIN_S = 120.0, 240.0
 REFUSALS = (400, 404, 409)
 """Statuses of a form with wrong words. A link must lead to a page with status 200."""
 
@@ -108,6 +110,7 @@ class Walk:
         return [one for one in self._tab.tab.query_selector_all(selector) if one.is_visible()]
 
 
+@pytest.mark.timeout(SECONDS + MARGIN_S)
 def test_a_random_walk_finds_no_error(open_tab: OpenTab, processes: Processes | None) -> None:
     tab = open_tab()
     walk, fault = Walk(tab, SEED), Fault(processes)
