@@ -63,9 +63,11 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes | 
         is_secure=False,
         **SETTINGS,
     )
-    own.start()
-    yield own
-    own.stop_all()
+    try:
+        own.start()
+        yield own
+    finally:
+        own.stop_all()
     for log in own.plan.directory.glob("*.log"):
         assert "Traceback" not in log.read_text(), log
 

@@ -2,6 +2,7 @@
 
 from confluent_kafka import Consumer
 
+from ottla.client import ConfigKind, ConfigResource, open_producer
 from ottla.client.admin import Admin
 from ottla.model.ids import TopicPartition
 from ottla.model.security.acls import AclFilter
@@ -9,6 +10,7 @@ from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 from tests.console.browser.busy_data import ask, write_lost_transaction
 from tests.console.browser.conftest import OpenTab
+from tests.console.views.test_queue_redrive import LETTERS, REJECTED, end_of_orders, write_letter
 
 
 def test_a_topic_is_created_changed_and_deleted(open_tab: OpenTab, bootstrap: str) -> None:
@@ -161,6 +163,28 @@ def test_offsets_of_a_queue_are_reset_and_deleted(open_tab: OpenTab, bootstrap: 
     tab.submit("/queues/packers/delete", {"confirm": "packers"})
     groups = ask(bootstrap, lambda admin: admin.list_groups())
     assert "packers" not in {one.group_id for one in groups}
+
+
+def test_dead_letters_are_moved_back(open_tab: OpenTab, bootstrap: str) -> None:
+    async def write(admin: Admin) -> int:
+        enabled = {"errors.deadletterqueue.group.enable": "true"}
+        await admin.create_topic(LETTERS, partition_count=1, configs=enabled)
+        named = {"errors.deadletterqueue.topic.name": LETTERS}
+        await admin.alter_configs(ConfigResource(ConfigKind.GROUP, "g"), named)
+        await admin.alter_share_group_offsets("g", {TopicPartition("orders", 0): 0})
+        async with open_producer(bootstrap) as producer:
+            await write_letter(producer, 0, REJECTED)
+        return await end_of_orders(admin)
+
+    end = ask(bootstrap, write)
+    tab = open_tab()
+    tab.open("/queues/g")
+    tab.follow("Dead letters")
+    tab.open("/queues/g/redrive?show=yes")
+    tab.submit("/queues/g/redrive", {})
+    tab.tab.get_by_text("1 dead letter of dlq.orders moved").first.wait_for()
+    # The commit marker of a transaction has an offset, too.
+    assert ask(bootstrap, end_of_orders) > end
 
 
 def test_a_lost_transaction_is_aborted(open_tab: OpenTab, bootstrap: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from ottla.client import ConfigKind, ConfigResource
 from ottla.client.admin import Admin
 from ottla.client.producer import open_producer
+from ottla.insight.changes.voter_changes_driver import described_quorum
 from ottla.insight.facts.stored_plan import StoredPlan, read_stored_plan
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.balance import BALANCE_RATE_MAX
@@ -121,13 +122,23 @@ def test_a_broker_is_cordoned_and_drained(open_tab: OpenTab, nodes: Processes) -
     assert "may lead partitions again" in tab.text()
 
 
-def test_a_voter_is_removed(open_tab: OpenTab, nodes: Processes) -> None:
-    leader = nodes.active_controller().split()[1]
+def test_a_voter_is_removed_and_added(open_tab: OpenTab, nodes: Processes) -> None:
     voters = {int(one.split()[1]) for one in nodes.named("controller")}
-    node = max(voters - {int(leader)})
+    node = max(voters - {int(nodes.active_controller().split()[1])})
     tab = open_tab()
     tab.open("/quorum")
-    tab.submit(f"/quorum/voters/{node}/remove", {"confirm": str(node)})
-    assert f"Controller {node} is no voter any longer." in tab.text()
-    found = ask(nodes.bootstrap, lambda admin: admin.describe_quorum())
-    assert {int(one.node) for one in found.voters} == voters - {node}
+    tab.follow("Change voters")
+    quorum = ask(nodes.bootstrap, described_quorum)
+    (voter,) = (one for one in quorum.voters if one.id == node)
+    controller = f"{node}@{voter.address}:{voter.directory_id}"
+    removal, addition = f"change=remove&node={node}", f"change=add&controller={controller}"
+    for query, action, form, expected in (
+        (removal, f"{node}/remove", {"confirm": str(node)}, voters - {node}),
+        (addition, "add", {}, voters),
+    ):
+        tab.open(f"/quorum/voters?{query}")
+        assert "Steps (dry run)" in tab.text()
+        tab.submit(f"/quorum/voters/{action}", form)
+        tab.tab.locator("main .badge", has_text="done").first.wait_for()
+        found = ask(nodes.bootstrap, lambda admin: admin.describe_quorum())
+        assert {int(one.node) for one in found.voters} == expected

@@ -26,9 +26,11 @@ SETTINGS: dict[str, Any] = {
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """Provide a cluster that requires logins."""
     own = make_processes(tmp_path_factory.mktemp("secure"), is_secure=True, **SETTINGS)
-    own.start()
-    yield own
-    own.stop_all()
+    try:
+        own.start()
+        yield own
+    finally:
+        own.stop_all()
 
 
 @pytest.fixture
