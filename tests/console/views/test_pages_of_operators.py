@@ -231,6 +231,15 @@ async def test_ids_of_a_page_are_unique(where: str) -> None:
     assert set(re.findall(r' for="([^"]+)"', html)) <= set(ids)
 
 
+async def test_the_page_of_a_lost_quorum_asks_for_nothing_else() -> None:
+    async def ask_quorum() -> QuorumDescription:
+        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, "no controller was active")
+
+    # Any other call of the fake client is an error.
+    async with open_browser(FakeAdmin(ask_quorum=ask_quorum)) as browser:
+        assert "no controller was active" in await browser.get("/quorum")
+
+
 async def test_a_password_is_set_for_the_user_of_the_page() -> None:
     names: list[str] = []
 

@@ -76,7 +76,8 @@ async def quorum(request: PageRequest) -> PageView:
         parts.append(_facts(found, is_healthy=not reasons))
         parts.append(voters_table(found))
         parts.append(_observers(request, found))
-    parts += await _snapshots(request)
+        # Without an active controller, no response about snapshots would come either.
+        parts += await _snapshots(request)
     return sheet_view("Quorum", parts)
 
 
