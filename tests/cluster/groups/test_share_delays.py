@@ -61,9 +61,10 @@ class Deliveries:
         """Return the delay of each delivery behind its due time, or behind the end of the outage
         in which the record was due. Records in the second before a kill are left out."""
         found: dict[int, int] = {}
+        outages = self.outages()
         for due_ms, at_ms in self.at_ms.items():
             begin_ms = due_ms
-            for kill_ms, end_ms in self.outages():
+            for kill_ms, end_ms in outages:
                 if kill_ms - LATE_MS_MAX <= due_ms <= end_ms:
                     begin_ms = max(begin_ms, end_ms)
             found[due_ms] = at_ms - begin_ms
