@@ -15,7 +15,10 @@ PROGRAM = Path(__file__).with_name("RunTools.java")
 PACKAGE = "org.apache.kafka.tools."
 JARS_OF_TOOLS = ("kafka-tools-[0-9]*.jar", "kafka_2.13-*.jar")
 """Jars whose classes each run of a tool loads again: tools count in static fields."""
-FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SILENT = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+"""Tools of Kafka's release log warnings only; with slf4j-simple among the jars they would log all
+their settings, into the output."""
+FLAGS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", SILENT)
 COMPILE_TIMEOUT_S = 120.0
 BY_SIGTERM = 143
 SIMPLIFIED = (
