@@ -166,6 +166,7 @@ SHARED_MODULES: dict[str, tuple[str, ...]] = {
     "console": (
         "absences",
         "cluster_rows",
+        "form_values",
         "http_errors",
         "links",
         "listing",

@@ -5,6 +5,7 @@ pages.py          PAGES: the one table of screens and actions, from the view mod
 listing.py        search, order and pages of a list, for every table (pure)
 sheets.py         parts of a page as values, for pages without a layout of their own (pure)
 absences.py       facts that are missing: a right, a request that only Ottla has, a silent node
+form_values.py    numbers in paths and forms (pure)
 links.py          addresses of pages, with values as path segments (pure)
 command_lines.py  commands that pages show (pure)
 cluster_rows.py   rows of brokers and disks (pure)

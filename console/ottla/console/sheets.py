@@ -193,6 +193,25 @@ class FormPart:
     hint: str = ""
 
 
+def choice_form(
+    action: str,
+    title: str,
+    button: str,
+    field: tuple[str, str],
+    options: tuple[tuple[str, str], ...],
+    *more: FormField,
+    values: Mapping[str, str] = {},
+    hint: str = "",
+) -> FormPart:
+    """Return the form of an action on one of the things that the user selects from. `field` has the
+    name and the label of the field, `options` the values and texts of the things."""
+    name, label = field
+    chosen = FormField(name=name, label=label, type="select", options=options)
+    return FormPart(
+        title=title, button=button, action=action, values=values, fields=(chosen, *more), hint=hint
+    )
+
+
 @frozen(kw_only=True)
 class PlotPart:
     """Part of a page: a plot of values over time."""

@@ -100,10 +100,10 @@ async def test_a_refused_change_shows_the_reason(ottla_cluster: ClusterUnderTest
         for path, form, status, reason in (
             ("/topics/create", {"name": "t"}, 409, "TOPIC_ALREADY_EXISTS"),
             ("/topics/create", {"name": ""}, 400, "has 1 to 249 characters"),
-            ("/topics/create", {"name": "x", "partitions": "-1"}, 400, "a number from 1 on"),
+            ("/topics/create", {"name": "x", "partitions": "-1"}, 400, "a whole number from 1 on"),
             ("/topics/create", {"name": "x", "settings": "a"}, 400, "it must be KEY=VALUE"),
             ("/topics/t/partitions/add", {"total": "1"}, 409, "INVALID_PARTITIONS"),
-            ("/topics/t/partitions/add", {"total": "many"}, 400, "number of partitions"),
+            ("/topics/t/partitions/add", {"total": "many"}, 400, "whole number from 1 on"),
             ("/topics/t/settings/alter", {"key": "no.such"}, 409, "INVALID_CONFIG"),
             ("/topics/none/delete", {"confirm": "none"}, 404, "UNKNOWN_TOPIC_OR_PARTITION"),
         ):

@@ -4,12 +4,12 @@ import base64
 import binascii
 from collections.abc import Mapping
 
+from ottla.console.form_values import form_number
 from ottla.model.errors import ConfigError
 from ottla.model.values import frozen
 
 INPUTS = {"text": "text (UTF-8)", "hex": "hexadecimal", "base64": "Base64"}
 HEADERS_MAX = 100
-PARTITION_DIGITS_MAX = 9
 
 
 @frozen(kw_only=True)
@@ -28,11 +28,8 @@ def parse_record(form: Mapping[str, str]) -> NewRecord:
     `value_input` and `headers`, and return the record to write. Raises ConfigError for an invalid
     field."""
     partition = form.get("partition", "").strip()
-    is_number = partition.isascii() and partition.isdecimal()
-    if partition and not (is_number and len(partition) <= PARTITION_DIGITS_MAX):
-        raise ConfigError("partition", f"is {partition[:50]!r}; it must be a number, or empty")
     return NewRecord(
-        partition=int(partition) if partition else None,
+        partition=form_number("partition", partition) if partition else None,
         key=None if form.get("no_key") else _bytes("key", form),
         value=None if form.get("tombstone") else _bytes("value", form),
         headers=_headers(form.get("headers", "")),

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
+from ottla.console.form_values import form_number
 from ottla.console.records.filter_language import RecordFilter, parse_filter
 from ottla.model.amounts import MOMENT_MS_MAX
 from ottla.model.errors import ConfigError
@@ -136,6 +137,4 @@ def _one_of(name: str, text: str, values: list[str] | tuple[str, ...]) -> str:
 
 
 def _number(name: str, text: str, *, digits_max: int = INT64_DIGITS_MAX - 1) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= digits_max):
-        raise ConfigError(name, f"is {text[:50]!r}; it must be a number from 0 on")
-    return int(text)
+    return form_number(name, text, digits_max=digits_max)

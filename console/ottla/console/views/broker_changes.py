@@ -1,11 +1,12 @@
 """Page of the changes of one broker: cordon, drain, removal and deletion of its registration, each
 with its preview."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
 
 from ottla.client.admin import Admin
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, attempt
+from ottla.console.form_values import form_number
 from ottla.console.http_errors import PageError
 from ottla.console.links import address
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
@@ -118,7 +119,7 @@ async def remove(request: PageRequest) -> PageView:
     """Start the removal of a broker: moves of its replicas, a wait for its stop, and the deletion
     of its registration."""
     broker = broker_id_of(request.path["broker"])
-    throttle = _rate(request.form.get("throttle", ""))
+    throttle = _rate(request.form)
     await removal_of(request.admin, broker, throttle)
 
     async def work(admin: Admin, report: Report) -> str:
@@ -256,7 +257,7 @@ async def _removal(request: PageRequest, one: SurveyedBroker) -> list[SheetPart]
     if not given:
         return parts
     try:
-        throttle = _rate(given)
+        throttle = _rate(request.query)
     except ConfigError as error:
         return [*parts, NotePart(text=str(error), tone="bad")]
     found = await attempt(
@@ -329,10 +330,9 @@ async def _refusal(check: Awaitable[None]) -> str:
     return ""
 
 
-def _rate(value: str) -> int:
-    if value.isascii() and value.isdecimal() and len(value) <= RATE_DIGITS_MAX and int(value):
-        return int(value)
-    raise ConfigError("throttle", f"is {value[:40]!r}; it must be a number of bytes per second")
+def _rate(fields: Mapping[str, str]) -> int:
+    given = fields.get("throttle", "")
+    return form_number("throttle", given, least=1, digits_max=RATE_DIGITS_MAX)
 
 
 def _links(broker: int) -> LinksPart:

@@ -8,6 +8,7 @@ import trio
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigEntry, ConfigResource
 from ottla.console.cluster_rows import BrokerRow, broker_row, broker_rows, machine_rows
+from ottla.console.form_values import number_in
 from ottla.console.history.rate_history_driver import traffic_rates
 from ottla.console.http_errors import PageError
 from ottla.console.listing import listing
@@ -120,9 +121,10 @@ def _key_of(one: SettingRow) -> str:
 
 def broker_id_of(text: str) -> int:
     """Return the id of a broker in the path of a page. Raises PageError if it is none."""
-    if text.isascii() and text.isdecimal() and len(text) <= ID_DIGITS_MAX:
-        return int(text)
-    raise PageError(HTTPStatus.NOT_FOUND, f"{text[:50]!r} is not the id of a broker")
+    found = number_in(text, digits_max=ID_DIGITS_MAX)
+    if found is None:
+        raise PageError(HTTPStatus.NOT_FOUND, f"{text[:50]!r} is not the id of a broker")
+    return found
 
 
 PAGES = (

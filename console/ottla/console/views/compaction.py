@@ -3,6 +3,7 @@ saved."""
 
 from ottla.client.admin_parts.admin_cleaner import CleanerDescription, LogCleaning
 from ottla.console.absences import CLUSTER_DESCRIBE, attempt_each
+from ottla.console.form_values import form_number
 from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView
 from ottla.console.sheets import (
@@ -25,7 +26,7 @@ from ottla.console.sheets import (
 )
 from ottla.console.views.groups.group_parts import topic_address
 from ottla.model.amounts import duration
-from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 BAD = ("failed", "set aside", "offline")
@@ -93,9 +94,9 @@ async def compaction(request: PageRequest) -> PageView:
 
 async def run(request: PageRequest) -> PageView:
     """Request a cleaning pass (compaction) of one log of one broker."""
-    node = NodeId(_number("broker", request.form.get("broker", "")))
+    node = NodeId(form_number("broker", request.form.get("broker", "")))
     topic = request.form.get("topic", "").strip()
-    at = TopicPartition(topic, _number("partition", request.form.get("partition", "")))
+    at = TopicPartition(topic, form_number("partition", request.form.get("partition", "")))
     answer = (await request.admin.clean_logs(node, [at])).get(at)
     if answer is not None and answer.refusal is not None:
         raise RefusedError(answer.refusal.code, f"{at}: {answer.refusal.message}")
@@ -107,7 +108,7 @@ async def run(request: PageRequest) -> PageView:
 
 async def retry(request: PageRequest) -> PageView:
     """Retry the compaction of those logs of one broker whose last compaction failed."""
-    node = NodeId(_number("broker", request.form.get("broker", "")))
+    node = NodeId(form_number("broker", request.form.get("broker", "")))
     answers = await request.admin.retry_cleaning(node)
     accepted = sum(one.refusal is None for one in answers.values())
     return PageView(
@@ -179,12 +180,6 @@ def _run_form() -> FormPart:
             FormField(name="broker", label="Broker", type="number", is_required=True),
         ),
     )
-
-
-def _number(name: str, value: str) -> int:
-    if value.isascii() and value.isdecimal() and len(value) <= 9:
-        return int(value)
-    raise ConfigError(name, f"is {value[:40]!r}; it must be a whole number")
 
 
 PAGES = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_cluster import FeatureLevels, FeatureUpdateKind
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, attempt, attempt_each
+from ottla.console.form_values import form_number
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
@@ -15,16 +16,19 @@ from ottla.console.sheets import (
     SheetPart,
     TablePart,
     badge,
+    choice_form,
     code,
     count,
     sheet_view,
     text,
 )
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 
 LEVEL_DIGITS_MAX = 5
 BROKERS_MAX = 100
+FEATURE = ("feature", "Feature")
+LEVEL = FormField(name="level", label="Level", type="number", is_required=True)
 FINALIZED_TOGETHER = ("ottla.version", "metadata.version")
 """Features whose levels are raised after an upgrade of all nodes. Other features change the
 capabilities of clients, and are raised one at a time."""
@@ -52,8 +56,16 @@ async def features(request: PageRequest) -> PageView:
         _releases(levels),
         *(one.part(request.user) for one in absent),
         *_finalization(levels, is_complete=not absent),
-        _form("feature-upgrade", "Raise a level", "Raise", names, {}),
-        _form("feature-downgrade", "Lower a level", "Lower", names, {"change": "downgrade"}),
+        choice_form("feature-upgrade", "Raise a level", "Raise", FEATURE, names, LEVEL),
+        choice_form(
+            "feature-downgrade",
+            "Lower a level",
+            "Lower",
+            FEATURE,
+            names,
+            LEVEL,
+            values={"change": "downgrade"},
+        ),
     ]
     return sheet_view(
         "Features",
@@ -151,13 +163,9 @@ async def downgrade(request: PageRequest) -> PageView:
 
 async def _change(request: PageRequest, kind: FeatureUpdateKind) -> PageView:
     name = request.form.get("feature", "")
-    level = request.form.get("level", "").strip()
-    if not (level.isascii() and level.isdecimal() and len(level) <= LEVEL_DIGITS_MAX):
-        raise ConfigError("level", f"is {level[:40]!r}; it must be a whole number")
-    await request.admin.update_features({name: int(level)}, kind=kind)
-    return PageView(
-        context={}, location="/features", notice=f"Feature {name} has level {int(level)}."
-    )
+    level = form_number("level", request.form.get("level", ""), digits_max=LEVEL_DIGITS_MAX)
+    await request.admin.update_features({name: level}, kind=kind)
+    return PageView(context={}, location="/features", notice=f"Feature {name} has level {level}.")
 
 
 def _row(name: str, one: FeatureLevels) -> tuple[Cell, ...]:
@@ -172,25 +180,6 @@ def _row(name: str, one: FeatureLevels) -> tuple[Cell, ...]:
         count(one.finalized),
         text(f"{one.supported_min} to {one.supported_max}"),
         state,
-    )
-
-
-def _form(
-    action: str,
-    title: str,
-    button: str,
-    names: tuple[tuple[str, str], ...],
-    values: dict[str, str],
-) -> FormPart:
-    return FormPart(
-        title=title,
-        button=button,
-        action=action,
-        values=values,
-        fields=(
-            FormField(name="feature", label="Feature", type="select", options=names),
-            FormField(name="level", label="Level", type="number", is_required=True),
-        ),
     )
 
 

@@ -14,6 +14,7 @@ import trio
 
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.client.registry.framing import RecordPart
+from ottla.console.form_values import number_in
 from ottla.console.http_errors import PageError
 from ottla.console.links import address
 from ottla.console.page_types import (
@@ -238,9 +239,10 @@ def _raw(request: PageRequest, record: ConsumerRecord, part: str) -> PageView:
 
 
 def _number(text: str) -> int:
-    if text.isascii() and text.isdecimal() and len(text) <= NUMBER_DIGITS_MAX:
-        return int(text)
-    raise PageError(HTTPStatus.NOT_FOUND, f"{text[:50]!r} is not a number")
+    found = number_in(text, digits_max=NUMBER_DIGITS_MAX)
+    if found is None:
+        raise PageError(HTTPStatus.NOT_FOUND, f"{text[:50]!r} is not a number")
+    return found
 
 
 PAGES = (

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from ottla.client.admin_parts.admin_replicas import Reassignment
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, attempt, attempt_own
+from ottla.console.form_values import form_number
 from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView
 from ottla.console.sheets import (
@@ -30,7 +31,7 @@ from ottla.console.views.groups.group_parts import topic_address
 from ottla.insight.answers import ANSWERS
 from ottla.insight.facts.stored_plan import StoredPlan, read_stored_plan
 from ottla.model.balance.plan_text import StoredMove
-from ottla.model.errors import ConfigError, RefusedError
+from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.settings.balance import BALANCE_PLAN, BALANCE_RATE_MAX
 
@@ -95,7 +96,7 @@ async def moves(request: PageRequest) -> PageView:
 async def cancel_move(request: PageRequest) -> PageView:
     """Cancel the reassignment of one partition, which restores its former replicas."""
     topic = request.form.get("topic", "").strip()
-    index = _number("partition", request.form.get("partition", ""))
+    index = form_number("partition", request.form.get("partition", ""))
     at = TopicPartition(topic, index)
     refusal = (await request.admin.try_alter_reassignments({at: None})).get(at)
     if refusal is not None:
@@ -113,7 +114,7 @@ async def cancel_balance(request: PageRequest) -> PageView:
 
 async def throttle_balance(request: PageRequest) -> PageView:
     """Change the highest throttle of the balance plan that the cluster carries out."""
-    rate = _number("rate", request.form.get("rate", ""), digits_max=RATE_DIGITS_MAX)
+    rate = form_number("rate", request.form.get("rate", ""), digits_max=RATE_DIGITS_MAX)
     await request.admin.alter_broker_configs(None, {BALANCE_RATE_MAX: str(rate)})
     return PageView(
         context={},
@@ -245,12 +246,6 @@ def _links() -> LinksPart:
         links.append(("Plan moves (dry run)", explain_address("plan")))
     links.append(("Why are disks full?", explain_address("disk")))
     return LinksPart(links=tuple(links), current="Moves")
-
-
-def _number(name: str, value: str, *, digits_max: int = 9) -> int:
-    if value.isascii() and value.isdecimal() and len(value) <= digits_max:
-        return int(value)
-    raise ConfigError(name, f"is {value[:40]!r}; it must be a whole number")
 
 
 PAGES = (

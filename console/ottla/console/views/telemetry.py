@@ -16,6 +16,7 @@ from ottla.console.absences import (
     attempt,
     attempt_each,
 )
+from ottla.console.form_values import form_number
 from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView
@@ -264,14 +265,12 @@ def _subscription_forms() -> list[SheetPart]:
 async def set_subscription(request: PageRequest) -> PageView:
     """Create or change a subscription to client metrics."""
     name, form = _name_of(request), request.form
-    interval = form.get("interval", "").strip()
-    if not (interval.isascii() and interval.isdecimal() and len(interval) <= 9):
-        raise ConfigError("interval", f"is {interval[:40]!r}; it must be a number of ms")
+    interval_ms = form_number("interval", form.get("interval", ""))
     match = form.get("match", "").strip()
     await request.admin.set_metrics_subscription(
         name,
         metrics=[one.strip() for one in form.get("metrics", "").split(",") if one.strip()],
-        interval_ms=int(interval),
+        interval_ms=interval_ms,
         match=[match] if match else [],
     )
     return PageView(context={}, location="/telemetry", notice=f"Subscription {name} was set.")

@@ -7,10 +7,9 @@ from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRo
 from ottla.console.sheets import (
     Cell,
     Column,
-    FormField,
-    FormPart,
     SheetPart,
     badge,
+    choice_form,
     code,
     listed,
     sheet_view,
@@ -21,6 +20,8 @@ from ottla.console.views.security import security_links, user_address
 from ottla.model.errors import ErrorCode, RefusedError
 
 READS = NeededRight(operation="describe-tokens", resource="user")
+
+TOKEN = ("token", "Token")
 
 
 async def tokens(request: PageRequest) -> PageView:
@@ -60,8 +61,15 @@ async def tokens(request: PageRequest) -> PageView:
     if found:
         names = tuple((one.token_id, f"{one.token_id} of {one.owner}") for one in page.rows)
         parts += [
-            _form("token-renew", "Renew a token", "Renew", names, {}),
-            _form("token-end", "End a token", "End the token now", names, {"change": "end"}),
+            choice_form("token-renew", "Renew a token", "Renew", TOKEN, names),
+            choice_form(
+                "token-end",
+                "End a token",
+                "End the token now",
+                TOKEN,
+                names,
+                values={"change": "end"},
+            ),
         ]
     return sheet_view(
         "Tokens", parts, lead="Worker processes of a user log in with delegation tokens."
@@ -100,22 +108,6 @@ def _row(one: TokenDescription, now_ms: int) -> tuple[Cell, ...]:
         when(one.expires_ms),
         when(one.max_ms),
         badge("expired", "bad") if is_over else badge("valid", "good"),
-    )
-
-
-def _form(
-    action: str,
-    title: str,
-    button: str,
-    names: tuple[tuple[str, str], ...],
-    values: dict[str, str],
-) -> FormPart:
-    return FormPart(
-        title=title,
-        button=button,
-        action=action,
-        values=values,
-        fields=(FormField(name="token", label="Token", type="select", options=names),),
     )
 
 

@@ -10,6 +10,7 @@ import trio
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigChange, ConfigEntry, ConfigResource
 from ottla.client.admin_parts.admin_topics import PartitionDescription, TopicDescription
+from ottla.console.form_values import form_number
 from ottla.console.http_errors import PageError
 from ottla.console.links import address
 from ottla.console.listing import ListPage, listing
@@ -37,7 +38,6 @@ from ottla.wire.offset_timestamps import EARLIEST, LATEST
 LIVE_S = 5.0
 """Interval, in seconds, at which the live part of a topic's page is renewed."""
 SETTINGS_PATH = "/topics/{topic}/settings"
-COUNT_DIGITS_MAX = 9
 OFFSET_DIGITS_MAX = 18
 VALUE_CHARS_MAX = 32_767
 ALL = -1
@@ -278,14 +278,15 @@ async def alter(request: PageRequest) -> PageView:
 
 async def add_partitions(request: PageRequest) -> PageView:
     """Add partitions to a topic, up to the total number in the form."""
-    name, text = request.path["topic"], request.form.get("total", "").strip()
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= COUNT_DIGITS_MAX):
-        raise ConfigError("total", f"is {text[:50]!r}; it must be the number of partitions")
-    await request.admin.create_partitions(name, int(text))
+    name, total = (
+        request.path["topic"],
+        form_number("total", request.form.get("total", ""), least=1),
+    )
+    await request.admin.create_partitions(name, total)
     return PageView(
         context={},
         location=address(TOPIC_PATH, request.path),
-        notice=f"Topic {name} has {int(text):,} partitions. New records of a key may go to another "
+        notice=f"Topic {name} has {total:,} partitions. New records of a key may go to another "
         "partition than the old ones.",
     )
 
@@ -297,8 +298,8 @@ async def trim(request: PageRequest) -> PageView:
         described = await describe(request.admin, name)
         before = {TopicPartition(name, one.partition): ALL for one in described.partitions}
     else:
-        partition = _number("partition", request.form.get("partition", ""))
-        offset = _number("before", request.form.get("before", ""), digits_max=OFFSET_DIGITS_MAX)
+        partition = form_number("partition", request.form.get("partition", ""))
+        offset = form_number("before", request.form.get("before", ""), digits_max=OFFSET_DIGITS_MAX)
         before = {TopicPartition(name, partition): offset}
     outcomes = await request.admin.try_delete_records(before)
     refusals = {at: one for at, one in outcomes.items() if isinstance(one, RefusedError)}
@@ -339,13 +340,6 @@ async def delete(request: PageRequest) -> PageView:
     name = request.path["topic"]
     await request.admin.delete_topic(name)
     return PageView(context={}, location="/topics", notice=f"Topic {name} was deleted.")
-
-
-def _number(name: str, text: str, *, digits_max: int = COUNT_DIGITS_MAX) -> int:
-    text = text.strip()
-    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= digits_max):
-        raise ConfigError(name, f"is {text[:50]!r}; it must be a number from 0 on")
-    return int(text)
 
 
 def _rows(settings: Mapping[str, ConfigEntry]) -> list[SettingRow]:

@@ -16,6 +16,7 @@ from ottla.client.admin_parts.admin_topics import (
     PartitionDescription,
     TopicDescription,
 )
+from ottla.console.form_values import form_number
 from ottla.console.http_errors import PageError
 from ottla.console.links import address
 from ottla.console.listing import listing
@@ -35,7 +36,6 @@ SIZES_S = 3.0
 LIVE_S = 10.0
 """Interval, in seconds, at which the live part of the list of topics is renewed."""
 NAME_CHARS_MAX = 249
-COUNT_DIGITS_MAX = 9
 SETTINGS_MAX = 100
 SETTINGS_CHARS_MAX = 20_000
 TOPIC_PATH = "/topics/{topic}"
@@ -219,12 +219,7 @@ def parse_settings(text: str) -> dict[str, str]:
 def _count(name: str, text: str) -> int:
     """Return the positive number in a form field, or the value for the cluster's default if the
     field is blank."""
-    text = text.strip()
-    if not text:
-        return BY_CLUSTER_DEFAULT
-    if not (text.isascii() and text.isdecimal() and len(text) <= COUNT_DIGITS_MAX and int(text)):
-        raise ConfigError(name, f"is {text[:50]!r}; it must be a number from 1 on, or empty")
-    return int(text)
+    return form_number(name, text, least=1) if text.strip() else BY_CLUSTER_DEFAULT
 
 
 PAGES = (

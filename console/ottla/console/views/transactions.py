@@ -12,6 +12,7 @@ from ottla.client.admin_parts.admin_transactions import (
     TransactionListing,
 )
 from ottla.console.absences import Absence, NeededRight, attempt
+from ottla.console.form_values import number_in
 from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
@@ -360,9 +361,10 @@ async def find(request: PageRequest) -> PageView:
 
 
 def _number(value: str) -> int:
-    if value.isascii() and value.isdecimal() and len(value) <= 18:
-        return int(value)
-    raise RefusedError(ErrorCode.INVALID_REQUEST, f"{value[:40]!r} is no number")
+    found = number_in(value, digits_max=18)
+    if found is None:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"{value[:40]!r} is no number")
+    return found
 
 
 PAGES = (

@@ -8,6 +8,7 @@ import trio
 
 from ottla.client.admin import Admin
 from ottla.console.absences import Absence, NeededRight, attempt
+from ottla.console.form_values import form_number
 from ottla.console.page_types import Action, Page, PageRequest, PageView
 from ottla.console.sheets import (
     Column,
@@ -41,7 +42,6 @@ from ottla.model.points_in_time import parse_time
 COUNT_S = 15.0
 """Time limit in seconds for counting dead letters before they are moved."""
 PLACES_MAX = 100
-NUMBER_DIGITS_MAX = 9
 CAUSES = (("", "all"), ("rejected", "rejected"), ("exhausted", "deliveries exhausted"))
 FIELDS = ("letters", "topic", "cause", "since", "until", "limit", "redrives")
 OPTIONS = {
@@ -117,8 +117,8 @@ def choice_of(group: str, fields: Mapping[str, str], now_ms: int) -> RedriveChoi
         places={given["topic"]: None} if given["topic"] else None,
         since_ms=parse_time("since", given["since"], now_ms) if given["since"] else None,
         until_ms=parse_time("until", given["until"], now_ms) if given["until"] else None,
-        limit=_number("limit", given["limit"]) if given["limit"] else None,
-        redrives_max=_number("redrives", given["redrives"]) if given["redrives"] else 3,
+        limit=form_number("limit", given["limit"]) if given["limit"] else None,
+        redrives_max=form_number("redrives", given["redrives"]) if given["redrives"] else 3,
     )
 
 
@@ -228,12 +228,6 @@ def _command(group: str, fields: Mapping[str, str], end: str) -> str:
         if value:
             words += [option, value]
     return shlex.join([*words, end])
-
-
-def _number(name: str, value: str) -> int:
-    if value.isascii() and value.isdecimal() and len(value) <= NUMBER_DIGITS_MAX:
-        return int(value)
-    raise ConfigError(name, f"is {value[:40]!r}; it must be a whole number")
 
 
 PAGES = (

@@ -12,6 +12,7 @@ from ottla.client.admin_parts.admin_share_groups import (
     ShareRecordRange,
 )
 from ottla.console.absences import Absence, NeededRight, attempt, attempt_own
+from ottla.console.form_values import number_in
 from ottla.console.links import address
 from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
@@ -412,11 +413,11 @@ def _record_row(one: ShareRecordRange) -> tuple[Cell, ...]:
 
 
 def _partition_of(request: PageRequest) -> TopicPartition:
-    index = request.path["partition"]
-    if not (index.isascii() and index.isdecimal() and len(index) <= 9):
+    index = number_in(request.path["partition"])
+    if index is None:
         code_ = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise RefusedError(code_, row_of(code_).meaning)
-    return TopicPartition(request.path["topic"], int(index))
+    return TopicPartition(request.path["topic"], index)
 
 
 PAGES = (

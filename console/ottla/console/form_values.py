@@ -1,0 +1,22 @@
+"""Parses numbers in paths and forms of pages. Pure."""
+
+from ottla.model.errors import ConfigError
+
+DIGITS_MAX = 9
+"""Default of the maximum number of digits: of numbers such as partitions and node ids."""
+
+
+def number_in(text: str, *, digits_max: int = DIGITS_MAX) -> int | None:
+    """Return the number from 0 on in a text, or None if the text is no such number. The length is
+    checked first, because Python raises an error for integers of thousands of digits."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= digits_max
+    return int(text) if is_number else None
+
+
+def form_number(name: str, text: str, *, least: int = 0, digits_max: int = DIGITS_MAX) -> int:
+    """Return the number in the value of a form's field. Raises ConfigError if it is no number, or
+    less than `least`."""
+    found = number_in(text.strip(), digits_max=digits_max)
+    if found is None or found < least:
+        raise ConfigError(name, f"is {text[:50]!r}; it must be a whole number from {least} on")
+    return found
