@@ -152,8 +152,10 @@ class OwnShareClient(OwnClient):
                 await result
                 row[2] = True
             except TROUBLE as error:
-                # An earlier attempt may have been written, even if the last one was refused.
-                errors.add(error.code.name if isinstance(error, RefusedError) else str(error))
+                # The client promises that no attempt was written. After other errors one may be.
+                name = error.code.name if isinstance(error, RefusedError) else str(error)
+                row[2] = False if name in REFUSALS else None
+                errors.add(name)
         return acknowledged(self.attempted, errors)
 
     async def _describe(self, op: Op) -> Completion:

@@ -223,9 +223,10 @@ class ShareWorkload(ClientWorkload):
                 self.counts["an acknowledgement is confirmed"] += 1
                 self._history.commit_count += 1
             except TROUBLE as error:
-                # An earlier attempt may have been written, even if the last one was refused.
+                # The client promises that no attempt was written. After other errors one may be.
                 if isinstance(error, RefusedError):
                     is_late = error.code is ErrorCode.INVALID_RECORD_STATE
+                    row[2] = False if is_late else None
                     self.counts["an acknowledgement is refused"] += is_late
             if row[1] == RENEW and not record.is_settled:
                 renewed.append(record)
