@@ -12,6 +12,7 @@ VALUES = {
     "file": "report.md",
     "group": GROUP,
     "id": TRANSACTION,
+    "metric": "partitions.led",
     "offset": "0",
     "partition": "0",
     "report": REPORT,
@@ -22,6 +23,7 @@ VALUES_OF = {
     "message": {"topic": "clicks"},
     "queue": {"group": QUEUE},
     "queue-records": {"group": QUEUE},
+    "queue-redrive": {"group": QUEUE},
     "queue-reset": {"group": QUEUE},
 }
 QUERIES = {
