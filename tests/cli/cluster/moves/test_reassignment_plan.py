@@ -20,7 +20,7 @@ from ottla.cli.cluster.moves.reassignment_plan import (
 )
 from ottla.cli.cluster.moves.reassignment_requests import copied_part
 from ottla.insight.facts.replica_assignments import OngoingMove, ReplicaAssignment
-from ottla.model.errors import ConfigError
+from ottla.model.errors import ConfigError, RefusedError
 from ottla.model.ids import TopicPartition
 
 
@@ -88,7 +88,7 @@ def test_an_evacuated_brokers_replicas_are_taken_over_in_their_place() -> None:
 
 def test_a_broker_that_does_not_exist_cannot_be_evacuated() -> None:
     now = places((1, 2), (2, 3))
-    with pytest.raises(ConfigError, match="names 9, which is not registered"):
+    with pytest.raises(RefusedError, match="BROKER_ID_NOT_REGISTERED: there is no broker 9"):
         _check_evacuated(now, 9, {1, 2, 3})
 
 

@@ -42,8 +42,8 @@ from ottla.client.admin import Admin
 from ottla.insight.facts.reassignments_driver import ongoing_of
 from ottla.insight.facts.replica_assignments import OngoingMove, ReplicaAssignment
 from ottla.insight.facts.stored_plan import read_stored_plan
-from ottla.insight.facts.survey_driver import registered, registrations_of
-from ottla.model.errors import ConfigError, RefusedError
+from ottla.insight.facts.survey_driver import not_registered, registered, registrations_of
+from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 DRAW_AGAIN_S = 0.5
@@ -136,8 +136,9 @@ def _brokers(text: str, alive: Collection[int]) -> list[int]:
         raise ConfigError("--brokers", f"is {text!r}; it must be ids with commas") from None
     away = [str(one) for one in chosen if one not in alive]
     if away:
-        raise ConfigError(
-            "--brokers", f"names {', '.join(away)}, not alive here; see 'ottla broker list'"
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"--brokers names {', '.join(away)}, not alive here; see 'ottla broker list'",
         )
     return chosen
 
@@ -148,9 +149,7 @@ def _check_evacuated(
     """Raise RefusedError if the broker to evacuate (to empty of replicas) is unknown. A removed
     broker counts as known if it is still in replica lists."""
     if broker not in registered_ids and all(broker not in one.replicas for one in places):
-        raise ConfigError(
-            "--evacuate", f"names {broker}, which is not registered; see 'ottla broker list'"
-        )
+        raise not_registered(broker)
 
 
 def _check_known(places: Sequence[ReplicaAssignment], after: Sequence[ReplicaAssignment]) -> None:
