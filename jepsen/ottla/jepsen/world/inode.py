@@ -33,6 +33,10 @@ class Resize:
     size: int
 
 
+_HOLE = bytes(256 << 10)
+"""Piece of zeros with which nodes reserve disk space. At the end of a file, it becomes a hole."""
+
+
 class Bytes:
     """Content of a simulated file. A hole at its end, such as the unused end of a preallocated
     index, uses no memory."""
@@ -50,6 +54,9 @@ class Bytes:
             self.size = operation.size
         elif operation.data:
             end = operation.position + len(operation.data)
+            if operation.position >= len(self.data) and operation.data == _HOLE:
+                self.size = max(self.size, end)
+                return
             self.data.extend(bytes(max(0, operation.position - len(self.data))))
             self.data[operation.position : end] = operation.data
             self.size = max(self.size, end)
