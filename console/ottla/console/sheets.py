@@ -5,11 +5,11 @@ The template `sheet.html` shows its parts in order, and escapes all values. A te
 without HTML.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from ottla.console.listing import ListPage
+from ottla.console.listing import ListPage, listing
 from ottla.console.page_types import PageView
 from ottla.insight.explanation import Explanation
 from ottla.model.values import frozen
@@ -96,6 +96,26 @@ class Column:
 
 
 Row: TypeAlias = tuple[Cell, ...]
+Thing = TypeVar("Thing")
+
+
+@frozen(kw_only=True)
+class ListColumn(Generic[Thing]):
+    """Column of a table of a list: its title, the cell of each thing in the list, and the order."""
+
+    title: str
+    cell: Callable[[Thing], Cell]
+    """Function that returns the cell of a thing in the list."""
+    key: str = ""
+    """Value of the query parameter that sorts the list by this column. Empty if the list cannot be
+    sorted by it."""
+    order: Callable[[Thing], Any] | None = None
+    """Function that returns the value by which the list is sorted. None for that of the cell."""
+    is_number: bool = False
+
+    def order_of(self, thing: Thing) -> Any:
+        """Return the value by which the list is sorted, for a thing in the list."""
+        return self.cell(thing).value if self.order is None else self.order(thing)
 
 
 @frozen(kw_only=True)
@@ -298,6 +318,36 @@ def sheet_view(
     if command is not None:
         context["command"] = command
     return PageView(context=context, template="sheet")
+
+
+def list_table(
+    title: str,
+    things: Iterable[Thing],
+    query: Mapping[str, str],
+    columns: Sequence[ListColumn[Thing]],
+    *,
+    text_of: Callable[[Thing], str],
+    empty: str,
+    empty_command: str = "",
+    search_label: str = "Search",
+) -> TablePart:
+    """Return a table with one page of a list: searched in `text_of`, sorted and paged as the query
+    parameters say. Only the cells of things on the page are made, and those of the order."""
+    page = listing(
+        things,
+        query,
+        text_of=text_of,
+        sorts={one.key: one.order_of for one in columns if one.key},
+    )
+    return listed(
+        title,
+        page,
+        [Column(title=one.title, key=one.key, is_number=one.is_number) for one in columns],
+        (tuple(one.cell(thing) for one in columns) for thing in page.rows),
+        empty=empty,
+        empty_command=empty_command,
+        search_label=search_label,
+    )
 
 
 def listed(

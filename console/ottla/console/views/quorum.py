@@ -1,9 +1,10 @@
 """Pages of the controller quorum: leader, voters and observers of the metadata log, its changes in
 words, its snapshots."""
 
+from collections.abc import Callable
+
 from ottla.client.network.cluster import raise_for
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, attempt_own
-from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView
 from ottla.console.sheets import (
     Cell,
@@ -12,13 +13,14 @@ from ottla.console.sheets import (
     FormField,
     FormPart,
     LinksPart,
+    ListColumn,
     NotePart,
     SheetPart,
     TablePart,
     badge,
     code,
     count,
-    listed,
+    list_table,
     milliseconds,
     sheet_view,
     text,
@@ -34,23 +36,12 @@ from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 CHANGES_MAX = 500
 SPANS = (("1", "last hour"), ("6", "last 6 hours"), ("24", "last day"), ("168", "last week"))
 HOUR_MS = 3_600_000
-VOTER_COLUMNS = (
-    Column(title="Node", is_number=True),
-    Column(title="Role"),
-    Column(title="Log end", is_number=True),
-    Column(title="Lag in records", is_number=True),
-    Column(title="Fetched before", is_number=True),
-    Column(title="Caught up before", is_number=True),
-    Column(title="Address"),
-    Column(title="Version"),
-    Column(title="Directory"),
-)
-CHANGE_COLUMNS = (
-    Column(title="Offset", key="offset", is_number=True),
-    Column(title="Time"),
-    Column(title="Epoch", is_number=True),
-    Column(title="Kind", key="kind"),
-    Column(title="Change"),
+CHANGE_COLUMNS: tuple[ListColumn[MetadataChange], ...] = (
+    ListColumn(title="Offset", key="offset", cell=lambda one: count(one.offset), is_number=True),
+    ListColumn(title="Time", cell=lambda one: when(one.timestamp_ms)),
+    ListColumn(title="Epoch", cell=lambda one: count(one.epoch), is_number=True),
+    ListColumn(title="Kind", key="kind", cell=lambda one: text(one.kind)),
+    ListColumn(title="Change", cell=lambda one: text(one.text)),
 )
 
 
@@ -108,19 +99,14 @@ async def changes(request: PageRequest) -> PageView:
                 command="ottla quorum log --from earliest",
             )
         )
-    page = listing(
-        found.changes,
-        {"sort": "-offset", **request.query},
-        text_of=lambda one: f"{one.kind} {one.text}",
-        sorts={"offset": lambda one: one.offset, "kind": lambda one: one.kind},
-    )
     parts += [
         _elections(found.changes),
-        listed(
+        list_table(
             "Changes of the metadata",
-            page,
+            found.changes,
+            {"sort": "-offset", **request.query},
             CHANGE_COLUMNS,
-            map(_change_row, page.rows),
+            text_of=lambda one: f"{one.kind} {one.text}",
             empty="Nothing changed in this time.",
             search_label="Search changes",
         ),
@@ -195,46 +181,54 @@ def _facts(found: SurveyedQuorum, *, is_healthy: bool) -> FactsPart:
 
 def voters_table(found: SurveyedQuorum) -> TablePart:
     """Return a table of the quorum's voters."""
-    rows = tuple(
-        _replica_row(one, "leader" if one.id == found.leader_id else "voter")
-        for one in found.voters
+
+    def role(one: SurveyedReplica) -> Cell:
+        is_leader = one.id == found.leader_id
+        return badge("leader", "good") if is_leader else badge("voter")
+
+    columns = _replica_columns(role)
+    return TablePart(
+        title="Voters",
+        columns=tuple(Column(title=one.title, is_number=one.is_number) for one in columns),
+        rows=tuple(tuple(column.cell(one) for column in columns) for one in found.voters),
     )
-    return TablePart(title="Voters", columns=VOTER_COLUMNS, rows=rows)
 
 
 def _observers(request: PageRequest, found: SurveyedQuorum) -> TablePart:
-    page = listing(
+    return list_table(
+        "Observers",
         found.observers,
         request.query,
+        _replica_columns(lambda _: badge("observer")),
         text_of=lambda one: f"{one.id} {one.address}",
-        sorts={"node": lambda one: one.id, "lag": lambda one: one.lag},
-    )
-    return listed(
-        "Observers",
-        page,
-        (
-            Column(title="Node", key="node", is_number=True),
-            *VOTER_COLUMNS[1:3],
-            Column(title="Lag in records", key="lag", is_number=True),
-            *VOTER_COLUMNS[4:],
-        ),
-        (_replica_row(one, "observer") for one in page.rows),
         empty="No broker replicates the metadata log now.",
         search_label="Search observers",
     )
 
 
-def _replica_row(one: SurveyedReplica, role: str) -> tuple[Cell, ...]:
+def _replica_columns(
+    role: Callable[[SurveyedReplica], Cell],
+) -> tuple[ListColumn[SurveyedReplica], ...]:
     return (
-        count(one.id),
-        badge(role, "good" if role == "leader" else "neutral"),
-        count(one.log_end_offset),
-        count(one.lag),
-        milliseconds(one.last_fetch_ms_ago),
-        milliseconds(one.last_caught_up_ms_ago),
-        code(one.address),
-        text(one.version),
-        code(one.directory_id),
+        ListColumn(title="Node", key="node", cell=lambda one: count(one.id), is_number=True),
+        ListColumn(title="Role", cell=role),
+        ListColumn(title="Log end", cell=lambda one: count(one.log_end_offset), is_number=True),
+        ListColumn(
+            title="Lag in records", key="lag", cell=lambda one: count(one.lag), is_number=True
+        ),
+        ListColumn(
+            title="Fetched before",
+            cell=lambda one: milliseconds(one.last_fetch_ms_ago),
+            is_number=True,
+        ),
+        ListColumn(
+            title="Caught up before",
+            cell=lambda one: milliseconds(one.last_caught_up_ms_ago),
+            is_number=True,
+        ),
+        ListColumn(title="Address", cell=lambda one: code(one.address)),
+        ListColumn(title="Version", cell=lambda one: text(one.version)),
+        ListColumn(title="Directory", cell=lambda one: code(one.directory_id)),
     )
 
 
@@ -258,16 +252,6 @@ def _elections(found: tuple[MetadataChange, ...]) -> TablePart:
         ),
         rows=rows,
         empty="No election is among the changes of this time.",
-    )
-
-
-def _change_row(one: MetadataChange) -> tuple[Cell, ...]:
-    return (
-        count(one.offset),
-        when(one.timestamp_ms),
-        count(one.epoch),
-        text(one.kind),
-        text(one.text),
     )
 
 

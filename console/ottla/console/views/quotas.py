@@ -2,11 +2,11 @@
 that apply to a client."""
 
 from functools import partial
+from typing import NamedTuple
 
 from ottla.client.admin_parts.admin_quotas import QuotaChange, QuotaOwner, QuotaUsage
 from ottla.console.absences import Absence, NeededRight, attempt, attempt_own
 from ottla.console.links import address
-from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
@@ -14,12 +14,13 @@ from ottla.console.sheets import (
     FormField,
     FormPart,
     LinksPart,
+    ListColumn,
     SheetPart,
     TablePart,
     badge,
     code,
     count,
-    listed,
+    list_table,
     milliseconds,
     percent,
     sheet_view,
@@ -39,15 +40,6 @@ DEFAULT = "<default>"
 """Name that Kafka's tools use for the default entity of a quota, which stands for all users or
 client ids without quotas of their own."""
 READS = NeededRight(operation="describe-configs")
-LIMIT_COLUMNS = (
-    Column(title="User", key="user"),
-    Column(title="Client id", key="client"),
-    Column(title="Address", key="ip"),
-    Column(title="Limit", key="key"),
-    Column(title="Value", key="value", is_number=True),
-    Column(title="Unit"),
-    Column(title="Whom does it slow down?"),
-)
 UNITS = {
     "producer_byte_rate": "bytes per second",
     "consumer_byte_rate": "bytes per second",
@@ -57,31 +49,28 @@ UNITS = {
 }
 
 
+class QuotaLimit(NamedTuple):
+    """One limit of the clients that a quota names."""
+
+    owner: QuotaOwner
+    key: str
+    value: float
+
+
 async def quotas(request: PageRequest) -> PageView:
     """Return the page that shows all quotas."""
     found = await attempt("limits", request.admin.describe_quotas(), READS)
     parts: list[SheetPart] = [_links("Limits")]
     if isinstance(found, Absence):
         return sheet_view("Quotas", [*parts, found.part(request.user)])
-    rows = [(owner, key, value) for owner, limits in found.items() for key, value in limits.items()]
-    page = listing(
-        rows,
-        request.query,
-        text_of=lambda row: " ".join([*filter(None, owner_names(row[0])), row[1]]),
-        sorts={
-            "user": lambda row: (owner_names(row[0])[0] or "", row[1]),
-            "client": lambda row: (owner_names(row[0])[1] or "", row[1]),
-            "ip": lambda row: (owner_names(row[0])[2] or "", row[1]),
-            "key": lambda row: row[1],
-            "value": lambda row: row[2],
-        },
-    )
+    limits = [QuotaLimit(owner, *one) for owner, own in found.items() for one in own.items()]
     parts += [
-        listed(
+        list_table(
             "Limits",
-            page,
+            limits,
+            request.query,
             LIMIT_COLUMNS,
-            (_limit_row(*row) for row in page.rows),
+            text_of=lambda one: " ".join([*filter(None, owner_names(one.owner)), one.key]),
             empty="No limit is set: no client is slowed down.",
             empty_command="ottla quota set --user NAME producer_byte_rate=5M",
             search_label="Search limits",
@@ -107,34 +96,13 @@ async def usage(request: PageRequest) -> PageView:
         if isinstance(found, Absence):
             return sheet_view("Use of quotas", [*parts, found.part(request.user)])
         rows += found
-    page = listing(
-        rows,
-        request.query or {"sort": "-throttle"},
-        text_of=lambda one: f"{one.user} {one.client_id} {one.key} broker {one.node}",
-        sorts={
-            "throttle": lambda one: one.throttle_ms,
-            "part": lambda one: one.rate / one.limit if one.limit else None,
-            "user": lambda one: one.user,
-            "client": lambda one: one.client_id,
-            "broker": lambda one: int(one.node),
-        },
-    )
     parts.append(
-        listed(
+        list_table(
             "Clients with a limit",
-            page,
-            (
-                Column(title="Broker", key="broker", is_number=True),
-                Column(title="User", key="user"),
-                Column(title="Client id", key="client"),
-                Column(title="Limit"),
-                Column(title="Rate", is_number=True),
-                Column(title="Value of the limit", is_number=True),
-                Column(title="Used", key="part", is_number=True),
-                Column(title="Throttled for", key="throttle", is_number=True),
-                Column(title="Why?"),
-            ),
-            map(_usage_row, page.rows),
+            rows,
+            request.query or {"sort": "-throttle"},
+            USAGE_COLUMNS,
+            text_of=lambda one: f"{one.user} {one.client_id} {one.key} broker {one.node}",
             empty="No client with a limit is connected.",
             empty_command="ottla quota list",
             search_label="Search clients",
@@ -215,17 +183,8 @@ def owner_names(owner: QuotaOwner) -> tuple[str | None, str | None, str | None]:
     return names.get("user"), names.get("client-id"), names.get("ip")
 
 
-def _limit_row(owner: QuotaOwner, key: str, value: float) -> tuple[Cell, ...]:
-    user, client_id, ip = owner_names(owner)
-    return (
-        code(user),
-        code(client_id),
-        code(ip),
-        code(key),
-        count(value),
-        text(UNITS.get(key, "")),
-        text("explain", explain_address("throttle", **_named(user, client_id, ip))),
-    )
+def _why(one: QuotaLimit) -> Cell:
+    return text("explain", explain_address("throttle", **_named(*owner_names(one.owner))))
 
 
 def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
@@ -235,20 +194,65 @@ def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str,
     return {name: value for name, value in named.items() if value not in (None, DEFAULT)}
 
 
-def _usage_row(one: QuotaUsage) -> tuple[Cell, ...]:
-    values = {"user": one.user, "client_id": one.client_id}
-    throttle = milliseconds(one.throttle_ms) if one.throttle_ms else text("not throttled")
-    return (
-        count(int(one.node)),
-        code(one.user),
-        code(one.client_id, address("/quotas/explain", {}, values)),
-        code(one.key),
-        count(one.rate),
-        count(one.limit),
-        percent(one.rate / one.limit if one.limit else None),
-        throttle,
-        text("explain", explain_address("throttle", **values)),
-    )
+def _client(one: QuotaUsage) -> dict[str, str]:
+    return {"user": one.user, "client_id": one.client_id}
+
+
+LIMIT_COLUMNS: tuple[ListColumn[QuotaLimit], ...] = (
+    ListColumn(
+        title="User",
+        key="user",
+        cell=lambda one: code(owner_names(one.owner)[0]),
+        order=lambda one: (owner_names(one.owner)[0] or "", one.key),
+    ),
+    ListColumn(
+        title="Client id",
+        key="client",
+        cell=lambda one: code(owner_names(one.owner)[1]),
+        order=lambda one: (owner_names(one.owner)[1] or "", one.key),
+    ),
+    ListColumn(
+        title="Address",
+        key="ip",
+        cell=lambda one: code(owner_names(one.owner)[2]),
+        order=lambda one: (owner_names(one.owner)[2] or "", one.key),
+    ),
+    ListColumn(title="Limit", key="key", cell=lambda one: code(one.key)),
+    ListColumn(title="Value", key="value", cell=lambda one: count(one.value), is_number=True),
+    ListColumn(title="Unit", cell=lambda one: text(UNITS.get(one.key, ""))),
+    ListColumn(title="Whom does it slow down?", cell=_why),
+)
+USAGE_COLUMNS: tuple[ListColumn[QuotaUsage], ...] = (
+    ListColumn(title="Broker", key="broker", cell=lambda one: count(int(one.node)), is_number=True),
+    ListColumn(title="User", key="user", cell=lambda one: code(one.user)),
+    ListColumn(
+        title="Client id",
+        key="client",
+        cell=lambda one: code(one.client_id, address("/quotas/explain", {}, _client(one))),
+    ),
+    ListColumn(title="Limit", cell=lambda one: code(one.key)),
+    ListColumn(title="Rate", cell=lambda one: count(one.rate), is_number=True),
+    ListColumn(title="Value of the limit", cell=lambda one: count(one.limit), is_number=True),
+    ListColumn(
+        title="Used",
+        key="part",
+        cell=lambda one: percent(one.rate / one.limit if one.limit else None),
+        is_number=True,
+    ),
+    ListColumn(
+        title="Throttled for",
+        key="throttle",
+        cell=lambda one: (
+            milliseconds(one.throttle_ms) if one.throttle_ms else text("not throttled")
+        ),
+        order=lambda one: one.throttle_ms,
+        is_number=True,
+    ),
+    ListColumn(
+        title="Why?",
+        cell=lambda one: text("explain", explain_address("throttle", **_client(one))),
+    ),
+)
 
 
 def _change_form() -> FormPart:

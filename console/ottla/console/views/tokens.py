@@ -2,16 +2,15 @@
 
 from ottla.client.admin_parts.admin_tokens import TokenDescription
 from ottla.console.absences import Absence, NeededRight, attempt
-from ottla.console.listing import listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
     Cell,
-    Column,
+    ListColumn,
     SheetPart,
     badge,
     choice_form,
     code,
-    listed,
+    list_table,
     sheet_view,
     text,
     when,
@@ -30,36 +29,21 @@ async def tokens(request: PageRequest) -> PageView:
     parts: list[SheetPart] = [security_links("Tokens")]
     if isinstance(found, Absence):
         return sheet_view("Tokens", [*parts, found.part(request.user)])
-    page = listing(
+    table = list_table(
+        "Delegation tokens",
         found,
         request.query,
+        _columns(request.now_ms),
         text_of=lambda one: f"{one.token_id} {one.owner} {' '.join(one.renewers)}",
-        sorts={
-            "expires": lambda one: one.expires_ms,
-            "owner": lambda one: (one.owner, one.token_id),
-        },
+        empty="There is no delegation token that you may see.",
+        empty_command="ottla token create",
+        search_label="Search tokens",
     )
-    parts.append(
-        listed(
-            "Delegation tokens",
-            page,
-            (
-                Column(title="Token"),
-                Column(title="Owner", key="owner"),
-                Column(title="Renewers"),
-                Column(title="Created"),
-                Column(title="Expires", key="expires"),
-                Column(title="Latest possible expiry"),
-                Column(title="State"),
-            ),
-            (_row(one, request.now_ms) for one in page.rows),
-            empty="There is no delegation token that you may see.",
-            empty_command="ottla token create",
-            search_label="Search tokens",
+    parts.append(table)
+    if found and table.listing is not None:
+        names = tuple(
+            (one.token_id, f"{one.token_id} of {one.owner}") for one in table.listing.rows
         )
-    )
-    if found:
-        names = tuple((one.token_id, f"{one.token_id} of {one.owner}") for one in page.rows)
         parts += [
             choice_form("token-renew", "Renew a token", "Renew", TOKEN, names),
             choice_form(
@@ -98,16 +82,23 @@ async def _token_of(request: PageRequest) -> TokenDescription:
     raise RefusedError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, f"there is no token {name!r}")
 
 
-def _row(one: TokenDescription, now_ms: int) -> tuple[Cell, ...]:
-    is_over = one.expires_ms <= now_ms
+def _columns(now_ms: int) -> tuple[ListColumn[TokenDescription], ...]:
+    def state(one: TokenDescription) -> Cell:
+        return badge("expired", "bad") if one.expires_ms <= now_ms else badge("valid", "good")
+
     return (
-        code(one.token_id),
-        code(one.owner, user_address(one.owner)),
-        text(", ".join(one.renewers)),
-        when(one.issued_ms),
-        when(one.expires_ms),
-        when(one.max_ms),
-        badge("expired", "bad") if is_over else badge("valid", "good"),
+        ListColumn(title="Token", cell=lambda one: code(one.token_id)),
+        ListColumn(
+            title="Owner",
+            key="owner",
+            cell=lambda one: code(one.owner, user_address(one.owner)),
+            order=lambda one: (one.owner, one.token_id),
+        ),
+        ListColumn(title="Renewers", cell=lambda one: text(", ".join(one.renewers))),
+        ListColumn(title="Created", cell=lambda one: when(one.issued_ms)),
+        ListColumn(title="Expires", key="expires", cell=lambda one: when(one.expires_ms)),
+        ListColumn(title="Latest possible expiry", cell=lambda one: when(one.max_ms)),
+        ListColumn(title="State", cell=state),
     )
 
 
