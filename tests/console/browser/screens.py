@@ -41,5 +41,5 @@ def where(page: Page) -> str:
 
 LONG_ACTION = "long-action"
 """Name of the page of an action that runs: `test_changes_of_nodes.py` starts one and reads it."""
-SCREENS = [(page, where(page)) for page in PAGES if page.name != LONG_ACTION]
-IDS = [page.name for page, _ in SCREENS]
+SCREENS = [page for page in PAGES if page.name != LONG_ACTION]
+IDS = [page.name for page in SCREENS]

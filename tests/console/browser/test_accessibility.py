@@ -7,18 +7,16 @@ import pytest
 
 from ottla.console.page_types import Page
 from tests.console.browser.conftest import OpenTab
-from tests.console.browser.screens import IDS, SCREENS
+from tests.console.browser.screens import IDS, SCREENS, where
 
 GRAVE = ("serious", "critical")
 
 
-@pytest.mark.parametrize(("page", "where"), SCREENS, ids=IDS)
-def test_a_screen_has_no_serious_finding(
-    open_tab: OpenTab, axe_script: str, page: Page, where: str
-) -> None:
+@pytest.mark.parametrize("page", SCREENS, ids=IDS)
+def test_a_screen_has_no_serious_finding(open_tab: OpenTab, axe_script: str, page: Page) -> None:
     # The console's policy forbids scripts from elsewhere, such as this one.
     tab = open_tab(bypass_csp=True)
-    tab.open(where)
+    tab.open(where(page))
     for theme in ("light", "dark"):
         tab.tab.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
         tab.tab.evaluate(axe_script)

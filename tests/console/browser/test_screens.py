@@ -7,7 +7,7 @@ import pytest
 
 from ottla.console.page_types import Page
 from tests.console.browser.conftest import OpenTab
-from tests.console.browser.screens import IDS, SCREENS
+from tests.console.browser.screens import IDS, SCREENS, where
 from tests.console.browser.watched_page import PHONE_WIDTH
 
 DARK = "rgb(18, 25, 27)"
@@ -15,12 +15,10 @@ LIGHT = "rgb(247, 248, 248)"
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 
 
-@pytest.mark.parametrize(("page", "where"), SCREENS, ids=IDS)
-def test_a_screen_is_read_on_a_desk_and_on_a_phone(
-    open_tab: OpenTab, page: Page, where: str
-) -> None:
+@pytest.mark.parametrize("page", SCREENS, ids=IDS)
+def test_a_screen_is_read_on_a_desk_and_on_a_phone(open_tab: OpenTab, page: Page) -> None:
     tab = open_tab()
-    tab.open(where)
+    tab.open(where(page))
     heading = tab.tab.locator("main h1")
     if heading.count():  # the download of a report's file is a file
         assert heading.inner_text().strip()
@@ -33,7 +31,7 @@ def test_a_screen_is_read_on_a_desk_and_on_a_phone(
             links.first.click()
             tab.tab.wait_for_load_state()
     phone = open_tab(width=PHONE_WIDTH, has_touch=True)
-    phone.open(where)
+    phone.open(where(page))
     assert not phone.scrolls_sideways(), phone.wide_elements()
 
 
