@@ -27,6 +27,8 @@ SETTINGS = {
 }
 BOOTSTRAP = "broker-1:9092"
 
+Program = Callable[[], Awaitable[Any]]
+
 
 def in_network(scenario: Callable[[SharedWorld], Awaitable[object]], *, seed: int = 0) -> str:
     """Run a scenario in virtual time with a simulated network, and return the hash of its trace."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -225,6 +226,35 @@ def test_a_killed_program_never_acts_again(capfd: pytest.CaptureFixture[str]) ->
     output, errors = capfd.readouterr()
     assert output == "begun\nbegun\n"
     assert errors == ""
+
+
+def test_code_of_a_killed_program_that_is_released_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    policy = asyncio.get_event_loop_policy()
+    monkeypatch.setattr(policy, "get_event_loop", lambda: seen.append("a new event loop"))
+
+    async def program() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("released")
+            try:
+                time.sleep(3_600)
+            finally:
+                asyncio.get_event_loop().create_task(asyncio.sleep(1))
+                seen.append("a task")
+
+    async def scenario(world: SharedWorld) -> None:
+        machine = instance(world, "a", program)
+        machine.start()
+        await trio.sleep(1)
+        machine.kill()
+        await trio.sleep(1)
+
+    in_network(scenario)
+    assert seen == ["released"]
 
 
 def test_a_paused_program_finds_its_timers_expired() -> None:

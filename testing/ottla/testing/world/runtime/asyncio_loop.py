@@ -116,7 +116,8 @@ class WorldEventLoop(RefusingEventLoop):
         self._is_over = self._is_closed = True
         for task in self._tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own
-        ABANDONED.add(self)
+        if self._tasks:
+            ABANDONED.add(self)
 
     async def _drive_until(self, future: "asyncio.Future[Any]") -> None:
         while not future.done():
@@ -148,11 +149,12 @@ class WorldEventLoop(RefusingEventLoop):
         before = sys.get_asyncgen_hooks()
         library, sniffio.thread_local.name = sniffio.thread_local.name, "asyncio"
         sys.set_asyncgen_hooks(firstiter=self._on_generator, finalizer=self._on_lost_generator)
+        running = events._get_running_loop()
         events._set_running_loop(self)
         try:
             return function()
         finally:
-            events._set_running_loop(None)
+            events._set_running_loop(running)
             sys.set_asyncgen_hooks(*before)
             sniffio.thread_local.name = library
 
@@ -539,6 +541,15 @@ def _set_result(future: "asyncio.Future[T]", value: T) -> None:
 def _set_exception(future: "asyncio.Future[Any]", error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def closed_loop() -> WorldEventLoop:
+    """Return an event loop that has ended. Code that a destructor runs may find it, instead of a
+    new loop that asyncio would create."""
+    loop: Any = WorldEventLoop
+    found: WorldEventLoop = loop(None)
+    found.abandon()
+    return found
 
 
 @asynccontextmanager

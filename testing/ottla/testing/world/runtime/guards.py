@@ -38,7 +38,7 @@ import trio
 
 from ottla.jepsen.world.chance import Chance
 from ottla.testing.world.errors import NotInWorldError
-from ottla.testing.world.runtime.asyncio_loop import ABANDONED
+from ottla.testing.world.runtime.asyncio_loop import ABANDONED, closed_loop
 from ottla.testing.world.runtime.datetimes import WorldDate, WorldDatetime
 from ottla.testing.world.runtime.sources import SOURCES, Sources
 from ottla.testing.world.runtime.stable_sets import StableFrozenSet, StableSet
@@ -540,7 +540,21 @@ def _release_abandoned() -> None:
     contextvars.copy_context().run(_release_in_silence)
 
 
+class _DeadSources(Sources):
+    """The clocks of a killed process: they do not run, and calls are refused."""
+
+    is_instance = True
+
+    def monotonic_s(self) -> float:
+        """Refuse the call."""
+        raise NotInWorldError("this process was killed")
+
+
 def _release_in_silence() -> None:
+    # Code of killed lives that runs now must neither sleep nor start something.
+    SOURCES.set(_DeadSources("killed", Chance(0)))
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(closed_loop())
     hook, level = sys.unraisablehook, logging.root.manager.disable
     sys.unraisablehook = lambda unraisable: None
     logging.disable(logging.CRITICAL)
@@ -554,5 +568,6 @@ def _release_in_silence() -> None:
             ABANDONED.clear()
             gc.collect()
     finally:
+        asyncio._set_running_loop(running)
         logging.disable(level)
         sys.unraisablehook = hook
