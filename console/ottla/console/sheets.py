@@ -350,6 +350,17 @@ def list_table(
     )
 
 
+def plain_table(
+    title: str, things: Iterable[Thing], columns: Sequence[ListColumn[Thing]]
+) -> TablePart:
+    """Return a table of a few things, without search, order and pages."""
+    return TablePart(
+        title=title,
+        columns=tuple(Column(title=one.title, is_number=one.is_number) for one in columns),
+        rows=tuple(tuple(column.cell(one) for column in columns) for one in things),
+    )
+
+
 def listed(
     title: str,
     listing: ListPage[Any],

@@ -22,6 +22,7 @@ from ottla.console.sheets import (
     count,
     list_table,
     milliseconds,
+    plain_table,
     sheet_view,
     text,
     when,
@@ -186,12 +187,7 @@ def voters_table(found: SurveyedQuorum) -> TablePart:
         is_leader = one.id == found.leader_id
         return badge("leader", "good") if is_leader else badge("voter")
 
-    columns = _replica_columns(role)
-    return TablePart(
-        title="Voters",
-        columns=tuple(Column(title=one.title, is_number=one.is_number) for one in columns),
-        rows=tuple(tuple(column.cell(one) for column in columns) for one in found.voters),
-    )
+    return plain_table("Voters", found.voters, _replica_columns(role))
 
 
 def _observers(request: PageRequest, found: SurveyedQuorum) -> TablePart:

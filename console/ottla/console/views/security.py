@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from ottla.client.admin_parts.admin_users import ITERATIONS_DEFAULT, UserCredential
 from ottla.console.absences import Absence, NeededRight, attempt
 from ottla.console.links import address
-from ottla.console.listing import ListPage, listing
 from ottla.console.page_types import Action, Page, PageRequest, PageView, UserRole
 from ottla.console.sheets import (
-    Cell,
     Column,
     FormField,
     FormPart,
     LinksPart,
+    ListColumn,
     NotePart,
     SheetPart,
     TablePart,
     badge,
     code,
-    listed,
+    list_table,
+    plain_table,
     sheet_view,
     text,
 )
@@ -47,16 +47,6 @@ RESOURCES = {
     "delegation-token": ResourceType.DELEGATION_TOKEN,
     "user": ResourceType.USER,
 }
-ACL_COLUMNS = (
-    Column(title="Principal", key="principal"),
-    Column(title="Permission", key="permission"),
-    Column(title="Operation", key="operation"),
-    Column(title="Resource", key="resource"),
-    Column(title="Name", key="name"),
-    Column(title="Pattern"),
-    Column(title="Host"),
-    Column(title="Deletion"),
-)
 
 
 async def users(request: PageRequest) -> PageView:
@@ -65,20 +55,13 @@ async def users(request: PageRequest) -> PageView:
     parts: list[SheetPart] = [security_links("Users")]
     if isinstance(found, Absence):
         return sheet_view("Users", [*parts, found.part(request.user)])
-    page = listing(
-        found.items(), request.query, text_of=lambda one: one[0], sorts={"user": lambda one: one[0]}
-    )
     parts += [
-        listed(
+        list_table(
             "Users",
-            page,
-            (
-                Column(title="User", key="user"),
-                Column(title="Credentials"),
-                Column(title="ACLs"),
-                Column(title="Why is it denied?"),
-            ),
-            (_user_row(*one) for one in page.rows),
+            found.items(),
+            request.query,
+            USER_COLUMNS,
+            text_of=lambda one: one[0],
             empty="No user has a SCRAM credential: clients log in another way, or not at all.",
             empty_command="ottla user add NAME",
             search_label="Search users",
@@ -107,8 +90,7 @@ async def user(request: PageRequest) -> PageView:
     if isinstance(acls, Absence):
         parts.append(acls.part(request.user))
     else:
-        page = listing(acls, request.query, text_of=acl_text, sorts=_ACL_SORTS)
-        parts.append(_acl_table(page, f"ACLs of {name}"))
+        parts.append(_acl_table(acls, request, f"ACLs of {name}"))
     parts += [_password_form(name), _deletion(name)]
     return sheet_view(name, parts, command=f"ottla acl list --principal {name}")
 
@@ -119,8 +101,7 @@ async def acls(request: PageRequest) -> PageView:
     parts: list[SheetPart] = [security_links("ACLs")]
     if isinstance(found, Absence):
         return sheet_view("ACLs", [*parts, found.part(request.user)])
-    page = listing(found, request.query, text_of=acl_text, sorts=_ACL_SORTS)
-    parts += [_acl_table(page, "ACLs"), _acl_form()]
+    parts += [_acl_table(found, request, "ACLs"), _acl_form()]
     return sheet_view("ACLs", parts)
 
 
@@ -201,7 +182,7 @@ async def acl(request: PageRequest) -> PageView:
     )
     parts: list[SheetPart] = [
         security_links("ACLs"),
-        TablePart(title="ACL", columns=ACL_COLUMNS[:-1], rows=(_acl_cells(entry),)),
+        plain_table("ACL", [entry], ACL_COLUMNS[:-1]),
         form,
     ]
     return sheet_view(f"ACL of {entry.principal}", parts)
@@ -261,24 +242,59 @@ def acl_text(entry: AclEntry) -> str:
     return " ".join(acl_fields(entry).values())
 
 
-_ACL_SORTS = {
-    "principal": lambda one: (one.principal, one),
-    "permission": lambda one: (one.permission, one),
-    "operation": lambda one: (one.operation, one),
-    "resource": lambda one: (one.resource_type, one),
-    "name": lambda one: (one.resource_name, one),
-}
-
-
-def _acl_table(page: ListPage[AclEntry], title: str) -> TablePart:
-    return listed(
-        title,
-        page,
-        ACL_COLUMNS,
-        (
-            (*_acl_cells(one), text("delete", address("/acl", {}, acl_fields(one))))
-            for one in page.rows
+ACL_COLUMNS: tuple[ListColumn[AclEntry], ...] = (
+    ListColumn(
+        title="Principal",
+        key="principal",
+        cell=lambda one: code(one.principal),
+        order=lambda one: (one.principal, one),
+    ),
+    ListColumn(
+        title="Permission",
+        key="permission",
+        cell=lambda one: badge(
+            acl_fields(one)["permission"],
+            "good" if one.permission is AclPermission.ALLOW else "bad",
         ),
+        order=lambda one: (one.permission, one),
+    ),
+    ListColumn(
+        title="Operation",
+        key="operation",
+        cell=lambda one: text(acl_fields(one)["operation"]),
+        order=lambda one: (one.operation, one),
+    ),
+    ListColumn(
+        title="Resource",
+        key="resource",
+        cell=lambda one: text(acl_fields(one)["resource"] or one.resource_type.name.lower()),
+        order=lambda one: (one.resource_type, one),
+    ),
+    ListColumn(
+        title="Name",
+        key="name",
+        cell=lambda one: code(one.resource_name),
+        order=lambda one: (one.resource_name, one),
+    ),
+    ListColumn(title="Pattern", cell=lambda one: text(acl_fields(one)["pattern"])),
+    ListColumn(
+        title="Host",
+        cell=lambda one: text("every host" if one.host == WILDCARD else one.host),
+    ),
+    ListColumn(
+        title="Deletion",
+        cell=lambda one: text("delete", address("/acl", {}, acl_fields(one))),
+    ),
+)
+
+
+def _acl_table(acls: Sequence[AclEntry], request: PageRequest, title: str) -> TablePart:
+    return list_table(
+        title,
+        acls,
+        request.query,
+        ACL_COLUMNS,
+        text_of=acl_text,
         empty="There are no ACLs: without an authorizer every client may do everything, with one "
         "only super users may.",
         empty_command="ottla acl create --allow USER --operation read --topic TOPIC",
@@ -286,28 +302,22 @@ def _acl_table(page: ListPage[AclEntry], title: str) -> TablePart:
     )
 
 
-def _acl_cells(one: AclEntry) -> tuple[Cell, ...]:
-    fields = acl_fields(one)
-    tone = "good" if one.permission is AclPermission.ALLOW else "bad"
-    return (
-        code(one.principal),
-        badge(fields["permission"], tone),
-        text(fields["operation"]),
-        text(fields["resource"] or one.resource_type.name.lower()),
-        code(one.resource_name),
-        text(fields["pattern"]),
-        text("every host" if one.host == WILDCARD else one.host),
-    )
+def _credential_text(credentials: Sequence[UserCredential]) -> str:
+    return ", ".join(f"{one.mechanism} ({one.iterations:,} iterations)" for one in credentials)
 
 
-def _user_row(name: str, credentials: Sequence[UserCredential]) -> tuple[Cell, ...]:
-    said = ", ".join(f"{one.mechanism} ({one.iterations:,} iterations)" for one in credentials)
-    return (
-        code(name, user_address(name)),
-        text(said),
-        text("ACLs", address("/acls", {}, {"q": f"User:{name}"})),
-        text("explain", address("/explain/denial", {}, {"user": name})),
-    )
+USER_COLUMNS: tuple[ListColumn[tuple[str, Sequence[UserCredential]]], ...] = (
+    ListColumn(title="User", key="user", cell=lambda one: code(one[0], user_address(one[0]))),
+    ListColumn(title="Credentials", cell=lambda one: text(_credential_text(one[1]))),
+    ListColumn(
+        title="ACLs",
+        cell=lambda one: text("ACLs", address("/acls", {}, {"q": f"User:{one[0]}"})),
+    ),
+    ListColumn(
+        title="Why is it denied?",
+        cell=lambda one: text("explain", address("/explain/denial", {}, {"user": one[0]})),
+    ),
+)
 
 
 def _credentials(name: str, found: Sequence[UserCredential]) -> SheetPart:
