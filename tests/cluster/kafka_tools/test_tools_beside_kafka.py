@@ -34,6 +34,8 @@ NODE_COUNT = 3 if os.environ.get("OTTLA_TESTS") == "full" else 1
 MEMBER_TOPIC = "numbers"
 PROTOCOLS, SHARING = ("classic", "consumer"), "sharing"
 READ_TIMEOUT_S = 30.0
+COMMIT_OFTEN = {"auto.commit.interval.ms": "100"}
+"""Settings of members whose offsets a tool shows: by default they commit after five seconds."""
 CHANGES = ("--add", "--alter", "--create", "--delete", "--execute", "--remove", "upgrade")
 FOLLOWED_S = 0.3
 """Seconds for brokers to follow the controller that has answered a tool."""
@@ -99,7 +101,8 @@ class Script:
         client = {"bootstrap.servers": self._cluster.bootstrap}
         with ExitStack() as running:
             readers: list[GroupReader] = [
-                LibrdkafkaReader(client, one, [MEMBER_TOPIC], one) for one in PROTOCOLS
+                LibrdkafkaReader(client | COMMIT_OFTEN, one, [MEMBER_TOPIC], one)
+                for one in PROTOCOLS
             ]
             readers.append(ShareReader(client, SHARING, [MEMBER_TOPIC], "share"))
             for reader in readers:

@@ -28,7 +28,7 @@ from ottla.node.local.local_nodes_driver import (
 from tests.cluster.kafka_tools.tool_process import ToolProcess
 
 FIRST_BROKER, FIRST_CONTROLLER = 1, 101
-READY_S, END_S, LOOK_AGAIN_S = 120.0, 30.0, 0.1
+READY_S, END_S, LOOK_AGAIN_S = 300.0, 30.0, 0.1
 HEAP = "256M"
 FLAGS = ("-XX:TieredStopAtLevel=1",)
 SETTINGS = {
