@@ -257,6 +257,19 @@ def test_a_message_uses_the_timeline_of_the_running_world() -> None:
     assert "killed before OffsetCommit" in str(error)
 
 
+def test_a_message_about_values_without_events_shows_the_faults() -> None:
+    timeline = story()
+    for number in range(100):
+        timeline.add(TimelineEvent(50 + number, "b", "request", "Heartbeat 1"))
+
+    error = failure_of(
+        lambda: exactly_once([("ann", 1)], [], key=lambda one: one, timeline=timeline)
+    )
+
+    assert "Events around the faults" in str(error)
+    assert "killed before OffsetCommit #1 was sent" in str(error)
+
+
 def test_a_message_about_rows_of_a_store_shows_their_writes() -> None:
     timeline = story()
     timeline.add(TimelineEvent(6.0, "b", "store", "commit: put 'row-1'", {"key": "'row-1'"}))

@@ -407,8 +407,12 @@ class _Message:
             return ""
         lines_max = LINES_MAX - 1 - len(self.lines)
         if not self.moments:
-            shown = self._timeline.as_text(lines_max=lines_max)
-            return f"\nThe last events, in virtual seconds:\n{shown}"
+            faults = [one.at_s for one in self._timeline if one.kind in _DISTURBING_KINDS]
+            if not faults:
+                shown = self._timeline.as_text(lines_max=lines_max)
+                return f"\nThe last events, in virtual seconds:\n{shown}"
+            lines = excerpt(self._timeline, (), faults, lines_max)
+            return "\n".join(["\nEvents around the faults, in virtual seconds:", *lines])
         # More than a few events of the record itself would leave no room for the faults.
         subjects = self._subjects[:3] + self._subjects[3:][-3:]
         arrow = " (→ is about the first record)" if subjects else ""

@@ -19,7 +19,12 @@ TEXT_COLUMNS_MAX = 110
 LINES_DEFAULT = 16
 """Number of events in an excerpt."""
 
-_WEIGHTS: Mapping[str, float] = {"mark": 3.0, "store": 3.0, "note": 2.0, "produce": 1.0}
+_WEIGHTS: Mapping[str, float] = {
+    "mark": 8.0,
+    "store": 20.0,
+    "note": 2.0,
+    "produce": 1.0,
+}
 _CHANGING_APIS = frozenset(
     {
         "EndTxn", "InitProducerId", "JoinGroup", "LeaveGroup", "OffsetCommit", "Produce",
