@@ -449,7 +449,9 @@ class WorldEventLoop(RefusingEventLoop):
         stream = await self.run_in_trio(TRANSPORT.get().connect, str(host), int(port))
         assert isinstance(stream, Stream)
         protocol = protocol_factory()
-        return StreamTransport(self, stream, protocol), protocol
+        transport = StreamTransport(self, stream, protocol)
+        await asyncio.sleep(0)  # the protocol's `connection_made` is called before the return
+        return transport, protocol
 
     async def run_in_trio(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
         """Run an async function of trio in a trio task of this life, and return its result.
