@@ -36,7 +36,7 @@ def order_id_of(record: Any) -> str:
         return value_of(record)
 
 
-def records_of(values: Sequence[str], key_count: int = 4) -> list[world.Record]:
+def records_of(values: Sequence[str], key_count: int) -> list[world.Record]:
     """Return records with some values, whose keys take turns."""
     return [
         world.Record(key=f"key-{number % key_count}".encode(), value=value.encode())
@@ -76,11 +76,13 @@ async def run(
     size: int = 2,
     every_s: float = 1.0,
     second_after_s: float = 0.0,
+    partition_count: int = 2,
+    key_count: int = 4,
     with_names: bool = False,
 ) -> list[world.WrittenRecord]:
     """Run two instances of a program until all records of a topic are processed. Returns these
     records. The second instance starts some seconds after the first one."""
-    await w.create_topic(topic, partition_count=2)
+    await w.create_topic(topic, partition_count=partition_count)
     for output in outputs:
         await w.create_topic(output)
 
@@ -95,7 +97,7 @@ async def run(
     start("a")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(start_second)
-        sent = await feed(w, topic, records_of(values), size=size, every_s=every_s)
+        sent = await feed(w, topic, records_of(values, key_count), size=size, every_s=every_s)
     await w.settle(SETTLING_S)
     return sent
 
@@ -113,7 +115,17 @@ async def commit_late(w: world.World, program: Program) -> None:
 
 async def rebalance_ignored(w: world.World, program: Program) -> None:
     store = w.store()
-    sent = await run(w, program, "views", orders(60), store, every_s=1.5, second_after_s=5)
+    sent = await run(
+        w,
+        program,
+        "views",
+        orders(60),
+        store,
+        every_s=1.5,
+        second_after_s=5,
+        partition_count=4,
+        key_count=12,
+    )
     views = [one.key for one in sent]
     counted = [
         page.removeprefix("views/").encode()
@@ -173,14 +185,24 @@ async def unbounded_buffer(w: world.World, program: Program) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(sample)
-        await feed(w, "pictures", records_of(orders(100)), size=10, every_s=1)
+        await feed(w, "pictures", records_of(orders(100), 4), size=10, every_s=1)
         await w.settle(SETTLING_S)
         nursery.cancel_scope.cancel()
     world.bounded_lag(samples, max_records=BUFFERED_COUNT_MAX)
 
 
 async def wrong_partition(w: world.World, program: Program) -> None:
-    sent = await run(w, program, "orders", orders(80), outputs=["bills"], size=20, every_s=4)
+    sent = await run(
+        w,
+        program,
+        "orders",
+        orders(80),
+        outputs=["bills"],
+        size=20,
+        every_s=4,
+        partition_count=4,
+        key_count=12,
+    )
     world.at_least_once(sent, await w.read("bills"), key=value_of)
 
 

@@ -40,11 +40,18 @@ class Bug:
     """Name of the checker that finds the bug."""
     report: str | None = None
     """Address of a public report of such a bug, or None."""
+    has_lag: bool = False
+    """True if a lag of the group that never ends is another sign of the bug."""
 
     @property
     def name(self) -> str:
         """Name of the bug: that of its module and of its scenario."""
         return self.module.__name__.rpartition(".")[2]
+
+    @property
+    def checkers(self) -> set[str]:
+        """Names of the checkers that may find the bug first."""
+        return {self.checker, "settles"} if self.has_lag else {self.checker}
 
     @property
     def broken(self) -> scenarios.Program:
@@ -76,7 +83,9 @@ BUGS = (
     Bug(pause_resume, "settles", GITHUB + "spring-projects/spring-kafka/pull/2531"),
     Bug(retry_reorders, "in_key_order"),
     Bug(unbounded_buffer, "bounded_lag"),
-    Bug(wrong_partition, "at_least_once", GITHUB + "confluentinc/librdkafka/pull/3258"),
+    Bug(
+        wrong_partition, "at_least_once", GITHUB + "confluentinc/librdkafka/pull/3258", has_lag=True
+    ),
     Bug(static_clash, "settles", GITHUB + "karafka/karafka/issues/1173"),
     Bug(timestamp_dedup, "exactly_once"),
     Bug(background_task, "at_least_once", GITHUB + "aio-libs/aiokafka/issues/211"),
@@ -84,6 +93,6 @@ BUGS = (
     Bug(poison, "settles", GITHUB + "spring-projects/spring-kafka/issues/316"),
     Bug(memory_dedup, "exactly_once"),
     Bug(send_not_awaited, "at_least_once", GITHUB + "ag2ai/faststream/issues/1748"),
-    Bug(latest_reset, "at_least_once", GITHUB + "allegro/hermes/issues/351"),
+    Bug(latest_reset, "at_least_once", GITHUB + "allegro/hermes/issues/351", has_lag=True),
     Bug(offsets_outside, "exactly_once"),
 )

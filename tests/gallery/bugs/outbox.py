@@ -24,7 +24,7 @@ async def broken(bootstrap: str, database: Database) -> None:
                     if await transaction.get(f"order/{text}") is not None:
                         continue  # a redelivery
                     await transaction.put(f"order/{text}", "accepted")
-                await asyncio.sleep(0.1)  # reads the customer's address
+                await asyncio.sleep(0.3)  # reads the customer's address
                 await (await producer.send("accepted", text.encode()))  # the bug: a second write
             await consumer.commit()
 
@@ -48,7 +48,7 @@ async def announce(producer: Any, database: Database) -> None:
     async with database.transaction() as transaction:
         waiting = await transaction.scan("outbox/")
     for key, text in waiting:
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         await (await producer.send("accepted", text.encode()))
         async with database.transaction() as transaction:
             await transaction.delete(key)
