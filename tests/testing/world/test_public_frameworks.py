@@ -100,14 +100,14 @@ class CopyOrders:
 
 def test_kstreams_with_manual_commits_copies_every_record() -> None:
     report = world.run(CopyOrders(kstreams_program()), world.ClusterPlan(seed=1), FAULTS)
-    assert report.timeline.as_text().count("killed") >= 2
+    assert report.timeline.as_text().count("killed") >= 1
 
 
 def test_faststream_that_acknowledges_after_its_work_copies_every_record() -> None:
     faststream = pytest.importorskip("faststream")
     program = faststream_program(ack_policy=faststream.AckPolicy.ACK)
     report = world.run(CopyOrders(program), world.ClusterPlan(seed=1), FAULTS)
-    assert report.timeline.as_text().count("killed") >= 2
+    assert report.timeline.as_text().count("killed") >= 1
 
 
 def test_faststream_loses_a_record_by_default_if_it_is_killed_after_an_automatic_commit() -> None:

@@ -43,7 +43,7 @@ VALUE_HEAD_BYTES = 4
 """Number of bytes at the start of a record's value that are compared with a layout: the encoded
 length of the value."""
 VALUE_BYTES_MIN = 2
-"""Minimum size in bytes of the values in records that have a layout. A smaller value may be null,
+"""Minimum size in bytes of the values in a batch that has a layout. A smaller value may be null,
 or may end less than `VALUE_HEAD_BYTES` before the end of the buffer."""
 HEAD_AT = 0
 END_AT = 1

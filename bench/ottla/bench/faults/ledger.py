@@ -18,7 +18,8 @@ ROW = struct.Struct("<HIqd")
 record in its partition, its offset, and the wall-clock seconds of the response."""
 
 NOT_ACKNOWLEDGED = -1
-"""Offset in the ledger of a record whose send failed; it may or may not have been written."""
+"""Value that stands in the ledger in place of the record's offset if the send failed. The record
+may nevertheless have been written."""
 
 UNKNOWN_OFFSET = -2
 """Offset in the ledger of a record whose acknowledgement did not contain its offset. If a

@@ -174,7 +174,8 @@ def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceRun:
-    """One run of `ottla bench performance`, which measures groups of benchmark rows."""
+    """One run of `ottla bench performance`. It measures workloads, each of them a row of a table in
+    docs/performance.md, in groups."""
 
     jars: Path
     directory: Path

@@ -1,5 +1,5 @@
-"""Functions that read records, by the id of the schema with which they were written. Used by
-deserializers."""
+"""Readers of records, cached by the id of the schema with which the records were written. A schema
+that is not in the cache is requested from the schema registry. Used by deserializers."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar

@@ -30,7 +30,8 @@ class ReferenceRow:
 
 @cache
 def all_settings() -> tuple[ReferenceRow, ...]:
-    """Return the reference rows of all settings, by scope (such as "topic") and key."""
+    """Return the rows of the settings reference, one for each setting, by scope (such as "topic")
+    and key."""
     scopes = {
         "broker": {**definitions(BrokerConfig), **broker_definitions()},
         "controller": {

@@ -51,7 +51,8 @@ class LagReader:
         return await persistently(lambda: self._of(group_id))
 
     async def of_all(self) -> dict[str, GroupProgress]:
-        """Return the progress of each group."""
+        """Return the lag and the stability of each group, by group id. Groups without committed
+        offsets, such as share groups, are left out."""
         admin = await self._clients.admin()
         found = {}
         for group in await admin.list_groups():

@@ -42,7 +42,8 @@ NO_REPLICA: Final = -1
 REQUEST: Final = Struct(">iiibii22siqiqiIB")
 """Struct of a Fetch request for one partition. Its fields: maximum wait, minimum and maximum bytes,
 isolation level, session id and epoch; topic and partition; leader epoch, fetch offset, last fetched
-epoch, log start offset, maximum bytes; the four bytes that `END` describes; the byte after them."""
+epoch, log start offset, maximum bytes; and the end of the request: four bytes (see `END`) and the
+last byte, which is the number of tagged fields if the request names no rack."""
 
 END: Final = NO_ELEMENTS << 8
 """Usual value of the four bytes before the last byte of `REQUEST`, the struct of a Fetch request,

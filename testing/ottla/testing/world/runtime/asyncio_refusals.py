@@ -1,4 +1,5 @@
-"""Methods of asyncio's event loops that have no meaning in a world."""
+"""Methods of asyncio's event loops that have no meaning in a simulated world, such as threads and
+subprocesses. Each raises NotInWorldError with a sentence on what to use instead."""
 
 import asyncio
 from typing import Any
