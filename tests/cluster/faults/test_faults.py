@@ -73,7 +73,8 @@ def cluster(plan_module_cluster: Callable[..., Any]) -> Iterator[Any]:
     cluster.wait_healthy()
     yield cluster
     for log in cluster.plan.directory.glob("*.log"):
-        assert "Traceback" not in log.read_text(), log
+        before, found, after = log.read_text().partition("Traceback")
+        assert not found, f"{log}: {before[-500:]}{found}{after[:5000]}"
 
 
 def kept_on(cluster: Any, name: str) -> Callable[[Lane], bool]:

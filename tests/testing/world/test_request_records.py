@@ -8,16 +8,12 @@ from hypothesis import strategies as st
 
 from ottla.testing.world.request_records import (
     APIS_WITH_RECORDS,
-    FETCH,
-    OFFSET_COMMIT,
-    PRODUCE,
-    TXN_OFFSET_COMMIT,
     RecordRange,
     records_of_request,
     records_of_response,
 )
 from ottla.testing.world.request_watch import SmallFrames
-from ottla.wire.apis import request_class
+from ottla.wire.apis import FETCH, OFFSET_COMMIT, PRODUCE, TXN_OFFSET_COMMIT, request_class
 from ottla.wire.batch import HEADER
 from ottla.wire.codec import encode
 from ottla.wire.codec_types import Message

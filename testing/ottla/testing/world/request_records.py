@@ -9,16 +9,19 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.model.errors import OttlaError
-from ottla.wire.apis import request_class, response_class
+from ottla.wire.apis import (
+    FETCH,
+    OFFSET_COMMIT,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+    request_class,
+    response_class,
+)
 from ottla.wire.batch import HEADER
 from ottla.wire.codec import decode
 from ottla.wire.codec_types import ZERO_UUID
 from ottla.wire.headers import RequestHeader, decode_request_header, decode_response_header
 
-PRODUCE = 0
-FETCH = 1
-OFFSET_COMMIT = 8
-TXN_OFFSET_COMMIT = 28
 REQUESTS_WITH_OFFSETS = frozenset({OFFSET_COMMIT, TXN_OFFSET_COMMIT})
 """APIs whose requests name the offsets."""
 RESPONSES_WITH_OFFSETS = frozenset({PRODUCE, FETCH})
