@@ -89,6 +89,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
     "storage": (
         "disk",
         "segments",
+        "tier",
         "producers",
         "recovery",
         "log",

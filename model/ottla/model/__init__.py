@@ -5,6 +5,8 @@ values.py             frozen values, created faster than by Python's dataclasses
 errors.py             Kafka's error codes as one table, and the families of exceptions
 limits.py             limits that are not settings, and the asserted relations between them
 seams.py              interfaces of time, randomness and the network, which a simulation replaces
+asyncio_thread_driver.py
+                      an asyncio loop on its own thread, for libraries that need one
 background_driver.py  restarts a background task after an unexpected exception
 unexpected_errors.py  counts and logs unexpected exceptions
 log_events.py         stable names of log messages, and their fields

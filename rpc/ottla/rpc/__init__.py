@@ -3,7 +3,6 @@
 method.py                  descriptor of a remote procedure: path, request, response, handler
 caller.py                  identity of a caller, by its TLS certificate
 status.py                  conversion of RefusedError to gRPC statuses and back
-asyncio_thread_driver.py   the bridge between trio and the asyncio loop of gRPC, on one thread
 rpc_seam.py                interface of remote procedures: gRPC or the simulation
 rpc_driver.py              servers and channels: `open_rpc_runtime`
 node_certificates_driver.py  TLS certificates of a node, reloaded when their files change

@@ -23,10 +23,10 @@ import grpc
 import grpc.aio
 import trio
 
+from ottla.model.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
 from ottla.model.errors import ConfigError, ErrorCode, ProtocolError, RefusedError
 from ottla.model.limits import RPC_MESSAGE_BYTES_MAX
 from ottla.model.settings.security.tls import TlsConfig
-from ottla.rpc.asyncio_thread_driver import AsyncioThread, open_asyncio_thread
 from ottla.rpc.caller import UNKNOWN_CALLER, Caller, caller_of, host_of
 from ottla.rpc.method import MethodHandler, Request, Response, RpcMethod
 from ottla.rpc.node_certificates_driver import NodeCertificates
@@ -453,7 +453,7 @@ async def open_rpc_runtime(
     certificates = None if tls is None else NodeCertificates(tls)
     connections_max = connections_max or default_connections_max()
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # or it writes every disconnection to stderr
-    async with open_asyncio_thread() as thread, trio.open_nursery() as nursery:
+    async with open_asyncio_thread("ottla-grpc") as thread, trio.open_nursery() as nursery:
         runtime = RpcRuntime(thread, connections_max=connections_max, certificates=certificates)
         await nursery.start(runtime.hold_answers)
         try:

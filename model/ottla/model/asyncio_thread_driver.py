@@ -1,4 +1,5 @@
-"""Bridge between trio and the asyncio loop that gRPC needs.
+"""Bridge between trio and an asyncio loop on its own thread, for libraries that need asyncio: gRPC,
+and the client of an object store.
 
 Trio tasks await coroutines of the asyncio loop (`run`). Callbacks of the asyncio loop are posted to
 trio (`post_to_trio`). No call blocks a thread: a thousand long polls need only a thousand small
@@ -19,12 +20,12 @@ T = TypeVar("T")
 
 
 class AsyncioThread:
-    """An asyncio loop for gRPC on its own thread, used from the trio loop that opened it."""
+    """An asyncio loop on its own thread, used from the trio loop that opened it."""
 
-    def __init__(self, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, token: trio.lowlevel.TrioToken, name: str) -> None:
         self._token = token
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._main, name="ottla-grpc", daemon=True)
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -125,10 +126,10 @@ class AsyncioCall(Generic[T]):
 
 
 @asynccontextmanager
-async def open_asyncio_thread() -> AsyncIterator[AsyncioThread]:
-    """Run an asyncio loop on its own thread for the duration of the `async with` block. Yields the
-    AsyncioThread."""
-    thread = AsyncioThread(trio.lowlevel.current_trio_token())
+async def open_asyncio_thread(name: str) -> AsyncIterator[AsyncioThread]:
+    """Run an asyncio loop on a thread of the given name for the duration of the `async with` block.
+    Yields the AsyncioThread."""
+    thread = AsyncioThread(trio.lowlevel.current_trio_token(), name)
     thread.start()
     try:
         yield thread

@@ -1,0 +1,67 @@
+"""The object `cluster.json`, which reserves a prefix of an object store for one cluster.
+
+Two clusters on one prefix would not overwrite each other's segments, whose keys contain the cluster
+id. But an operator who deletes the objects of one cluster, or gives the prefix a lifecycle rule,
+would destroy those of the other. So the second cluster is refused when it starts.
+"""
+
+import json
+
+from ottla.model.errors import CorruptDataError
+from ottla.storage.tier.object_names import is_cluster_id
+from ottla.storage.tier.store_seam import ObjectExistsError, ObjectStore, StoreRefusedError
+
+MARKER_KEY = "cluster.json"
+MARKER_FORMAT = 1
+MARKER_BYTES_MAX = 4096
+"""Maximum size of a marker that is read. Ours has less than 200 bytes."""
+
+
+def encode_cluster_marker(cluster_id: str) -> bytes:
+    """Return the content of the marker of a cluster. It is the same each time, so that a repeated
+    upload can be recognised."""
+    assert is_cluster_id(cluster_id)
+    return json.dumps({"format": MARKER_FORMAT, "cluster_id": cluster_id}).encode()
+
+
+def decode_cluster_marker(data: bytes) -> str:
+    """Return the cluster id in a marker. Raises CorruptDataError if the object is not a marker of a
+    known format."""
+    if len(data) > MARKER_BYTES_MAX:
+        raise CorruptDataError(f"{MARKER_KEY}: more than {MARKER_BYTES_MAX} bytes")
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        raise CorruptDataError(f"{MARKER_KEY}: it is not JSON") from None
+    if not isinstance(values, dict) or values.get("format") != MARKER_FORMAT:
+        raise CorruptDataError(f"{MARKER_KEY}: its format is not {MARKER_FORMAT}")
+    cluster_id = values.get("cluster_id")
+    if not isinstance(cluster_id, str) or not is_cluster_id(cluster_id):
+        raise CorruptDataError(f"{MARKER_KEY}: it has no cluster id")
+    return cluster_id
+
+
+async def claim_prefix(store: ObjectStore, cluster_id: str) -> None:
+    """Reserve the prefix of an object store for a cluster. Returns at once if the cluster has
+    reserved it before.
+
+    Raises StoreRefusedError if the prefix belongs to another cluster, or if an unknown object is in
+    the marker's place, and the errors of the store.
+    """
+    marker = encode_cluster_marker(cluster_id)
+    try:
+        await store.put(MARKER_KEY, marker, only_new=True)
+        return
+    except ObjectExistsError:
+        found = await store.get(MARKER_KEY, 0, MARKER_BYTES_MAX + 1)
+    try:
+        owner = decode_cluster_marker(found)
+    except CorruptDataError as error:
+        raise StoreRefusedError(
+            f"the object store contains an unknown object, {error.where}; use another prefix"
+        ) from None
+    if owner != cluster_id:
+        raise StoreRefusedError(
+            f"this prefix of the object store belongs to cluster {owner}, and this cluster is"
+            f" {cluster_id}; give each cluster a prefix of its own in remote.log.storage.uri"
+        )

@@ -1,0 +1,359 @@
+"""Manifest of a segment, from which an uploaded segment can be restored by the bucket alone.
+
+It contains the segment's metadata, its topic with the settings at the time of the upload, and
+sizes and CRCs of the other objects. It is uploaded last, so that a manifest means a complete copy.
+Pure. A manifest is read from a bucket that others may write: every field is bounded and checked.
+
+The content is JSON with sorted keys. The same manifest always has the same bytes, so that the
+result of a put with a lost response can be recognised.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from ottla.model.errors import CorruptDataError, NewerReleaseError
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.storage.segments.epoch_cache import EpochEntry
+from ottla.storage.tier.object_names import (
+    OFFSET_MAX,
+    PARTITION_MAX,
+    SegmentNames,
+    SegmentObject,
+    parse_object_key,
+)
+
+MANIFEST_FORMAT = 1
+MANIFEST_BYTES_MAX = 1 << 20
+"""Maximum size of a manifest in bytes. Leader epochs are its only long field: 20,000 of them fit.
+A caller reads at most one byte more."""
+SETTINGS_MAX = 200
+"""Maximum number of settings of a topic. Kafka has about forty."""
+SETTING_CHARS_MAX = 32_768
+CUSTOM_METADATA_BYTES_MAX = 4096
+"""Maximum size of custom metadata. Kafka's default limit is 128 bytes
+(`remote.log.metadata.custom.metadata.max.bytes`)."""
+_INT64_MIN = -(1 << 63)
+
+
+class IndexKind(StrEnum):
+    """Kind of a section of the object with the indexes. The sections are in this order."""
+
+    OFFSETS = "offsets"
+    TIMES = "times"
+    PRODUCERS = "producers"
+    """The producer snapshot at the end of the segment."""
+    EPOCHS = "epochs"
+    """The leader epoch checkpoint up to the end of the segment."""
+    TRANSACTIONS = "transactions"
+    """The aborted transactions. Absent if there are none."""
+
+
+class IndexSection(NamedTuple):
+    """A part `[start, end)` of the object with the indexes, and its CRC32C."""
+
+    kind: IndexKind
+    start: int
+    end: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentManifest:
+    """Metadata of an uploaded segment: the fields of Kafka's RemoteLogSegmentMetadata, its topic,
+    and the checks of its objects."""
+
+    cluster_id: str
+    topic: str
+    partition_count: int
+    """Number of the topic's partitions at the time of the upload."""
+    topic_settings: Mapping[str, str]
+    """Settings of the topic itself at the time of the upload, by Kafka's keys."""
+    topic_id: UUID
+    partition: int
+    segment_id: UUID
+    start_offset: Offset
+    end_offset: Offset
+    """Offset of the last record. Inclusive, as in Kafka."""
+    broker_id: NodeId
+    """Broker that uploaded the segment."""
+    max_timestamp_ms: int
+    """Maximum timestamp of the records, or -1 if they have none."""
+    event_timestamp_ms: int
+    """Time of the upload by the broker's clock, in ms since the Unix epoch."""
+    size_bytes: int
+    """Size of the object with the records."""
+    log_crc: int
+    """CRC32C of the object with the records."""
+    leader_epochs: tuple[EpochEntry, ...]
+    """Leader epochs of the records. The first entry starts at or before `start_offset`."""
+    custom_metadata: bytes | None = None
+    has_empty_transaction_index: bool
+    index_sections: tuple[IndexSection, ...]
+
+    @property
+    def names(self) -> SegmentNames:
+        """Identity of the segment, from which the keys of its objects follow."""
+        return SegmentNames(
+            cluster_id=self.cluster_id,
+            topic=self.topic,
+            topic_id=self.topic_id,
+            partition=self.partition,
+            start_offset=self.start_offset,
+            segment_id=self.segment_id,
+        )
+
+    @property
+    def indexes_size_bytes(self) -> int:
+        """Size of the object with the indexes."""
+        return self.index_sections[-1].end
+
+
+def encode_manifest(manifest: SegmentManifest) -> bytes:
+    """Return the content of a manifest object. The manifest must be valid: see `problem_of`."""
+    problem = problem_of(manifest)
+    assert problem is None, problem
+    custom = manifest.custom_metadata
+    values = {
+        "format": MANIFEST_FORMAT,
+        "cluster_id": manifest.cluster_id,
+        "topic": {
+            "name": manifest.topic,
+            "id": str(manifest.topic_id),
+            "partition_count": manifest.partition_count,
+            "settings": dict(manifest.topic_settings),
+        },
+        "segment": {
+            "id": str(manifest.segment_id),
+            "partition": manifest.partition,
+            "start_offset": manifest.start_offset,
+            "end_offset": manifest.end_offset,
+            "broker_id": manifest.broker_id,
+            "max_timestamp_ms": manifest.max_timestamp_ms,
+            "event_timestamp_ms": manifest.event_timestamp_ms,
+            "leader_epochs": [list(entry) for entry in manifest.leader_epochs],
+            "custom_metadata": None if custom is None else b64encode(custom).decode(),
+            "has_empty_transaction_index": manifest.has_empty_transaction_index,
+        },
+        "log": {"size_bytes": manifest.size_bytes, "crc32c": manifest.log_crc},
+        "indexes": [
+            {
+                "kind": section.kind.value,
+                "start": section.start,
+                "end": section.end,
+                "crc32c": section.crc,
+            }
+            for section in manifest.index_sections
+        ],
+    }
+    data = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
+    assert len(data) <= MANIFEST_BYTES_MAX
+    return data
+
+
+def decode_manifest(data: bytes, key: str) -> SegmentManifest:
+    """Return the manifest in an object with the given key.
+
+    Raises CorruptDataError if a field is missing or invalid, or if the manifest is not that of the
+    key: an object that was renamed would otherwise stand for another segment. Raises
+    NewerReleaseError if a newer release wrote it. Unknown fields are ignored.
+    """
+    where = f"manifest {key}"
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise CorruptDataError(f"{where}: more than {MANIFEST_BYTES_MAX} bytes")
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        raise CorruptDataError(f"{where}: it is not JSON") from None
+    fields = _Fields(values, where)
+    if (version := fields.integer("format", 0, OFFSET_MAX)) != MANIFEST_FORMAT:
+        if version > MANIFEST_FORMAT:
+            raise NewerReleaseError(f"{where}: a newer release wrote it, in format {version}")
+        raise CorruptDataError(f"{where}: format {version}")
+    manifest = _decoded(fields, where)
+    if (problem := problem_of(manifest)) is not None:
+        raise CorruptDataError(f"{where}: {problem}")
+    if manifest.names.key(SegmentObject.MANIFEST) != key:
+        raise CorruptDataError(f"{where}: it is the manifest of another segment")
+    return manifest
+
+
+def problem_of(manifest: SegmentManifest) -> str | None:
+    """Return the reason why a manifest is invalid, as a part of a sentence, or None if it is
+    valid. The types of the fields are assumed to be right."""
+    epochs = manifest.leader_epochs
+    kinds = [section.kind for section in manifest.index_sections]
+    needed: list[IndexKind] = [kind for kind in IndexKind if kind is not IndexKind.TRANSACTIONS]
+    if not manifest.has_empty_transaction_index:
+        needed.append(IndexKind.TRANSACTIONS)
+    custom = manifest.custom_metadata
+    ends = [0, *(section.end for section in manifest.index_sections)]
+    checks = (
+        (
+            parse_object_key(manifest.names.key(SegmentObject.MANIFEST)) is not None,
+            "the cluster id, the topic, the partition or the start offset is invalid",
+        ),
+        (
+            manifest.partition < manifest.partition_count <= PARTITION_MAX,
+            "the topic has no such partition",
+        ),
+        (
+            manifest.start_offset <= manifest.end_offset <= OFFSET_MAX,
+            "the end offset is below the start offset",
+        ),
+        (manifest.size_bytes > 0, "the segment is empty"),
+        (bool(epochs) and epochs[0].epoch >= 0, "there are no leader epochs"),
+        (
+            bool(epochs) and 0 <= epochs[0].start_offset <= manifest.start_offset,
+            "the first leader epoch starts above the start offset",
+        ),
+        (
+            bool(epochs) and epochs[-1].start_offset <= manifest.end_offset,
+            "the last leader epoch starts above the end offset",
+        ),
+        (
+            all(
+                one.epoch < other.epoch and one.start_offset < other.start_offset
+                for one, other in pairwise(epochs)
+            ),
+            "the leader epochs are not in ascending order",
+        ),
+        (
+            custom is None or len(custom) <= CUSTOM_METADATA_BYTES_MAX,
+            f"the custom metadata has more than {CUSTOM_METADATA_BYTES_MAX} bytes",
+        ),
+        (len(manifest.topic_settings) <= SETTINGS_MAX, "the topic has too many settings"),
+        (kinds == needed, f"the sections of the indexes are not {', '.join(needed)}"),
+        (
+            all(
+                section.start == end and section.start <= section.end
+                for section, end in zip(manifest.index_sections, ends, strict=False)
+            ),
+            "the sections of the indexes do not follow each other",
+        ),
+    )
+    return next((problem for is_right, problem in checks if not is_right), None)
+
+
+def _decoded(fields: "_Fields", where: str) -> SegmentManifest:
+    topic, segment, log = (fields.object(name) for name in ("topic", "segment", "log"))
+    return SegmentManifest(
+        cluster_id=fields.text("cluster_id"),
+        topic=topic.text("name"),
+        partition_count=topic.integer("partition_count", 1, PARTITION_MAX),
+        topic_settings=topic.settings("settings"),
+        topic_id=topic.uuid("id"),
+        partition=segment.integer("partition", 0, PARTITION_MAX),
+        segment_id=segment.uuid("id"),
+        start_offset=Offset(segment.integer("start_offset", 0, OFFSET_MAX)),
+        end_offset=Offset(segment.integer("end_offset", 0, OFFSET_MAX)),
+        broker_id=NodeId(segment.integer("broker_id", 0, PARTITION_MAX)),
+        max_timestamp_ms=segment.integer("max_timestamp_ms", _INT64_MIN, OFFSET_MAX),
+        event_timestamp_ms=segment.integer("event_timestamp_ms", _INT64_MIN, OFFSET_MAX),
+        size_bytes=log.integer("size_bytes", 1, OFFSET_MAX),
+        log_crc=log.crc(),
+        leader_epochs=segment.epochs("leader_epochs"),
+        custom_metadata=segment.binary("custom_metadata"),
+        has_empty_transaction_index=segment.boolean("has_empty_transaction_index"),
+        index_sections=tuple(
+            _section(_Fields(value, f"{where}: indexes")) for value in fields.items("indexes")
+        ),
+    )
+
+
+def _section(fields: "_Fields") -> IndexSection:
+    text = fields.text("kind")
+    if text not in list(IndexKind):
+        raise CorruptDataError(f"{fields.where}: kind")
+    start, end = (fields.integer(name, 0, OFFSET_MAX) for name in ("start", "end"))
+    return IndexSection(IndexKind(text), start, end, fields.crc())
+
+
+class _Fields:
+    """A JSON object from a bucket, whose fields are read with checks of their types."""
+
+    __slots__ = ("_values", "where")
+
+    def __init__(self, values: Any, where: str) -> None:
+        if not isinstance(values, dict):
+            raise CorruptDataError(f"{where}: it is not a JSON object")
+        self._values: dict[str, Any] = values
+        self.where = where
+
+    def object(self, name: str) -> "_Fields":
+        return _Fields(self._values.get(name), f"{self.where}: {name}")
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            raise self._wrong(name)
+        return value
+
+    def integer(self, name: str, lowest: int, highest: int) -> int:
+        return self._integer(name, self._values.get(name), lowest, highest)
+
+    def crc(self) -> int:
+        return self.integer("crc32c", 0, (1 << 32) - 1)
+
+    def boolean(self, name: str) -> bool:
+        value = self._values.get(name)
+        if not isinstance(value, bool):
+            raise self._wrong(name)
+        return value
+
+    def uuid(self, name: str) -> UUID:
+        text = self.text(name)
+        try:
+            found = UUID(text)
+        except ValueError:
+            raise self._wrong(name) from None
+        if str(found) != text:
+            raise self._wrong(name)
+        return found
+
+    def binary(self, name: str) -> bytes | None:
+        if self._values.get(name) is None:
+            return None
+        try:
+            return b64decode(self.text(name), validate=True)
+        except ValueError:
+            raise self._wrong(name) from None
+
+    def items(self, name: str) -> list[Any]:
+        value = self._values.get(name)
+        if not isinstance(value, list):
+            raise self._wrong(name)
+        return value
+
+    def epochs(self, name: str) -> tuple[EpochEntry, ...]:
+        entries = []
+        for pair in self.items(name):
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise self._wrong(name)
+            epoch = self._integer(name, pair[0], 0, PARTITION_MAX)
+            start = self._integer(name, pair[1], 0, OFFSET_MAX)
+            entries.append(EpochEntry(Epoch(epoch), Offset(start)))
+        return tuple(entries)
+
+    def settings(self, name: str) -> dict[str, str]:
+        value = self._values.get(name)
+        if not isinstance(value, dict) or len(value) > SETTINGS_MAX:
+            raise self._wrong(name)
+        for text in value.values():
+            if not isinstance(text, str) or len(text) > SETTING_CHARS_MAX:
+                raise self._wrong(name)
+        return value
+
+    def _integer(self, name: str, value: Any, lowest: int, highest: int) -> int:
+        # A bool is an int to Python.
+        if type(value) is not int or not lowest <= value <= highest:
+            raise self._wrong(name)
+        return value
+
+    def _wrong(self, name: str) -> CorruptDataError:
+        return CorruptDataError(f"{self.where}: {name} is missing or invalid")

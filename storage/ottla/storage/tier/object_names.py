@@ -1,0 +1,117 @@
+"""Keys of the objects of a segment. Pure.
+
+    <cluster id>/<topic>-<topic id>/<partition>/<20 digits>-<segment id>.log
+                                                                        .indexes
+                                                                        .manifest.json
+
+The prefix of the store's URI precedes them. Ids are in Kafka's base64 form (22 characters). The
+digits are the segment's start offset. A segment id is new for each upload, so that no two leaders
+ever write the same key, and a topic id for each topic, so that a topic that was created again never
+meets the objects of the deleted one.
+"""
+
+import re
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from ottla.model.ids import Offset, uuid_text
+from ottla.model.limits import TOPIC_NAME_LENGTH_MAX
+from ottla.storage.tier.store_seam import is_plain_key
+
+CLUSTER_ID_CHARS_MAX = 64
+PARTITION_MAX = (1 << 31) - 1
+OFFSET_MAX = (1 << 63) - 1
+
+_ID = r"[A-Za-z0-9_-]{22}"
+_KEY = re.compile(
+    r"([A-Za-z0-9._-]+)/"  # cluster id
+    rf"([A-Za-z0-9._-]+)-({_ID})/"  # topic and its id
+    r"(0|[1-9][0-9]{0,9})/"  # partition
+    rf"([0-9]{{20}})-({_ID})"  # start offset and segment id
+    r"(\.log|\.indexes|\.manifest\.json)"
+)
+
+
+class SegmentObject(StrEnum):
+    """Kind of an object of a segment, as the suffix of its key. They are uploaded in this order:
+    a manifest exists only if the other objects are complete."""
+
+    LOG = ".log"
+    INDEXES = ".indexes"
+    MANIFEST = ".manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentNames:
+    """Identity of a segment's upload, from which the keys of its objects follow."""
+
+    cluster_id: str
+    topic: str
+    topic_id: UUID
+    partition: int
+    start_offset: Offset
+    segment_id: UUID
+
+    def key(self, kind: SegmentObject) -> str:
+        """Return the key of one of the segment's objects."""
+        prefix = partition_prefix(self.cluster_id, self.topic, self.topic_id, self.partition)
+        return f"{prefix}{self.start_offset:020d}-{uuid_text(self.segment_id)}{kind.value}"
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of all objects of the segment, in the order of their upload."""
+        return tuple(self.key(kind) for kind in SegmentObject)
+
+
+class ObjectName(NamedTuple):
+    """Meaning of a key."""
+
+    names: SegmentNames
+    kind: SegmentObject
+
+
+def is_cluster_id(text: str) -> bool:
+    """Return whether a cluster id can be a part of a key."""
+    return len(text) <= CLUSTER_ID_CHARS_MAX and "/" not in text and is_plain_key(text)
+
+
+def cluster_prefix(cluster_id: str) -> str:
+    """Return the prefix of the keys of a cluster's segments. The caller must have checked the id:
+    see `is_cluster_id`."""
+    return f"{cluster_id}/"
+
+
+def topic_prefix(cluster_id: str, topic: str, topic_id: UUID) -> str:
+    """Return the prefix of the keys of a topic's segments."""
+    return f"{cluster_prefix(cluster_id)}{topic}-{uuid_text(topic_id)}/"
+
+
+def partition_prefix(cluster_id: str, topic: str, topic_id: UUID, partition: int) -> str:
+    """Return the prefix of the keys of a partition's segments."""
+    return f"{topic_prefix(cluster_id, topic, topic_id)}{partition}/"
+
+
+def parse_object_key(key: str) -> ObjectName | None:
+    """Return the meaning of a key in a bucket. Returns None if the key is not exactly one that
+    `SegmentNames` would create: a bucket may contain any object."""
+    found = _KEY.fullmatch(key) if is_plain_key(key) else None
+    if found is None:
+        return None
+    cluster_id, topic, topic_id, partition, start_offset, segment_id, suffix = found.groups()
+    if not is_cluster_id(cluster_id) or len(topic) > TOPIC_NAME_LENGTH_MAX:
+        return None
+    if int(partition) > PARTITION_MAX or int(start_offset) > OFFSET_MAX:
+        return None
+    names = SegmentNames(
+        cluster_id=cluster_id,
+        topic=topic,
+        topic_id=UUID(bytes=urlsafe_b64decode(f"{topic_id}==")),
+        partition=int(partition),
+        start_offset=Offset(int(start_offset)),
+        segment_id=UUID(bytes=urlsafe_b64decode(f"{segment_id}==")),
+    )
+    kind = SegmentObject(suffix)
+    # Two texts of 22 characters may stand for the same id: only one of them is canonical.
+    return ObjectName(names, kind) if names.key(kind) == key else None

@@ -1,0 +1,72 @@
+"""Conversion of obstore's exceptions into the errors of `store_seam`. Pure.
+
+The exceptions of obstore 0.12 carry the status and the body of a response only in their text. The
+conversion therefore looks for marks that no key of ours can contain: they have a space or a `<`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ottla.model.errors import shortened
+from ottla.storage.tier.store_seam import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    ObjectRangeError,
+    StoreError,
+    StoreRefusedError,
+)
+
+SENTENCE_CHARS_MAX = 300
+
+_STATUS = re.compile(r"status code: (\d{3})\b")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_QUERY = re.compile(r"\?[^\s<]*")
+"""Queries of URLs, which may contain a signature."""
+NO_BUCKET_MARKS = (
+    "<Code>NoSuchBucket</Code>",  # S3, and Google Cloud Storage by its XML API
+    "The specified bucket does not exist",  # Google Cloud Storage, JSON
+    "<Code>ContainerNotFound</Code>",  # Azure
+)
+_RANGE_MARKS = ("source: StartTooLarge", "status code: 416")
+"""Texts of a range that begins beyond the end: of local stores, and of a server."""
+_LOCAL_REFUSALS = ("(os error 13)", "(os error 30)")
+"""Texts of EACCES and EROFS: the directory of a `file:` store may not be written."""
+_RETRIABLE_STATUSES = frozenset({404, 408, 409, 412, 425, 429})
+"""Statuses from 300 to 499 that do not mean a wrong setting. An unexpected 404 is one of them: a
+proxy may report it while a server starts."""
+
+
+def store_error_of(error: Exception, key: str, *, secrets: Sequence[str] = ()) -> StoreError:
+    """Return the error of the interface for an exception of obstore. `secrets` are texts that the
+    message must not contain."""
+    text = str(error)
+    kind = type(error).__name__
+    detail = _detail(text, secrets)
+    status = int(found[1]) if (found := _STATUS.search(text)) else 0
+    if any(mark in text for mark in NO_BUCKET_MARKS):
+        return StoreRefusedError(f"the bucket of the object store does not exist: {detail}")
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError(f"there is no object {key}")
+    if kind == "AlreadyExistsError":
+        return ObjectExistsError(f"an object {key} already exists")
+    if any(mark in text for mark in _RANGE_MARKS):
+        return ObjectRangeError(f"object {key} ends before the start of the range")
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):
+        return StoreRefusedError(f"the object store refuses the credentials: {detail}")
+    if any(mark in text for mark in _LOCAL_REFUSALS):
+        return StoreRefusedError(f"the directory of the object store is not writable: {detail}")
+    if 300 <= status < 500 and status not in _RETRIABLE_STATUSES:
+        return StoreRefusedError(f"the object store refuses the request: {detail}")
+    return StoreError(f"the object store failed: {detail}")
+
+
+def _detail(text: str, secrets: Sequence[str]) -> str:
+    code = _CODE.search(text)
+    first, _, _ = text.partition("\n")
+    first, _, _ = first.partition("<")
+    first = _QUERY.sub("", first).strip()
+    for secret in secrets:
+        if secret:
+            first = first.replace(secret, "[hidden]")
+    first = first.removesuffix(":")
+    return shortened(f"{first} ({code[1]})" if code else first, SENTENCE_CHARS_MAX)

@@ -1,0 +1,130 @@
+"""Interface of an object store, which contains the remote segments of tiered storage.
+
+Contract of every implementation, checked by `tests/storage/tier/store_conformance.py`:
+
+- Keys are relative to the prefix of the store's URI, and plain (`is_plain_key`).
+- A put is atomic: a reader sees the old object, the new one or none, never a part of it.
+- A failed or cancelled call may have had its effect, unless the error is an ObjectExistsError, an
+  ObjectNotFoundError or a StoreRefusedError. Its effect may even follow after the error.
+- A listing is in no particular order, and may be stale: it can lack a new object, and can still
+  contain a deleted one. `head` and `get` are never stale.
+- Every call may be cancelled. The caller sets the deadline, with a cancel scope of trio.
+"""
+
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.model.errors import OttlaError
+
+KEY_BYTES_MAX = 1024
+"""Maximum length of a whole key in S3, Google Cloud Storage and Azure. A prefix and a key together
+must not exceed it."""
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
+
+
+class StoreError(OttlaError):
+    """A call to an object store failed. Its message is one sentence without credentials."""
+
+    is_retriable: bool = True
+    """True if the same call may succeed later: the store is down, slow, or throttles."""
+
+
+class ObjectNotFoundError(StoreError):
+    """There is no object with this key."""
+
+    is_retriable = False
+
+
+class ObjectExistsError(StoreError):
+    """There already is an object with this key.
+
+    The object may be the caller's own: a lost response makes the store's client repeat a put. The
+    caller must compare the contents.
+    """
+
+    is_retriable = False
+
+
+class ObjectRangeError(StoreError):
+    """A range begins at or beyond the end of an object."""
+
+    is_retriable = False
+
+
+class StoreRefusedError(StoreError):
+    """The object store refuses this node: wrong credentials, no permission, or no such bucket. An
+    operator must change a setting or the store."""
+
+    is_retriable = False
+
+
+class ObjectEntry(NamedTuple):
+    """An object of a store, without its content."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+    """Time of the last put by the store's clock, in ms since the Unix epoch."""
+
+
+class ObjectStore(Protocol):
+    """An object store, for one prefix in one bucket."""
+
+    async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
+        """Store an object, with one request.
+
+        Raises ObjectExistsError if `only_new` is true and the key is in use.
+        """
+        ...
+
+    async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
+        """Store an object whose parts are read as the upload proceeds, so that a large object is
+        never in memory as a whole. If `parts` raises an exception, nothing is stored, and the
+        exception is raised here. The caller closes `parts`, which a failed upload leaves unread.
+
+        An upload that ends early can leave invisible parts in S3, which cost money until a
+        lifecycle rule of the bucket removes them.
+        """
+        ...
+
+    async def get(self, key: str, start: int, end: int) -> bytes:
+        """Return the bytes `[start, end)` of an object, fewer if it ends before `end`. The range
+        must not be empty.
+
+        Raises ObjectNotFoundError, and ObjectRangeError if `start` is not within the object.
+        """
+        ...
+
+    async def head(self, key: str) -> ObjectEntry:
+        """Return the size and time of an object. Raises ObjectNotFoundError."""
+        ...
+
+    def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
+        """Yield the objects whose keys begin with `prefix`, and are greater than `after`.
+
+        `prefix` is empty or ends with a slash. The number of objects has no bound: the caller must
+        stop at its own limit.
+        """
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects. A key without an object is no error. After a failure, any of the objects
+        may be deleted."""
+        ...
+
+
+def is_plain_key(key: str) -> bool:
+    """Return whether a key consists of letters, digits, dots, underscores, hyphens and slashes, and
+    has no empty, `.` or `..` segment. Such a key needs no encoding in a URL or a file name."""
+    return (
+        len(key) <= KEY_BYTES_MAX
+        and _PLAIN_KEY.fullmatch(key) is not None
+        and not any(part in (".", "..") for part in key.split("/"))
+    )
+
+
+def is_folder_prefix(prefix: str) -> bool:
+    """Return whether a prefix is valid for `ObjectStore.entries`: empty, or a plain key and a
+    slash."""
+    return not prefix or (prefix.endswith("/") and is_plain_key(prefix[:-1]))
