@@ -21,5 +21,6 @@ disk_waits.py        reads that wait for the disk
 disk.py              a disk in memory that loses, tears and fails writes on demand
 inode.py             a file of that disk: as processes see it, on the device, and in the page cache
 simulated_file.py    a file handle, whose descriptor may be closed while it is idle
+object_store.py      an object store that fails, loses responses, and lists old states
 disk_faults.py       faults of the disk: failing calls, directories that hang or are lost
 """
