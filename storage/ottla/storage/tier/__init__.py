@@ -1,4 +1,6 @@
-"""Tiered storage: copies of closed segments in an object store.
+"""Tiered storage: copies of closed segments in an object store (KIP-405).
+
+Object stores:
 
 store_seam.py      interface of an object store, and its errors: start here
 store_settings.py  settings of the object store, and their checks
@@ -8,4 +10,13 @@ memory_store.py    an object store in memory
 object_names.py    keys of a segment's objects
 cluster_marker.py  the object that reserves a prefix for one cluster
 manifest.py        the manifest of a segment, from which its metadata can be restored
+
+Decisions about copied segments:
+
+remote_segment.py   a copied segment with its states, and a change of its state
+remote_metadata.py  the copied segments of one partition, with their look-ups: start here
+lineage.py          leader epochs of a log, compared with those of a copied segment
+copy_plan.py        local segments to copy, and how far a log is already copied
+expiry_plan.py      copied segments to delete, in order
+local_plan.py       local segments to delete
 """

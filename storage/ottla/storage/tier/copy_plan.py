@@ -1,0 +1,173 @@
+"""Local segments of a leader to copy to the object store, and how far the log is copied. Pure.
+
+Only closed segments below the last stable offset are copied, in the order of their offsets, so that
+the copied part of a log has no holes.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch
+from ottla.storage.segments.epoch_cache import EpochEntry
+from ottla.storage.tier.lineage import Lineage, epochs_with_records
+from ottla.storage.tier.remote_metadata import RemoteMetadata
+from ottla.storage.tier.remote_segment import RemoteSegmentState
+
+
+class LocalSegment(NamedTuple):
+    """A segment of the local log. All but the last one of a log, the active one, are closed."""
+
+    base_offset: Offset
+    end_offset: Offset
+    """End of the segment, exclusive: the base offset of the next one, or the log's end."""
+    size_bytes: int
+    max_timestamp_ms: int
+    """Largest timestamp of the segment's records, or -1 if they have none."""
+    modified_ms: int = 0
+    """Time at which the segment's file was last written."""
+
+
+class CopyLag(NamedTuple):
+    """Age and size that closed segments reach before they are copied (KIP-1241). A segment is due
+    if one of the two is reached; a negative one never is. If one of them is 0, all are due."""
+
+    age_ms: int = 0
+    size_bytes: int = -1
+
+
+def effective_lag(lag: CopyLag, *, local_retention_ms: int, local_retention_bytes: int) -> CopyLag:
+    """Return the copy lag with -1, in the settings remote.copy.lag.ms and remote.copy.lag.bytes,
+    replaced by the effective local retention."""
+    age_ms, size_bytes = lag
+    return CopyLag(
+        age_ms=local_retention_ms if age_ms == -1 else age_ms,
+        size_bytes=local_retention_bytes if size_bytes == -1 else size_bytes,
+    )
+
+
+def segments_to_copy(
+    segments: Sequence[LocalSegment],
+    epochs: Sequence[EpochEntry],
+    *,
+    copied_offset: Offset,
+    log_start_offset: Offset,
+    last_stable_offset: Offset,
+    lag: CopyLag,
+    now_ms: int,
+) -> list[LocalSegment]:
+    """Return the local segments to copy now, in order, from the one that contains the first offset
+    above `copied_offset` and the log start.
+
+    The list ends before the first segment that is not closed, not below the last stable offset, or
+    not due. It also ends before a segment with a record of unknown leader epoch, because no look-up
+    would find that record. A timestamp in the future counts as due.
+    """
+    first = max(copied_offset + 1, log_start_offset)
+    rest = [segment for segment in segments if segment.end_offset > first]
+    later_bytes = sum(segment.size_bytes for segment in rest)
+    found: list[LocalSegment] = []
+    for segment in rest[:-1]:
+        later_bytes -= segment.size_bytes
+        if segment.end_offset > last_stable_offset or not _is_due(
+            segment, lag, later_bytes, now_ms
+        ):
+            break
+        start = max(segment.base_offset, log_start_offset)
+        known = epochs_with_records(epochs, start_offset=start, end_offset=segment.end_offset)
+        if not known or known[0].start_offset > start:
+            break
+        found.append(segment)
+    return found
+
+
+def epochs_of(segment: LocalSegment, epochs: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
+    """Return the leader epochs of a local segment's records, as its copy lists them."""
+    return epochs_with_records(
+        epochs, start_offset=segment.base_offset, end_offset=segment.end_offset
+    )
+
+
+def _is_due(segment: LocalSegment, lag: CopyLag, later_bytes: int, now_ms: int) -> bool:
+    if lag.age_ms == 0 or lag.size_bytes == 0:
+        return True
+    age_ms = now_ms - segment.max_timestamp_ms
+    is_old = lag.age_ms > 0 and (age_ms < 0 or age_ms >= lag.age_ms)
+    return is_old or (lag.size_bytes > 0 and later_bytes >= lag.size_bytes)
+
+
+def highest_remote(metadata: RemoteMetadata, lineage: Lineage) -> OffsetAndEpoch:
+    """Return the highest offset of the log that is copied, with its leader epoch, or (-1, -1): the
+    response to ListOffsets -5. It is in the newest leader epoch of which anything is copied. An
+    epoch that ended earlier in this log than in the copied segments counts up to its end here.
+    """
+    for entry, end_offset in reversed(list(lineage.ranges())):
+        highest = metadata.highest_offset(entry.epoch)
+        if highest is not None:
+            return OffsetAndEpoch(Offset(min(highest, end_offset - 1)), entry.epoch)
+    return OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
+
+
+def copied_offset(
+    metadata: RemoteMetadata, lineage: Lineage, *, local_log_start_offset: Offset
+) -> Offset:
+    """Return the last offset up to which every record from the local log start on is readable in
+    the object store. It is below the local log start if nothing is.
+
+    Copying continues after this offset, and local segments up to it may be deleted. Kafka uses the
+    highest copied offset (`highest_remote`), and assumes that nothing is missing below it.
+    """
+    offset = max(local_log_start_offset, lineage.start_offset)
+    for entry, end_offset in lineage.ranges():
+        if end_offset <= offset:
+            continue
+        if entry.start_offset > offset:
+            break
+        while offset < end_offset:
+            segment = metadata.find(entry.epoch, offset)
+            if segment is None:
+                return Offset(offset - 1)
+            offset = Offset(min(segment.end_offset_of(entry.epoch) + 1, end_offset))
+    return Offset(offset - 1)
+
+
+def log_start_after_election(
+    metadata: RemoteMetadata,
+    epochs: Sequence[EpochEntry],
+    *,
+    log_start_offset: Offset,
+    local_log_start_offset: Offset,
+    end_offset: Offset,
+) -> Offset:
+    """Return the log start offset of a new leader: the start of the first finished segment of the
+    oldest leader epoch that has one, or the local log start. It is never lowered.
+
+    Segments that are being copied or deleted do not count (in Kafka they do): the former leader
+    moved its log start before it deleted them. Neither do segments beyond the end of a log that
+    lost records in an unclean election. The caller waits until the high watermark is as high.
+    """
+    for entry in epochs:
+        starts = [
+            segment.leader_epochs[0].start_offset  # no look-up finds records before it
+            for segment in metadata.segments_of(entry.epoch)
+            if segment.state is RemoteSegmentState.COPY_FINISHED
+            and segment.start_offset < end_offset
+        ]
+        if starts:
+            return max(log_start_offset, min(starts))
+    return max(log_start_offset, local_log_start_offset)
+
+
+def first_readable_offset(
+    metadata: RemoteMetadata, lineage: Lineage, *, local_log_start_offset: Offset
+) -> Offset:
+    """Return the first offset of a log, at or above its log start, that is readable in one of the
+    tiers. It is above the log start only if another leader deleted segments of this log: nothing
+    fences a deposed leader that has not heard of its successor. The log start then follows it.
+    """
+    for entry, end_offset in lineage.ranges():
+        for segment in metadata.readable_segments(entry.epoch):
+            start = max(segment.start_offset_of(entry.epoch), entry.start_offset)
+            end = min(segment.end_offset_of(entry.epoch) + 1, end_offset)
+            if start < end:
+                return min(Offset(start), max(local_log_start_offset, lineage.start_offset))
+    return max(local_log_start_offset, lineage.start_offset)

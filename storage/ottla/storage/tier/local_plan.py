@@ -1,0 +1,75 @@
+"""Local segments that a tiered log deletes from its disk. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.model.ids import Offset
+from ottla.storage.tier.copy_plan import LocalSegment
+
+SAME_AS_RETENTION = -2
+"""Value of local.retention.ms and local.retention.bytes that stands for the topic's retention."""
+
+
+class LocalDeletion(NamedTuple):
+    """Deletion of the oldest local segments of a tiered log."""
+
+    segment_count: int
+    """Number of segments to delete, counted from the oldest."""
+    is_roll_due: bool
+    """True if the active segment exceeds local retention. It is to be closed, so that it can be
+    copied and then deleted."""
+    moves_log_start: bool
+    """True if the deleted records are not copied, so that the log start offset moves, not only the
+    local log start offset."""
+
+
+def effective_local_retention(local: int, total: int, *, is_copied: bool) -> int:
+    """Return the effective local retention in ms or bytes: `local`, or the topic's retention
+    `total` if `local` is -2 or the log is not copied (remote.log.copy.disable)."""
+    return total if local == SAME_AS_RETENTION or not is_copied else local
+
+
+def plan_local_deletion(
+    segments: Sequence[LocalSegment],
+    *,
+    copied_offset: Offset,
+    log_start_offset: Offset,
+    high_watermark: Offset,
+    retention_ms: int,
+    retention_bytes: int,
+    is_copied: bool,
+    now_ms: int,
+) -> LocalDeletion:
+    """Return the oldest local segments that may be deleted from the disk of any replica.
+
+    A segment is deleted if it is committed, and either below the log start or in excess of local
+    retention (`effective_local_retention`) and copied: `copied_offset` is the last offset up to
+    which all records are readable in the object store. Without copies (`is_copied` is False) the
+    last condition is dropped. A negative retention is unlimited. The active segment is never
+    deleted.
+    """
+    excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
+    count, is_roll_due = 0, False
+    for index, segment in enumerate(segments):
+        is_active = index + 1 == len(segments)
+        is_passed = segment.end_offset <= log_start_offset and not is_active
+        is_excess = retention_bytes >= 0 and excess_bytes >= segment.size_bytes
+        newest_ms = segment.max_timestamp_ms
+        if newest_ms < 0:
+            newest_ms = min(segment.modified_ms, now_ms)
+        is_expired = retention_ms >= 0 and now_ms - newest_ms > retention_ms
+        if segment.end_offset > high_watermark or not (is_passed or is_excess or is_expired):
+            break
+        if is_active:
+            is_roll_due = segment.size_bytes > 0
+            break
+        if is_copied and not is_passed and segment.end_offset - 1 > copied_offset:
+            break
+        excess_bytes -= segment.size_bytes
+        count = index + 1
+    start_offset = segments[count - 1].end_offset if count else log_start_offset
+    return LocalDeletion(
+        segment_count=count,
+        is_roll_due=is_roll_due,
+        moves_log_start=not is_copied and start_offset > log_start_offset,
+    )

@@ -1,0 +1,198 @@
+"""The copied segments of one partition, folded from the records of the metadata topic. Pure.
+
+Records arrive in any quality: several leaders may have written them, and nothing fences a deposed
+one. A record that repeats or contradicts an earlier one is refused with its reason and changes
+nothing.
+
+Two segments may contain the same records, because a new leader closes its segments at other
+offsets. Within one leader epoch a finished segment that another one covers is *displaced*: it stays
+listed until it is deleted, but look-ups return the other. Of two segments with equal offsets the
+later finished one is returned. Kafka never returns a displaced segment again (it also loses some
+from its lists); here it is returned again if the segment that covers it is deleted.
+
+A segment begins with one whole record in the state COPY_STARTED; the others are changes of its
+state. The topic may be compacted if records of different states have different keys: the result is
+then the same (`remote_records`).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from ottla.model.ids import Epoch, Offset
+from ottla.storage.tier.remote_segment import (
+    NEXT_STATES,
+    RemoteRecord,
+    RemoteSegment,
+    RemoteSegmentId,
+    RemoteSegmentRemoval,
+    RemoteSegmentState,
+    RemoteSegmentUpdate,
+    fault_of,
+)
+
+FINISHED = RemoteSegmentState.COPY_FINISHED
+DELETED = RemoteSegmentState.DELETE_FINISHED
+
+
+class _EpochSegments:
+    """Segments with records of one leader epoch. The readable ones are in the order of their first
+    record of the epoch, and none covers another, so that their last records are in that order."""
+
+    __slots__ = ("epoch", "finished", "readable", "starts")
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.finished: dict[RemoteSegmentId, RemoteSegment] = {}
+        """All finished segments of the epoch, displaced ones included, in the order in which they
+        were finished."""
+        self.starts: list[int] = []
+        """Offset of the first record of the epoch in each readable segment."""
+        self.readable: list[RemoteSegment] = []
+
+    def range_of(self, segment: RemoteSegment) -> tuple[int, int]:
+        """Return the first and last offset, inclusive, of a segment's records of the epoch."""
+        return segment.start_offset_of(self.epoch), segment.end_offset_of(self.epoch)
+
+    def add(self, segment: RemoteSegment) -> None:
+        """Add a segment that was just finished. Segments that it covers become displaced."""
+        start, end = self.range_of(segment)
+        if end < start:
+            return  # the epoch has no records in this segment
+        self.finished[segment.id] = segment
+        self._insert(segment, start, end)
+
+    def remove(self, segment: RemoteSegment) -> None:
+        """Remove a segment that is going to be deleted. Segments that only it covered become
+        readable again."""
+        if self.finished.pop(segment.id, None) is None:
+            return
+        has_displaced = len(self.readable) <= len(self.finished)
+        if has_displaced:
+            self.starts, self.readable = [], []
+            for each in self.finished.values():
+                self._insert(each, *self.range_of(each))
+            return
+        at = bisect_left(self.starts, self.range_of(segment)[0])
+        del self.starts[at], self.readable[at]
+
+    def floor(self, offset: int) -> RemoteSegment | None:
+        """Return the readable segment that contains an offset of the epoch, or None."""
+        at = bisect_right(self.starts, offset) - 1
+        if at < 0 or self.range_of(self.readable[at])[1] < offset:
+            return None
+        return self.readable[at]
+
+    def _insert(self, segment: RemoteSegment, start: int, end: int) -> None:
+        low = bisect_left(self.starts, start)
+        before = bisect_right(self.starts, start) - 1
+        if before >= 0:
+            other_start, other_end = self.range_of(self.readable[before])
+            if other_end > end or (other_end == end and other_start < start):
+                return  # covered by a segment that is larger
+        high = low
+        while high < len(self.readable) and self.range_of(self.readable[high])[1] <= end:
+            high += 1
+        self.starts[low:high] = [start]
+        self.readable[low:high] = [segment]
+
+
+class RemoteMetadata:
+    """The copied segments of one partition, by id and by leader epoch."""
+
+    def __init__(self) -> None:
+        self._segments: dict[RemoteSegmentId, RemoteSegment] = {}
+        self._epochs: dict[Epoch, _EpochSegments] = {}
+
+    def apply(self, record: RemoteRecord) -> str | None:
+        """Apply the next record of the metadata topic. Returns the reason if it is refused, or None
+        if it was applied."""
+        known = self._segments.get(record.id)
+        match record:
+            case RemoteSegment():
+                if known is not None:
+                    return f"segment {record.id.segment_id} is already {known.state.name}"
+                if record.state is not RemoteSegmentState.COPY_STARTED:
+                    return f"segment {record.id.segment_id} begins as {record.state.name}"
+                fault = fault_of(record)
+                if fault is not None:
+                    return f"segment {record.id.segment_id} is impossible: {fault}"
+                self._segments[record.id] = record
+                return None
+            case RemoteSegmentUpdate() | RemoteSegmentRemoval():
+                if known is None:
+                    return f"segment {record.id.segment_id} is unknown"
+                if record.state not in NEXT_STATES[known.state]:
+                    return (
+                        f"segment {record.id.segment_id} cannot change from {known.state.name} to "
+                        f"{record.state.name}"
+                    )
+                self._change(known, record)
+                return None
+
+    def get(self, segment_id: RemoteSegmentId) -> RemoteSegment | None:
+        """Return the segment with this id, or None if it is unknown or deleted."""
+        return self._segments.get(segment_id)
+
+    def all_segments(self) -> Iterator[RemoteSegment]:
+        """Yield all segments that are not deleted, in the order in which they were started."""
+        yield from self._segments.values()
+
+    def segments_of(self, epoch: Epoch) -> list[RemoteSegment]:
+        """Return all segments that list a leader epoch, in any state, by their start offsets."""
+        listed = [
+            segment
+            for segment in self._segments.values()
+            if any(entry.epoch == epoch for entry in segment.leader_epochs)
+        ]
+        return sorted(listed, key=lambda segment: (segment.start_offset, segment.end_offset))
+
+    def readable_segments(self, epoch: Epoch) -> Sequence[RemoteSegment]:
+        """Return the segments that look-ups in a leader epoch return, by their offsets. Unfinished
+        and displaced ones are not among them."""
+        segments = self._epochs.get(epoch)
+        return () if segments is None else tuple(segments.readable)
+
+    def find(self, epoch: Epoch, offset: Offset) -> RemoteSegment | None:
+        """Return the readable segment that contains the record with this offset and leader epoch,
+        or None if there is none."""
+        segments = self._epochs.get(epoch)
+        return None if segments is None else segments.floor(offset)
+
+    def next_with_transaction_index(self, epoch: Epoch, offset: Offset) -> RemoteSegment | None:
+        """Return the first readable segment with a transaction index, beginning with the segment
+        that contains this offset of the leader epoch. Returns None if there is none before the end
+        of the epoch or the first offset that is not copied."""
+        segment = self.find(epoch, offset)
+        while segment is not None and segment.has_empty_transaction_index:
+            segment = self.find(epoch, Offset(segment.end_offset_of(epoch) + 1))
+        return segment
+
+    def highest_offset(self, epoch: Epoch) -> Offset | None:
+        """Return the highest offset of a leader epoch that is readable, or None if none is. Deleted
+        segments do not count (in Kafka they do until the metadata is loaded again)."""
+        segments = self._epochs.get(epoch)
+        if segments is None or not segments.readable:
+            return None
+        return segments.readable[-1].end_offset_of(epoch)
+
+    def _change(
+        self, known: RemoteSegment, record: RemoteSegmentUpdate | RemoteSegmentRemoval
+    ) -> None:
+        for entry in known.leader_epochs:
+            if known.state is FINISHED:
+                self._withdraw(known, entry.epoch)
+        if isinstance(record, RemoteSegmentRemoval) or record.state is DELETED:
+            del self._segments[known.id]
+            return
+        changed = record.applied_to(known)
+        self._segments[known.id] = changed
+        if changed.state is FINISHED:
+            for entry in changed.leader_epochs:
+                self._epochs.setdefault(entry.epoch, _EpochSegments(entry.epoch)).add(changed)
+
+    def _withdraw(self, segment: RemoteSegment, epoch: Epoch) -> None:
+        """Remove a finished segment from the look-ups in a leader epoch."""
+        segments = self._epochs[epoch]
+        segments.remove(segment)
+        if not segments.finished:
+            del self._epochs[epoch]
