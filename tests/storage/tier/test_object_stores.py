@@ -61,7 +61,7 @@ async def _opened(kind: str, tmp_path: Path, endpoint: str) -> AsyncIterator[Obj
         case "memory":
             settings = StoreSettings(uri="memory:")
         case "directory":
-            settings = StoreSettings(uri=f"file://{tmp_path}/tier")
+            settings = StoreSettings(uri=f"file://{tmp_path}")
         case _:
             settings = StoreSettings(
                 uri=f"s3://{BUCKET}/test/{next(UNIQUE)}", endpoint=endpoint, **CREDENTIALS
@@ -200,11 +200,14 @@ async def test_credentials_are_those_of_the_settings_only(
 
 
 @has_obstore
-async def test_a_directory_that_cannot_be_made_is_an_error_of_the_setting(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigError, match=r"remote\.log\.storage\.uri"):
-        async with open_object_store(StoreSettings(uri=f"file://{tmp_path}/file/x")):
+@pytest.mark.parametrize("name", ["none", "file"])
+async def test_a_missing_directory_is_an_error_of_the_setting(tmp_path: Path, name: str) -> None:
+    """A file system that is not mounted must not be replaced by a new directory."""
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(ConfigError, match=r"remote\.log\.storage\.uri: there is no directory"):
+        async with open_object_store(StoreSettings(uri=f"file://{tmp_path}/{name}")):
             pass
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @has_obstore

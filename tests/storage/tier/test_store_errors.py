@@ -72,9 +72,16 @@ def status(code: int, text: str = "") -> GenericError:
 def test_an_error_that_a_repetition_does_not_help_has_its_kind(
     error: Exception, kind: type[StoreError]
 ) -> None:
-    converted = store_error_of(error, "a/b")
+    converted = store_error_of(error, "a/b", needs_object=True)
     assert type(converted) is kind
     assert not converted.is_retriable
+
+
+def test_a_put_that_finds_nothing_has_no_bucket() -> None:
+    # Seen at a server whose response has no body.
+    converted = store_error_of(FileNotFoundError(NO_KEY), "a/b", needs_object=False)
+    assert isinstance(converted, StoreRefusedError)
+    assert "bucket" in str(converted)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_an_error_that_a_repetition_does_not_help_has_its_kind(
     ],
 )
 def test_any_other_error_may_be_over_later(error: Exception) -> None:
-    converted = store_error_of(error, "a/b")
+    converted = store_error_of(error, "a/b", needs_object=True)
     assert type(converted) is StoreError
     assert converted.is_retriable
 
@@ -96,7 +103,7 @@ def test_any_other_error_may_be_over_later(error: Exception) -> None:
 def test_a_name_of_a_topic_is_no_mark_of_an_error() -> None:
     key = "c/NoSuchBucket.ContainerNotFound.416.StartTooLarge-AAAAAAAAAAAAAAAAAAAAAA/0/x.log"
     error = GenericError(f"Error performing PUT http://host/{key} in 3ms - HTTP error: timed out")
-    assert type(store_error_of(error, key)) is StoreError
+    assert type(store_error_of(error, key, needs_object=True)) is StoreError
 
 
 def test_a_sentence_has_no_credentials_and_no_debugging_text() -> None:
@@ -105,7 +112,7 @@ def test_a_sentence_has_no_credentials_and_no_debugging_text() -> None:
         " returned non-2xx status code: 503 Slow Down: <Error><Code>SlowDown</Code><Signature>"
         "SIGNED</Signature></Error>\n\nDebug source:\nGeneric {"
     )
-    sentence = str(store_error_of(GenericError(text), "a", secrets=("KEY", "")))
+    sentence = str(store_error_of(GenericError(text), "a", needs_object=True, secrets=("KEY", "")))
     assert sentence == (
         "the object store failed: Error performing GET http://host/c/a in 3ms with [hidden] -"
         " Server returned non-2xx status code: 503 Slow Down (SlowDown)"
@@ -113,5 +120,5 @@ def test_a_sentence_has_no_credentials_and_no_debugging_text() -> None:
 
 
 def test_a_sentence_is_bounded() -> None:
-    sentence = str(store_error_of(GenericError("x" * 100_000), "a"))
+    sentence = str(store_error_of(GenericError("x" * 100_000), "a", needs_object=True))
     assert len(sentence) < SENTENCE_CHARS_MAX + 100

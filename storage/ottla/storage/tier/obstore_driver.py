@@ -118,7 +118,7 @@ class ObstoreObjectStore:
 
         assert is_plain_key(key)
         assert 0 <= start < end
-        return await self._run(key, call)
+        return await self._run(key, call, needs_object=True)
 
     async def head(self, key: str) -> ObjectEntry:
         """Return the size and time of an object."""
@@ -128,7 +128,7 @@ class ObstoreObjectStore:
             return _entry(await obstore.head_async(self._client, key))
 
         assert is_plain_key(key)
-        return await self._run(key, call)
+        return await self._run(key, call, needs_object=True)
 
     async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
         """Yield the objects whose keys begin with `prefix`, page by page."""
@@ -157,21 +157,25 @@ class ObstoreObjectStore:
         for at in range(0, len(keys), DELETE_BATCH):
             batch = keys[at : at + DELETE_BATCH]
             try:
-                await self._run(batch[0], partial(call, batch))
+                await self._run(batch[0], partial(call, batch), needs_object=True)
             except ObjectNotFoundError:
                 # Directories, Google Cloud Storage and Azure report a missing object as an error.
                 for key in batch:
                     with suppress(ObjectNotFoundError):
-                        await self._run(key, partial(call, [key]))
+                        await self._run(key, partial(call, [key]), needs_object=True)
 
-    async def _run(self, key: str, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _run(
+        self, key: str, start: Callable[[], Coroutine[Any, Any, T]], *, needs_object: bool = False
+    ) -> T:
         from obstore.exceptions import BaseError
 
         try:
             return await self._thread.run(start)
         except (BaseError, OSError) as error:
             # Not chained: obstore's text may contain a signed URL.
-            raise store_error_of(error, key, secrets=self._secrets) from None
+            raise store_error_of(
+                error, key, needs_object=needs_object, secrets=self._secrets
+            ) from None
 
 
 @asynccontextmanager
@@ -179,7 +183,8 @@ async def open_object_store(settings: StoreSettings) -> AsyncIterator[ObjectStor
     """Yield the object store of the given settings. It is closed at the end of the block.
 
     No request is made: a store that is down, or refuses this node, is noticed at the first call.
-    Raises ConfigError if a setting is invalid, or if obstore is not installed.
+    Raises ConfigError if a setting is invalid, if the directory of a `file:` URI does not exist, or
+    if obstore is not installed.
     """
     location = checked_location(settings)
     if location.scheme is StoreScheme.MEMORY:
@@ -195,7 +200,7 @@ async def open_object_store(settings: StoreSettings) -> AsyncIterator[ObjectStor
     try:
         client = _client_of(settings, location)
     except (BaseError, OSError, ValueError) as error:
-        sentence = str(store_error_of(error, "", secrets=secrets))
+        sentence = str(store_error_of(error, "", needs_object=False, secrets=secrets))
         raise ConfigError(URI_KEY, sentence) from None
     async with open_asyncio_thread("ottla-object-store") as thread:
         yield ObstoreObjectStore(thread, client, secrets)
@@ -214,7 +219,10 @@ def _client_of(settings: StoreSettings, location: StoreLocation) -> "ObstoreClie
     }
     match location.scheme:
         case StoreScheme.FILE:
-            return LocalStore(location.prefix, mkdir=True)
+            if not Path(location.prefix).is_dir():
+                # Not created here: the directory of a file system that is not mounted is missing.
+                raise ConfigError(URI_KEY, f"there is no directory {location.prefix}; create it")
+            return LocalStore(location.prefix)
         case StoreScheme.GOOGLE:
             return GCSStore(
                 location.bucket,

@@ -36,16 +36,22 @@ _RETRIABLE_STATUSES = frozenset({404, 408, 409, 412, 425, 429})
 proxy may report it while a server starts."""
 
 
-def store_error_of(error: Exception, key: str, *, secrets: Sequence[str] = ()) -> StoreError:
-    """Return the error of the interface for an exception of obstore. `secrets` are texts that the
-    message must not contain."""
+def store_error_of(
+    error: Exception, key: str, *, needs_object: bool, secrets: Sequence[str] = ()
+) -> StoreError:
+    """Return the error of the interface for an exception of obstore.
+
+    `needs_object` is true for a call that needs an existing object. For any other call, not found
+    is the bucket. `secrets` are texts that the message must not contain.
+    """
     text = str(error)
     kind = type(error).__name__
     detail = _detail(text, secrets)
     status = int(found[1]) if (found := _STATUS.search(text)) else 0
-    if any(mark in text for mark in NO_BUCKET_MARKS):
+    is_missing = isinstance(error, FileNotFoundError)
+    if any(mark in text for mark in NO_BUCKET_MARKS) or (is_missing and not needs_object):
         return StoreRefusedError(f"the bucket of the object store does not exist: {detail}")
-    if isinstance(error, FileNotFoundError):
+    if is_missing:
         return ObjectNotFoundError(f"there is no object {key}")
     if kind == "AlreadyExistsError":
         return ObjectExistsError(f"an object {key} already exists")
