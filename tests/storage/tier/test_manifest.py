@@ -24,6 +24,11 @@ from ottla.storage.tier.manifest import (
     problem_of,
 )
 from ottla.storage.tier.object_names import SegmentNames, SegmentObject
+from ottla.storage.tier.remote_segment import (
+    RemoteSegment,
+    RemoteSegmentId,
+    RemoteSegmentState,
+)
 from tests.storage.tier.segments import LONGEST_NAMES, MANIFEST, NAMES
 
 KEY = NAMES.key(SegmentObject.MANIFEST)
@@ -41,10 +46,9 @@ def manifests(draw: st.DrawFn) -> SegmentManifest:
     partition = draw(st.integers(0, 1000))
     start = draw(st.integers(0, 1 << 62))
     epochs = sorted(draw(st.sets(st.integers(0, 1 << 30), min_size=1, max_size=5)))
-    above = sorted(
-        draw(st.sets(st.integers(1, 1000), min_size=len(epochs) - 1, max_size=len(epochs) - 1))
-    )
-    starts = [draw(st.integers(0, start)), *(start + step for step in above)]
+    count = len(epochs) - 1
+    above = sorted(draw(st.lists(st.integers(0, 1000), min_size=count, max_size=count)))
+    starts = [start, *(start + step for step in above)]
     has_no_aborts = draw(st.booleans())
     kinds = [kind for kind in IndexKind if kind is not IndexKind.TRANSACTIONS or not has_no_aborts]
     sizes = [draw(st.integers(0, 1 << 30)) for _ in kinds]
@@ -99,6 +103,22 @@ def test_the_order_of_settings_does_not_matter() -> None:
 def test_the_names_of_a_manifest_are_those_of_its_objects() -> None:
     assert MANIFEST.names == NAMES
     assert MANIFEST.indexes_size_bytes == 240
+
+
+def test_the_metadata_of_a_segment_is_restored() -> None:
+    assert MANIFEST.remote_segment == RemoteSegment(
+        id=RemoteSegmentId(NAMES.topic_id, 7, NAMES.segment_id),
+        start_offset=Offset(1200),
+        end_offset=Offset(1999),
+        broker_id=NodeId(3),
+        max_timestamp_ms=1_795_000_000_000,
+        event_timestamp_ms=1_795_000_000_123,
+        size_bytes=1 << 20,
+        leader_epochs=(EpochEntry(Epoch(4), Offset(1200)), EpochEntry(Epoch(6), Offset(1500))),
+        custom_metadata=b"\0\1\2",
+        state=RemoteSegmentState.COPY_FINISHED,
+        has_empty_transaction_index=True,
+    )
 
 
 def test_many_leader_epochs_fit() -> None:
@@ -223,13 +243,13 @@ SECTIONS = MANIFEST.index_sections
         (_with(cluster_id="a/b"), "cluster id"),
         (_with(topic="a b"), "topic"),
         (_with(partition_count=7), "no such partition"),
-        (_with(end_offset=Offset(1199)), "below the start"),
+        (_with(end_offset=Offset(1199)), "offsets are 1200 to 1199"),
         (_with(size_bytes=0), "empty"),
         (_with(leader_epochs=()), "no leader epochs"),
-        (_with(leader_epochs=(EpochEntry(Epoch(4), Offset(1201)),)), "first leader epoch"),
+        (_with(leader_epochs=(EpochEntry(Epoch(4), Offset(1199)),)), "first leader epoch"),
         (_with(leader_epochs=(EPOCH_4, EpochEntry(Epoch(6), Offset(2000)))), "last leader epoch"),
-        (_with(leader_epochs=(EPOCH_4, EpochEntry(Epoch(4), Offset(1500)))), "ascending"),
-        (_with(leader_epochs=(EPOCH_4, EpochEntry(Epoch(5), Offset(1200)))), "ascending"),
+        (_with(leader_epochs=(EPOCH_4, EpochEntry(Epoch(4), Offset(1500)))), "not follow"),
+        (_with(leader_epochs=(EPOCH_4, EpochEntry(Epoch(6), Offset(1199)))), "not follow"),
         (_with(custom_metadata=b"x" * 5000), "custom metadata"),
         (_with(topic_settings={str(at): "" for at in range(SETTINGS_MAX + 1)}), "too many"),
         (_with(index_sections=SECTIONS[:-1]), "sections"),
@@ -261,7 +281,7 @@ def test_a_manifest_of_the_longest_names_is_read_back() -> None:
         partition=0,
         start_offset=names.start_offset,
         end_offset=names.start_offset,
-        leader_epochs=(EPOCH_4,),
+        leader_epochs=(EpochEntry(Epoch(4), names.start_offset),),
     )
     key = names.key(SegmentObject.MANIFEST)
     assert decode_manifest(encode_manifest(manifest), key) == manifest

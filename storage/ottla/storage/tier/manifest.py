@@ -13,7 +13,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -26,6 +25,12 @@ from ottla.storage.tier.object_names import (
     SegmentNames,
     SegmentObject,
     parse_object_key,
+)
+from ottla.storage.tier.remote_segment import (
+    RemoteSegment,
+    RemoteSegmentId,
+    RemoteSegmentState,
+    fault_of,
 )
 
 MANIFEST_FORMAT = 1
@@ -91,7 +96,7 @@ class SegmentManifest:
     log_crc: int
     """CRC32C of the object with the records."""
     leader_epochs: tuple[EpochEntry, ...]
-    """Leader epochs of the records. The first entry starts at or before `start_offset`."""
+    """Leader epochs of the records, with the offset at which each begins in the segment."""
     custom_metadata: bytes | None = None
     has_empty_transaction_index: bool
     index_sections: tuple[IndexSection, ...]
@@ -106,6 +111,23 @@ class SegmentManifest:
             partition=self.partition,
             start_offset=self.start_offset,
             segment_id=self.segment_id,
+        )
+
+    @property
+    def remote_segment(self) -> RemoteSegment:
+        """The segment as the metadata of tiered storage has it: its copy is finished."""
+        return RemoteSegment(
+            id=RemoteSegmentId(self.topic_id, self.partition, self.segment_id),
+            start_offset=self.start_offset,
+            end_offset=self.end_offset,
+            broker_id=self.broker_id,
+            max_timestamp_ms=self.max_timestamp_ms,
+            event_timestamp_ms=self.event_timestamp_ms,
+            size_bytes=self.size_bytes,
+            leader_epochs=self.leader_epochs,
+            custom_metadata=self.custom_metadata,
+            state=RemoteSegmentState.COPY_FINISHED,
+            has_empty_transaction_index=self.has_empty_transaction_index,
         )
 
     @property
@@ -186,7 +208,6 @@ def decode_manifest(data: bytes, key: str) -> SegmentManifest:
 def problem_of(manifest: SegmentManifest) -> str | None:
     """Return the reason why a manifest is invalid, as a part of a sentence, or None if it is
     valid. The types of the fields are assumed to be right."""
-    epochs = manifest.leader_epochs
     kinds = [section.kind for section in manifest.index_sections]
     needed: list[IndexKind] = [kind for kind in IndexKind if kind is not IndexKind.TRANSACTIONS]
     if not manifest.has_empty_transaction_index:
@@ -202,27 +223,7 @@ def problem_of(manifest: SegmentManifest) -> str | None:
             manifest.partition < manifest.partition_count <= PARTITION_MAX,
             "the topic has no such partition",
         ),
-        (
-            manifest.start_offset <= manifest.end_offset <= OFFSET_MAX,
-            "the end offset is below the start offset",
-        ),
         (manifest.size_bytes > 0, "the segment is empty"),
-        (bool(epochs) and epochs[0].epoch >= 0, "there are no leader epochs"),
-        (
-            bool(epochs) and 0 <= epochs[0].start_offset <= manifest.start_offset,
-            "the first leader epoch starts above the start offset",
-        ),
-        (
-            bool(epochs) and epochs[-1].start_offset <= manifest.end_offset,
-            "the last leader epoch starts above the end offset",
-        ),
-        (
-            all(
-                one.epoch < other.epoch and one.start_offset < other.start_offset
-                for one, other in pairwise(epochs)
-            ),
-            "the leader epochs are not in ascending order",
-        ),
         (
             custom is None or len(custom) <= CUSTOM_METADATA_BYTES_MAX,
             f"the custom metadata has more than {CUSTOM_METADATA_BYTES_MAX} bytes",
@@ -237,7 +238,8 @@ def problem_of(manifest: SegmentManifest) -> str | None:
             "the sections of the indexes do not follow each other",
         ),
     )
-    return next((problem for is_right, problem in checks if not is_right), None)
+    problem = next((problem for is_right, problem in checks if not is_right), None)
+    return problem or fault_of(manifest.remote_segment)
 
 
 def _decoded(fields: "_Fields", where: str) -> SegmentManifest:
