@@ -100,7 +100,7 @@ class _Progress:
 
 def _print(facts: dict[str, Any]) -> None:
     print_table(
-        ("TEST", "RUNS", "SIMULATED HOURS", "CPU S", "FAILED BATCHES"),
+        ("TEST", "RUNS", "SIMULATED-HOURS", "CPU-S", "FAILED-BATCHES"),
         [
             (row["test"], row["runs"], row["virtual_hours"], row["cpu_s"], row["failures"])
             for row in facts["tests"]
