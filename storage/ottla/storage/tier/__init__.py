@@ -14,6 +14,7 @@ manifest.py        the manifest of a segment, from which its metadata can be res
 Decisions about copied segments:
 
 remote_segment.py   a copied segment with its states, and a change of its state
+remote_records.py   records of the metadata topic, in Kafka's format
 remote_metadata.py  the copied segments of one partition, with their look-ups: start here
 lineage.py          leader epochs of a log, compared with those of a copied segment
 copy_plan.py        local segments to copy, and how far a log is already copied
