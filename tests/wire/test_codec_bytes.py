@@ -137,6 +137,7 @@ from ottla.wire.messages.unregister_controller_response import UnregisterControl
 from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 from tests.wire.share_record_rows import SHARE_ROWS
+from tests.wire.tier_record_rows import TIER_ROWS
 
 # Messages that nothing serves yet have no files.
 aborted = message_module("AbortedTxn")
@@ -153,6 +154,7 @@ TOPIC_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
     *SHARE_ROWS,
+    *TIER_ROWS,
     (
         aborted.AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=-1),
         0,
