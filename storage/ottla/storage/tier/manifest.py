@@ -11,13 +11,13 @@ result of a put with a lost response can be recognised.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, NewerReleaseError
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.values import frozen
 from ottla.storage.segments.epoch_cache import EpochEntry
 from ottla.storage.tier.object_names import (
     OFFSET_MAX,
@@ -68,7 +68,7 @@ class IndexSection(NamedTuple):
     crc: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SegmentManifest:
     """Metadata of an uploaded segment: the fields of Kafka's RemoteLogSegmentMetadata, its topic,
     and the checks of its objects."""

@@ -12,13 +12,13 @@ meets the objects of the deleted one.
 
 import re
 from base64 import urlsafe_b64decode
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from ottla.model.ids import Offset, uuid_text
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX
+from ottla.model.values import frozen
 from ottla.storage.tier.store_seam import is_plain_key
 
 CLUSTER_ID_CHARS_MAX = 64
@@ -44,7 +44,7 @@ class SegmentObject(StrEnum):
     MANIFEST = ".manifest.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SegmentNames:
     """Identity of a segment's upload, from which the keys of its objects follow."""
 

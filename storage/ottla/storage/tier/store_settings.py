@@ -13,11 +13,12 @@ environment variables, identity of the machine or pod.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.model.errors import ConfigError
+from ottla.model.values import frozen
 from ottla.storage.tier.store_seam import is_plain_key
 
 URI_KEY = "remote.log.storage.uri"
@@ -56,7 +57,7 @@ class StoreLocation(NamedTuple):
     path of a directory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoreSettings:
     """Settings of an object store. An empty text stands for a setting without a value. Its
     representation contains no credentials."""
