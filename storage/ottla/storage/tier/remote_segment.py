@@ -4,6 +4,7 @@ Kafka's name for it is RemoteLogSegmentMetadata. A segment is immutable except f
 custom metadata of the store, and the broker and time of the last change.
 """
 
+from dataclasses import replace
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -105,18 +106,12 @@ class RemoteSegmentUpdate(NamedTuple):
     def applied_to(self, segment: RemoteSegment) -> RemoteSegment:
         """Return the segment after this change."""
         custom_metadata = self.custom_metadata
-        return RemoteSegment(
-            id=segment.id,
-            start_offset=segment.start_offset,
-            end_offset=segment.end_offset,
+        return replace(
+            segment,
             broker_id=self.broker_id,
-            max_timestamp_ms=segment.max_timestamp_ms,
             event_timestamp_ms=self.event_timestamp_ms,
-            size_bytes=segment.size_bytes,
-            leader_epochs=segment.leader_epochs,
             custom_metadata=segment.custom_metadata if custom_metadata is None else custom_metadata,
             state=self.state,
-            has_empty_transaction_index=segment.has_empty_transaction_index,
         )
 
 
