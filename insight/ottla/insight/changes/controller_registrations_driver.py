@@ -8,8 +8,7 @@ therefore checked first.
 import trio
 
 from ottla.client.admin import Admin
-from ottla.client.network.connection import ConnectionLostError
-from ottla.insight.changes.voter_changes_driver import described_quorum
+from ottla.insight.changes.voter_changes_driver import described_quorum, refusal_of
 from ottla.insight.facts.survey_driver import SurveyedQuorum, quorum_of
 from ottla.insight.rules.health import SILENT_AFTER_MS
 from ottla.model.errors import ErrorCode, RefusedError
@@ -56,13 +55,8 @@ async def unregister_controller(admin: Admin, node: int, timeout_s: float = TIME
     ends_at_s = trio.current_time() + timeout_s
     is_repeated = False
     while True:
-        try:
-            await admin.unregister_controller(node)
-        except RefusedError as error:
-            refusal = error
-        except ConnectionLostError as error:
-            refusal = RefusedError(ErrorCode.NETWORK_EXCEPTION, str(error))
-        else:
+        refusal = await refusal_of(admin.unregister_controller(node))
+        if refusal is None:
             return
         if refusal.code is ErrorCode.CONTROLLER_ID_NOT_REGISTERED and is_repeated:
             return

@@ -5,6 +5,8 @@ response, the change is looked up by DescribeQuorum. It is requested again only 
 not have it.
 """
 
+from collections.abc import Awaitable
+
 import trio
 
 from ottla.client.admin import Admin
@@ -111,13 +113,8 @@ async def _make(admin: Admin, step: VoterStep, report: Report, timeout_s: float)
     reason = ""
     progress = LagReports(step.voter if step.is_addition else None, report)
     while True:
-        try:
-            await _request(admin, step)
-        except RefusedError as error:
-            refusal = error
-        except ConnectionLostError as error:
-            refusal = RefusedError(ErrorCode.NETWORK_EXCEPTION, str(error))
-        else:
+        refusal = await refusal_of(_request(admin, step))
+        if refusal is None:
             return
         if refusal.code is ErrorCode.UNSUPPORTED_VERSION:
             raise RefusedError(refusal.code, f"{refusal.message.rstrip('.')}; {SEE_LEVELS}")
@@ -131,6 +128,18 @@ async def _make(admin: Admin, step: VoterStep, report: Report, timeout_s: float)
             reason = refusal.message
             report(f"{reason.rstrip('.')}; trying again")
         await trio.sleep(ASK_AGAIN_S)
+
+
+async def refusal_of(request: Awaitable[None]) -> RefusedError | None:
+    """Return the error with which a request of a change was refused, or None if it was accepted.
+    A lost connection counts as NETWORK_EXCEPTION: the change may have been made."""
+    try:
+        await request
+    except RefusedError as error:
+        return error
+    except ConnectionLostError as error:
+        return RefusedError(ErrorCode.NETWORK_EXCEPTION, str(error))
+    return None
 
 
 async def _request(admin: Admin, step: VoterStep) -> None:
