@@ -205,8 +205,7 @@ async def test_a_consumer_that_can_receive_nothing_says_so_once(
     async with open_consumer(ottla_cluster.bootstrap, config) as consumer:
         for _ in range(2):
             assert await consumer.poll(0.01) == []
-        warnings = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-        assert warnings == [
+        assert warnings(caplog) == [
             "the consumer waits for records without a subscription or an assignment; call "
             "subscribe(topics) or assign(partitions) first"
         ]
