@@ -103,6 +103,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "quotas",
         "cluster",
         "replicas",
+        "tier",
         "logs",
         "coordinators",
         "share_state",
