@@ -1,4 +1,4 @@
-"""Resources that a cluster has in addition to those in an earlier metadata image. Pure."""
+"""Comparison of a cluster's resources with those in an earlier metadata image. Pure."""
 
 from collections.abc import Mapping
 from itertools import chain

@@ -1,7 +1,7 @@
-"""Options of pytest for tests in worlds (`ottla.testing.world`).
+"""pytest options for tests in simulated worlds (`ottla.testing.world`).
 
 They set environment variables, which strategies and runs read. So they also apply to the worker
-processes of pytest-xdist. This module imports nothing of worlds, because it is loaded for every
+processes of pytest-xdist. This module does not import the simulator, because it is loaded for every
 test run that uses `ottla.testing`.
 """
 
@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Pass the options on to strategies and runs."""
+    """Store the options' values in environment variables, which strategies and runs read."""
     for option, variable in VARIABLES.items():
         value = config.getoption(option)
         if value is not None:

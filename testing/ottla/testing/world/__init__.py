@@ -20,7 +20,7 @@ timeline_event.py     one event
 databases/            a transactional store, and SQLite
 soak/                 long searches in several processes
 records.py            records that a scenario writes and reads
-runtime/              event loop, clocks and chance of programs; refused calls
+runtime/              event loop, clocks and random numbers of programs; refused calls
 determinism.py        the check that two runs with the same seed are equal
 errors.py             exceptions
 """

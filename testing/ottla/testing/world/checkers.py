@@ -17,14 +17,16 @@ from ottla.testing.world.timeline import TIMELINE, Timeline, TimelineEvent, exce
 A = TypeVar("A")
 B = TypeVar("B")
 Key = Callable[[Any], Hashable]
-"""Function that identifies an input or an output: equal keys are the same piece of work."""
+"""Function that returns the key of an input or output. Inputs and outputs with equal keys belong to
+the same piece of work."""
 
 LINES_MAX = 25
-"""Maximum number of lines of a message."""
+"""Maximum number of lines in the message of a `CheckFailedError`."""
 RECORD_LINES_MAX = 9
-"""Number of lines after which a message describes no further key, but counts the others."""
+"""Number of lines after which the message of a `CheckFailedError` describes no further wrong key,
+and only reports how many are left out."""
 PLACES_MAX = 3
-"""Maximum number of outputs of one key that a message lists."""
+"""Maximum number of outputs with the same key that the message of a `CheckFailedError` lists."""
 VALUE_COLUMNS_MAX = 70
 _DISTURBING_KINDS = frozenset({"fault", "kill", "pause", "stop"})
 
@@ -244,7 +246,7 @@ def bounded_lag(
 
 
 class _Sides:
-    """Inputs and outputs of a program by their keys."""
+    """Inputs and outputs of a program, grouped by key."""
 
     def __init__(
         self,
@@ -291,7 +293,8 @@ class _Message:
     def count(
         self, keys: Iterable[Hashable], total: Iterable[object], noun: str, rest: str
     ) -> None:
-        """Add the sentence with the number of wrong keys, if there are any."""
+        """Record these keys as wrong, and add a sentence with their number to the message. Does
+        nothing if there are none."""
         wrong = list(keys)
         self.keys += wrong
         if not wrong:
@@ -303,7 +306,8 @@ class _Message:
         self.lines.append(f"{len(wrong)} of {total_count} {plural} {rest}.")
 
     def describe(self, key: Hashable, inputs: Sequence[object], outputs: Sequence[object]) -> None:
-        """Add the inputs and outputs of a wrong key, unless enough keys are described."""
+        """Add a description of a wrong key with its inputs and outputs to the message, unless the
+        message describes enough keys already."""
         if not self._may_describe():
             return
         self.lines.append(f"key {_shown(key)}")
@@ -321,7 +325,8 @@ class _Message:
     def describe_order(
         self, key: Hashable, before: tuple[object, object], after: tuple[object, object]
     ) -> None:
-        """Add two outputs of a key that are in the wrong order, each with its position."""
+        """Add a description of two outputs of a key that are in the wrong order, each with its
+        position."""
         if not self._may_describe():
             return
         self.lines.append(f"key {_shown(key)}: {_shown(before[1])} is before {_shown(after[1])}")
@@ -329,7 +334,7 @@ class _Message:
         self._line_of("second", after[0])
 
     def raise_if_any(self) -> None:
-        """Raise the error if a wrong key was counted."""
+        """Raise CheckFailedError with this message if a wrong key was recorded."""
         if not self.keys:
             return
         if self._hidden_count:
@@ -368,7 +373,7 @@ class _Message:
         ]
 
     def _commits_of(self, record: WrittenRecord) -> list[TimelineEvent]:
-        """Return the events in which a group committed an offset after a record."""
+        """Return the timeline's events in which a group committed an offset beyond a record."""
         if self._timeline is None:
             return []
         return [
@@ -382,8 +387,8 @@ class _Message:
         ]
 
     def _written_s(self, record: WrittenRecord) -> float | None:
-        """Return the virtual time of a record by its timestamp, or None if it is outside the
-        run."""
+        """Return the virtual time in seconds at which a record was written, according to its
+        timestamp. Returns None if the record was not written during the run."""
         if self._timeline is None or not record.timestamp_ms:
             return None
         at_s = (record.timestamp_ms - self._timeline.wall_ms) / 1_000
@@ -421,7 +426,7 @@ class _Message:
 
 
 def _origin(events: Sequence[TimelineEvent]) -> str:
-    """Return the instance that wrote a record and when, as the end of a line."""
+    """Return the end of a line about a record: the instance that wrote the record, and the time."""
     for event in events:
         is_produce = event.kind == "produce" or event.text.startswith("Produce")
         if event.where == HARNESS:
@@ -434,7 +439,8 @@ def _origin(events: Sequence[TimelineEvent]) -> str:
 
 
 def _commit(events: Sequence[TimelineEvent]) -> str:
-    """Return the instance that first committed past a record, as the end of a line."""
+    """Return the end of a line about a record: the instance that first committed an offset beyond
+    it."""
     return "".join(f", committed by {printable(one.where)} at {one.at_s:.3f} s" for one in events)
 
 

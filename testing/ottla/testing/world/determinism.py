@@ -1,4 +1,4 @@
-"""The check that a run depends only on its plan, its seed and its faults."""
+"""Check that a simulated run depends only on its plan, its seed and its faults."""
 
 from dataclasses import dataclass
 from typing import TypeAlias

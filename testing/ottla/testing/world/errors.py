@@ -1,4 +1,4 @@
-"""Exceptions that a world raises. They are public in `ottla.testing.world`."""
+"""Exceptions that a simulated world raises. They are public in `ottla.testing.world`."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,8 @@ class CheckFailedError(AssertionError):
 
 
 class WorldError(Exception):
-    """Raised if a test uses a world wrongly, such as an instance name that is already in use."""
+    """Raised if a test uses a simulated world incorrectly, for example with an instance name that
+    is already in use."""
 
 
 class ClusterFailedError(Exception):
@@ -24,8 +25,8 @@ class ClusterFailedError(Exception):
 
 
 class NotInWorldError(RuntimeError):
-    """Raised if a program calls something that a world cannot simulate, such as a thread. The
-    message names the replacement."""
+    """Raised if a program calls something that a simulated world does not support, such as a
+    thread. The message names the replacement."""
 
 
 class NondeterminismError(AssertionError):

@@ -1,4 +1,5 @@
-"""Clients of the scenario: one admin client, one producer and two consumers, opened at first use.
+"""Kafka clients that the scenario of a test uses: one admin client, one producer and two consumers,
+opened at first use.
 
 They run on a simulated machine that no fault of an instance affects. Faults of brokers delay them;
 they retry until the brokers serve again.
@@ -32,8 +33,9 @@ T = TypeVar("T")
 
 
 async def persistently(call: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of a call to the cluster. Repeats it for `PATIENCE_S` virtual seconds after
-    errors that end when a killed broker serves again."""
+    """Call a function that sends a request to the cluster, and return its result. Retriable errors
+    and lost connections, such as those of a killed broker, are retried for `PATIENCE_S` virtual
+    seconds."""
     ends_s = trio.current_time() + PATIENCE_S
     while True:
         try:
@@ -47,7 +49,7 @@ async def persistently(call: Callable[[], Awaitable[T]]) -> T:
 
 
 class HarnessClients:
-    """Clients of one scenario."""
+    """Kafka clients of one scenario, opened at first use."""
 
     def __init__(self, bootstrap: str, nursery: trio.Nursery) -> None:
         self._bootstrap = bootstrap
@@ -144,7 +146,7 @@ class HarnessClients:
     async def start_offsets(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition that is not deleted."""
+        """Return the log start offset of each partition."""
         async with self._consumer("read_committed") as consumer:
             found = await persistently(lambda: consumer.beginning_offsets(partitions))
         return {at: int(offset) for at, offset in found.items()}

@@ -33,7 +33,7 @@ Kubernetes."""
 
 
 class InstanceHost(Protocol):
-    """Interface of the world that an instance belongs to."""
+    """Interface of the simulated world that an instance belongs to."""
 
     shared: SharedWorld
     timeline: Timeline
@@ -45,7 +45,7 @@ class InstanceHost(Protocol):
         """Virtual seconds since the scenario began."""
 
     def on_mark(self, instance: str, name: str) -> bool:
-        """Handle the pass of a mark. Returns True if a fault begins there."""
+        """Handle a call of `mark` in the program. Returns True if a fault begins at this call."""
 
 
 class Instance:
@@ -221,7 +221,8 @@ class Instance:
 
 
 def described(error: BaseException) -> str:
-    """Return type and message of an exception, or of the first one in a group."""
+    """Return the type and message of an exception, or of the first exception in an exception
+    group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = str(error)

@@ -35,7 +35,7 @@ BROKER_RESTART_AFTER_S = 1.0
 
 
 class ScheduleFaults:
-    """The faults of one run. It implements `RequestListener`."""
+    """Fault injector of one run. It implements `RequestListener`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ScheduleFaults:
         self._losses: dict[str, list[tuple[str, int] | None]] = {}
         """Responses to lose, by instance: API and number, or None for the next response."""
         self.restarts_until_s = 0.0
-        """Time of the event loop at which the last restart of an instance that is decided yet is
+        """Event-loop time in seconds at which the last of the scheduled restarts of instances is
         due."""
         self._stop_count = 0
         """Number of clean stops that have begun and not ended."""
@@ -106,7 +106,7 @@ class ScheduleFaults:
     # ---- moments
 
     def on_request(self, call: ObservedRequest, when: When) -> None:
-        """Begin the faults whose moment is this request or response."""
+        """Begin the faults that are scheduled for this request or response."""
         instance = self.instances[call.instance]
         name = f"{call.api} {call.number}"
         kind, text = ("request", name) if when == "sent" else ("answer", name)
@@ -158,7 +158,8 @@ class ScheduleFaults:
         return False
 
     def on_mark(self, instance: Instance, name: str) -> bool:
-        """Begin the faults whose moment is this pass of a mark. Returns True if there are any."""
+        """Begin the faults that are scheduled for this call of `mark`. Returns True if there are
+        any."""
         number = self._marks.get((instance.name, name), 0) + 1
         self._marks[instance.name, name] = number
         begun = False
@@ -170,7 +171,7 @@ class ScheduleFaults:
         return begun
 
     def _matching(self, instance: Instance) -> list[Fault]:
-        """Return the pending faults whose moments refer to an instance."""
+        """Return the pending faults whose moments are requests or marks of this instance."""
         if not self._pending:
             return []
         names = list(self.instances)

@@ -11,13 +11,13 @@ from typing import Any, Literal, TypeAlias
 from ottla.wire.apis import API
 
 API_NAMES = frozenset(row.name for row in API.values())
-"""Names of the requests that a `Request` moment may name, as in Kafka's protocol."""
+"""Kafka's names of the APIs to which a `Request` moment can refer."""
 
 When: TypeAlias = Literal["sent", "answered"]
 Json: TypeAlias = dict[str, Any]
 
 SECONDS_MAX = 86_400.0
-"""Longest virtual time in seconds that a fault may name."""
+"""Upper bound of every time in a fault schedule, in virtual seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +314,8 @@ FAULTS: dict[str, type[Fault]] = {
 }
 MOMENTS: dict[str, type[Moment]] = {kind.__qualname__: kind for kind in (At, Request, MarkMoment)}
 BROKER_MOMENT = "instance 0: "
-"""Prefix of the moment of a broker's fault that is a moment of an instance."""
+"""Prefix in the text of a broker's fault whose moment is a request or a mark. Such a moment refers
+to the instance with index 0."""
 
 
 @dataclass(frozen=True, slots=True)

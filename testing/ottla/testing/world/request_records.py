@@ -1,4 +1,4 @@
-"""The records that requests of an instance are about: produced, fetched and committed ones.
+"""Records that an instance's requests contain or refer to: produced, fetched and committed ones.
 
 Pure functions over the frames of a request and of its response. A frame that cannot be decoded has
 no records. Only timelines use them.
@@ -23,15 +23,16 @@ from ottla.wire.codec_types import ZERO_UUID
 from ottla.wire.headers import RequestHeader, decode_request_header, decode_response_header
 
 REQUESTS_WITH_OFFSETS = frozenset({OFFSET_COMMIT, TXN_OFFSET_COMMIT})
-"""APIs whose requests name the offsets."""
+"""APIs whose requests contain offsets: OffsetCommit and TxnOffsetCommit."""
 RESPONSES_WITH_OFFSETS = frozenset({PRODUCE, FETCH})
-"""APIs whose responses have the offsets."""
+"""APIs whose responses contain the offsets of the request's records."""
 APIS_WITH_RECORDS = REQUESTS_WITH_OFFSETS | RESPONSES_WITH_OFFSETS
 
 FRAME_BYTES_MAX = 64 * 1024
 """Maximum size of a frame in bytes that is decoded."""
 LENGTH_END = 12
-"""Number of bytes of a batch that its length field does not count."""
+"""Size in bytes of the start of a batch that its length field does not count: the base offset and
+the length field itself."""
 CONTROL_BATCH = 0x20
 """Attribute of a batch that has transaction markers and no records."""
 
@@ -56,7 +57,7 @@ class RecordRange(NamedTuple):
         return f"{place}@{self.first}" + (f"-{self.last}" if self.last > self.first else "")
 
     def facts(self) -> dict[str, str | int]:
-        """Return the facts of a timeline's event about these records."""
+        """Return these records as facts of a timeline's event: topic, partition, and offsets."""
         facts: dict[str, str | int] = {"topic": self.topic, "partition": self.partition}
         if self.is_commit:
             return facts | {"committed": self.last + 1}

@@ -1,4 +1,4 @@
-"""Observer of the requests of instances: reads the frames on their simulated connections.
+"""Observer of the requests of instances: it reads the frames on their simulated connections.
 
 It counts requests by instance and API. So it works for every client library. It never changes
 bytes; it can only report that a response must be lost together with its connection.
@@ -58,7 +58,7 @@ class ObservedRequest:
         self.api = api
         """Name of the request in Kafka's protocol."""
         self.number = number
-        """Number among the requests of this instance with the same name, from 1."""
+        """Number of this request among the instance's requests with the same name, from 1."""
         self.correlation_id = correlation_id
         self.size_bytes = size_bytes
         """Size of the request in bytes, without its length prefix."""
@@ -158,7 +158,7 @@ class RequestWatch:
         self._instances: set[str] = set()
 
     def add_instance(self, name: str) -> None:
-        """Observe the connections that the host with this name opens from now on."""
+        """Observe all later connections of the host with this name."""
         self._instances.add(name)
 
     def on_connection(self, client: Stream, server: Stream) -> None:
@@ -196,7 +196,8 @@ class _Connection:
         self._request_frames = SmallFrames()
         self._response_frames = SmallFrames()
         self._frames: dict[int, bytes] = {}
-        """Frames of requests about records that have no response, by correlation id."""
+        """Frames of unanswered requests that produce, fetch or commit records, by correlation
+        id."""
 
     def on_request_bytes(self, data: bytes) -> bool:
         watch = self._watch

@@ -1,5 +1,5 @@
-"""One run of a scenario in a world of its own, in virtual time. It depends only on the plan, its
-seed and the faults."""
+"""One run of a scenario in a simulated world of its own, in virtual time. It depends only on the
+plan, its seed and the faults."""
 
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -47,7 +47,8 @@ NODE_RESTART_AFTER_S = 1.0
 again."""
 
 DISK_DELAY_S = 0.0
-"""Average duration of disk calls in a world. With 0, they take no virtual time."""
+"""Average duration in virtual seconds of each disk call of a simulated node. With 0, disk calls
+take no virtual time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class RunReport:
     seconds: float
     """Virtual seconds from the start of the cluster to the end of the scenario."""
     event_count: int
-    """Number of events in the hash."""
+    """Number of events that the digest covers."""
     timeline: Timeline
 
 
@@ -71,7 +72,7 @@ def run(
     *,
     timeout_s: float = 3_600.0,
 ) -> RunReport:
-    """Run a scenario in a new world, and return a report.
+    """Run a scenario in a new simulated world, and return a report.
 
     Raises the scenario's exception, with notes about the faults and the timeline. Raises
     CheckFailedError if the scenario does not end within `timeout_s` virtual seconds, and
@@ -85,7 +86,7 @@ def run(
 
 
 def default_settings(plan: WorldPlan) -> dict[str, str]:
-    """Return the settings of a world's nodes that differ from Kafka's defaults. They make internal
+    """Return the settings of simulated nodes that differ from Kafka's defaults. They make internal
     topics fit the number of brokers, and rebalances begin without a delay."""
     replicas = str(min(3, plan.brokers))
     return {
@@ -210,7 +211,8 @@ class WorldRun:
             await trio.sleep(0.02)
 
     async def _keep_running(self, world: SimulatedWorld, machine: Machine) -> None:
-        """Start a node again after it ended by itself."""
+        """Start a simulated node again whenever it has failed. Raises ClusterFailedError if the
+        cause is a bug of Ottla."""
         while True:
             await machine.has_ended.wait()
             if machine.failure is not None:
@@ -243,9 +245,9 @@ class WorldRun:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Return a context in which Hypothesis does not trace lines. Its phase `explain` would make
-    runs ten times slower, only to list lines of the simulator. Debuggers and measurements of
-    coverage still trace."""
+    """Return a context in which Hypothesis does not trace lines. Hypothesis's phase `explain` would
+    make runs ten times slower, and would only list lines of the simulator. Debuggers and coverage
+    tools still trace."""
     tracer = sys.gettrace()
     owner = type(getattr(tracer, "__self__", None)).__module__
     if not owner.startswith("hypothesis."):

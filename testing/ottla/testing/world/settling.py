@@ -1,4 +1,4 @@
-"""Lag of consumer groups, as the scenario's clients see it, and the wait for its end."""
+"""Lag of consumer groups, and the wait until it is 0. The scenario's clients read the lag."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -12,26 +12,26 @@ from ottla.model.ids import TopicPartition
 from ottla.testing.world.harness import HarnessClients, persistently
 
 LOOK_ANYWAY_S = 5.0
-"""Virtual seconds after which the groups are looked at even if no instance has sent a request that
-changes them. Members may time out."""
+"""Virtual seconds after which the groups' lag is read even if no instance has sent a request that
+changes it. Sessions of members may have expired meanwhile."""
 
 LOOK_EVERY_S = 0.5
-"""Virtual seconds between two looks at the lag. Shorter intervals make runs slower."""
+"""Virtual seconds between two reads of the lag. Shorter intervals make runs slower."""
 
 CALM_LOOK_COUNT = 2
-"""Number of consecutive looks without lag after which a program counts as settled, because it may
-still handle its last records."""
+"""Number of consecutive reads without lag after which a program counts as settled. The program may
+still be processing its last records at the first of these reads."""
 
 CONTROL_RECORDS_MAX = 200
-"""Largest difference of offsets that may consist of control records of transactions only. Larger
-ones are lag for sure and are not read."""
+"""Largest difference of offsets that may consist of control records of transactions only. A larger
+difference always contains other records, so the range is not read."""
 
 GROUPS_WITH_LAG = ("classic", "consumer")
 """Types of the groups whose progress is a committed offset."""
 
 
 class GroupProgress(NamedTuple):
-    """Progress of one group."""
+    """Lag of one consumer group, and whether the group is stable."""
 
     lags: dict[TopicPartition, int]
     """Number of records that the group has not committed, for each partition that has any."""
@@ -40,14 +40,15 @@ class GroupProgress(NamedTuple):
 
 
 class LagReader:
-    """Reads the lag of groups: the number of records that they have not committed."""
+    """Reader of the lag of consumer groups: the number of records that a group has not
+    committed."""
 
     def __init__(self, clients: HarnessClients) -> None:
         self._clients = clients
 
     async def of(self, group_id: str) -> GroupProgress:
-        """Return the progress of a group. The group's partitions are those that it has committed
-        and those that are assigned to its members."""
+        """Return the lag of a group, and whether the group is stable. The group's partitions are
+        those that it has committed and those that are assigned to its members."""
         return await persistently(lambda: self._of(group_id))
 
     async def of_all(self) -> dict[str, GroupProgress]:
@@ -111,7 +112,7 @@ def _assigned(description: GroupDescription) -> set[TopicPartition]:
 
 
 class SettleWait:
-    """Repeated looks at a program, until it has no work left."""
+    """Wait until a program has no work left. Checks the program repeatedly."""
 
     def __init__(
         self,
@@ -124,10 +125,10 @@ class SettleWait:
         self._change_count = change_count
         """Function that returns the number of requests so far that change a group or a log."""
         self._idle_look: tuple[int, float] | None = None
-        """Number of changes and virtual time of the last look that found work. None if there is no
-        such look."""
+        """Change count and virtual time, in seconds, at the last check that found work left. None
+        if there was no such check."""
         self.reason = "it was not looked at yet"
-        """Reason why the program is not settled, as the end of a sentence."""
+        """Reason why the program is not settled yet, worded as the end of a sentence."""
 
     async def is_settled(self) -> bool:
         """Return whether the program has no work left at this moment."""

@@ -80,8 +80,9 @@ class Timeline:
     ) -> str:
         """Return the timeline as text, one line an event.
 
-        `around` selects an excerpt: the most telling events near a virtual time in seconds, or near
-        the given events, which get an arrow. Without it, the last `lines_max` events are shown.
+        `around` selects an excerpt: the most relevant events near a virtual time in seconds, or
+        near the given events, which get an arrow. Without it, the last `lines_max` events are
+        shown.
         """
         if around is None:
             shown = list(self) if lines_max is None else self.last(lines_max)
@@ -111,10 +112,11 @@ def excerpt(
     moments: Sequence[float],
     lines_max: int,
 ) -> list[str]:
-    """Return the lines of the most telling events near some moments, in order of time.
+    """Return the lines of the most relevant events near some moments, in order of time.
 
     The subjects come first, then faults and ends of instances, then commits and marks; in each
-    group, the nearest ones. A line with dots stands for events that are left out; it counts, too.
+    group, the nearest ones. A line with dots marks omitted events. It counts as a line of the
+    excerpt.
     """
     everything = list(events)
     wanted = {id(event) for event in subjects}
@@ -145,8 +147,9 @@ def _gap_count(chosen: Sequence[int]) -> int:
 def _weight(
     event: TimelineEvent, wanted: set[int], concerned: set[str], instants: Sequence[float]
 ) -> float:
-    """Return the relevance of an event for an excerpt. It decreases with the event's distance in
-    time from the nearest instant, and to the time between the first and the last one it is 0."""
+    """Return the weight of an event: an excerpt shows the events with the largest weights. The
+    weight depends on the event's kind, and decreases with the time from the nearest of `instants`.
+    Faults and ends between the first and the last instant count as near."""
     if id(event) in wanted:
         return 1_000.0
     weight = 10.0 if event.kind in NOTABLE_KINDS else _WEIGHTS.get(event.kind, 0.5)

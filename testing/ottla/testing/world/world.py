@@ -32,7 +32,7 @@ from ottla.testing.world.timeline_event import TimelineEvent
 NAMES_OF_NODES = ("broker-", "controller-", HARNESS)
 FAULTS_S_MAX = 60.0
 """Virtual seconds for which `World.settle` waits for faults of the schedule whose moment is a
-request or a mark. Later moments than this rarely come at all."""
+request or a mark. A moment that has not occurred by then rarely occurs at all."""
 
 
 class SimulatedWorld:
@@ -61,7 +61,7 @@ class SimulatedWorld:
         self._lag: LagReader
 
     def open(self, schedule: FaultSchedule, nursery: trio.Nursery) -> None:
-        """Begin the scenario's time and the faults of a schedule."""
+        """Start the scenario's clock and the fault injection of a schedule."""
         self._started_s = trio.current_time()
         self.timeline.now_s = lambda: self.now_s
         self._nemesis = ScheduleFaults(self.shared, self.cluster, self.timeline, schedule)
@@ -115,7 +115,7 @@ class SimulatedWorld:
         self, topic: str, records: Sequence[ScenarioRecord | bytes]
     ) -> list[WrittenRecord]:
         """Write records to a topic, and return them with their offsets once all in-sync replicas
-        have them. Bytes stand for a record with this value and no key."""
+        have them. A `bytes` object stands for a record with this value and no key."""
         made = [ScenarioRecord(value=one) if isinstance(one, bytes) else one for one in records]
         now_ms = WALL_START_MS + int(trio.current_time() * 1_000)
         written = await self._clients.write(topic, made, now_ms)
@@ -239,7 +239,7 @@ class SimulatedWorld:
         self.timeline.add(TimelineEvent(self.now_s, HARNESS, "note", text))
 
     def on_mark(self, instance: str, name: str) -> bool:
-        """Handle the pass of a mark by an instance. Returns True if a fault begins there."""
+        """Handle a call of `mark` by an instance. Returns True if a fault begins at this call."""
         found = self._nemesis.instances[instance]
         return not self.shared.is_over and self._nemesis.on_mark(found, name)
 

@@ -28,12 +28,13 @@ from ottla.testing.world.timeline_event import TimelineEvent, printable
 T = TypeVar("T")
 
 LATENCY_S = 0.001
-"""Virtual seconds that each call takes."""
+"""Virtual seconds that each call of a SQLite database takes."""
 LOCK_RETRY_S = 0.01
 """Virtual seconds between two attempts to write to a database that another connection has locked.
 SQLite's own wait would stop the event loop."""
 COMPANIONS = ("", "-journal", "-wal")
-"""Endings of the files of a database that outlive a killed process."""
+"""File name suffixes of a SQLite database, its rollback journal and its write-ahead log. These
+files outlive a killed process."""
 PARAMETERS_SHOWN_MAX = 4
 """Maximum number of parameters of a statement that a timeline shows."""
 _READS = frozenset({"BEGIN", "EXPLAIN", "PRAGMA", "SELECT", "VALUES"})
@@ -250,7 +251,8 @@ class SqliteDatabase:
         return found
 
     async def _retry(self, run: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a call of SQLite, again while another connection has locked the database."""
+        """Call a SQLite function, and repeat the call as long as another connection has locked the
+        database."""
         await pause(LATENCY_S)
         waited_s = 0.0
         while True:
@@ -264,7 +266,7 @@ class SqliteDatabase:
             waited_s += LOCK_RETRY_S
 
     def _abandon(self) -> None:
-        """Leave the files as a killed process leaves them, and release its locks."""
+        """Leave the database's files as a killed process leaves them, and release the locks."""
         connection, self._open = self._open, None
         if connection is None:
             return

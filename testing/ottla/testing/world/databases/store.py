@@ -55,7 +55,8 @@ class WorldStore:
         self._timeline = timeline
         self._version = 0
         self._versions: dict[str, list[tuple[int, object]]] = {}
-        """Values of each key with the versions of the store that wrote them, oldest first."""
+        """Versions of each key's value, oldest first: pairs of the store's version and the
+        value."""
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["StoreTransaction"]:
@@ -209,8 +210,8 @@ class StoreTransaction:
 
 
 async def pause(seconds: float) -> None:
-    """Wait for some seconds in the running event loop, of asyncio or trio. Other tasks may run even
-    if it is 0."""
+    """Wait for some seconds in the running event loop, of asyncio or trio. Other tasks can run
+    meanwhile, even if the time is 0."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The runtime of programs in a world: event loop, clocks, chance, and refused calls.
+"""Runtime of programs in a simulated world: event loop, clocks, random numbers, and refused calls.
 
 guards.py            replaces functions of the standard library during a run
 sources.py           clocks and random numbers of the processes in a run

@@ -38,7 +38,7 @@ TURNS_PER_INSTANT_MAX = 1_000
 advances by `SPIN_S`. Otherwise a program that polls with `asyncio.sleep(0)` would never end."""
 SPIN_S = 0.001
 TASKS_BEFORE_PRUNING = 256
-"""Number of kept tasks at which the loop begins to drop those that are done."""
+"""Number of referenced tasks at which the loop begins to release those that are done."""
 
 logger = logging.getLogger("asyncio")
 
@@ -134,7 +134,8 @@ class WorldEventLoop(RefusingEventLoop):
             self._wake = None
 
     async def _pass_on(self) -> None:
-        """Let other tasks of the world run. A program that never waits for time makes time pass."""
+        """Let other tasks of the simulation run. After `TURNS_PER_INSTANT_MAX` turns in the same
+        virtual instant, advance virtual time by `SPIN_S`."""
         at_s, count = self._turns_at
         now_s = trio.current_time()
         self._turns_at = (now_s, count + 1 if at_s == now_s else 0)
@@ -236,7 +237,7 @@ class WorldEventLoop(RefusingEventLoop):
         raise NotInWorldError("the world drives this event loop: return from the program instead")
 
     def is_running(self) -> bool:
-        """Return whether the life of the instance is not over."""
+        """Return True until the life of the instance is over."""
         return not self._is_over
 
     def is_closed(self) -> bool:
@@ -504,7 +505,7 @@ class WorldEventLoop(RefusingEventLoop):
 
 
 class _Stopper:
-    """Record whether the world has cancelled a program."""
+    """Flag of a program that is asked to stop: whether its main task was cancelled."""
 
     def __init__(self) -> None:
         self.has_cancelled = False
@@ -528,7 +529,7 @@ class AbandonedLives:
         return len(self._loops)
 
     def clear(self) -> None:
-        """Release all lives. Only after the end of a run."""
+        """Release the event loops of all lives. Called only after the end of a run."""
         self._loops.clear()
 
 

@@ -46,7 +46,8 @@ REFUSED = {
         "a world has no sockets; use create_connection",
     ),
 }
-"""Methods of event loops that a world refuses, each with the advice in its message."""
+"""Methods of asyncio's event loops that are refused in a simulated world, each with the advice in
+its error message."""
 
 
 class RefusingEventLoop(asyncio.AbstractEventLoop):

@@ -38,8 +38,8 @@ class StreamTransport(asyncio.Transport):
         loop.call_soon(self._serve)
 
     def _on_arrival(self) -> None:
-        """Schedule the handling of an event of the stream. The network calls this method outside of
-        the program's tasks."""
+        """Schedule the handling of an event of the stream. The simulated network calls this method
+        outside of the program's tasks."""
         if not self._is_posted and not self._is_lost:
             self._is_posted = True
             self._loop.post(self._serve)

@@ -1,4 +1,4 @@
-"""`datetime.datetime` and `datetime.date` with the clock of a world."""
+"""`datetime.datetime` and `datetime.date` with the clock of a simulated world."""
 
 import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from ottla.testing.world.runtime.sources import SOURCES
 
 
 class _DatetimeType(type):
-    """Class of `WorldDatetime`, for which each datetime is an instance."""
+    """Class of `WorldDatetime`. Its `isinstance` check accepts every datetime."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, _real_datetime)
@@ -17,7 +17,7 @@ class _DatetimeType(type):
 
 
 class _DateType(type):
-    """Class of `WorldDate`, for which each date is an instance."""
+    """Class of `WorldDate`. Its `isinstance` check accepts every date."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, _real_date)

@@ -1,5 +1,5 @@
-"""Guards: clocks and chance of a world for the programs in it, and refusals of what it cannot
-simulate.
+"""Guards for programs in a simulated world: replacements of clocks and random functions, and
+refusals of functions that cannot be simulated.
 
 `guarded` replaces functions of the standard library during a run, and restores them after it. A
 replacement asks the context variable `SOURCES` for the process that owns the current task. Without
@@ -44,7 +44,7 @@ from ottla.testing.world.runtime.sources import SOURCES, Sources
 from ottla.testing.world.runtime.stable_sets import StableFrozenSet, StableSet
 
 COLLECTION_S = 60.0
-"""Virtual seconds between collections of garbage during a run."""
+"""Virtual seconds between garbage collections during a run."""
 
 _OWN = __name__.rpartition(".")[0]
 """Package of the guards, whose modules keep references to the original functions."""
@@ -212,7 +212,8 @@ REFUSALS: dict[str, tuple[Any, str, str]] = {
         "a world has no real sockets: use `ottla.client`, or a store of the world",
     ),
 }
-"""Refused calls: owner, attribute, and the sentence of the `NotInWorldError`."""
+"""Functions that instances must not call: owner, attribute, and the message of the
+`NotInWorldError`."""
 
 
 def _time_functions() -> dict[str, Callable[..., Any]]:
@@ -386,7 +387,7 @@ _PACKAGE_PATCHES: dict[str, Callable[[], list[_Patch]]] = {_AIOKAFKA: _aiokafka_
 
 
 class _ImportedNames:
-    """The names by which loaded modules have imported functions that guards replace."""
+    """References that loaded modules have imported to functions which the guards replace."""
 
     def __init__(self, patches: list[_Patch]) -> None:
         # Methods of classes need no replacement of imported names.
@@ -534,7 +535,8 @@ async def collect_garbage() -> NoReturn:
 
 
 def _release_abandoned() -> None:
-    """Release the lives that were killed in a run. Output of their `finally` blocks is dropped."""
+    """Release the objects of the lives that were killed in a run. Output of their `finally` blocks
+    is dropped."""
     if not len(ABANDONED):
         return
     contextvars.copy_context().run(_release_in_silence)

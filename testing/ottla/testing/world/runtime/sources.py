@@ -20,7 +20,7 @@ class Sources:
     """The clocks and random numbers of one process in a run, in all its lives."""
 
     is_instance = False
-    """True if calls that a world cannot simulate are refused."""
+    """True if functions that cannot be simulated are refused in this process."""
 
     def __init__(self, name: str, chance: Chance) -> None:
         self.name = name
@@ -66,11 +66,12 @@ class InstanceSources(Sources):
 
     @property
     def process_id(self) -> int:
-        """Id of the process, which each life increases by one."""
+        """Process id. Each life has an id that is one higher."""
         return 1_000 + self._machine.start_count
 
     def wall_ns(self) -> int:
-        """Return the time of the machine's wall clock, with its error, in ns since 1970."""
+        """Return the time of the simulated machine's wall clock, including its clock error, in ns
+        since 1970."""
         return super().wall_ns() + self._machine.clock.wall_skew_ms * 1_000_000
 
 

@@ -1,4 +1,5 @@
-"""State machines of Hypothesis over a world: rules produce, start, kill and upgrade instances.
+"""Hypothesis state machines over a simulated world: rules produce, start, kill and upgrade
+instances.
 
 The world runs in a thread. Between two rules that thread waits, so that virtual time does not
 advance, and a run remains a function of the plan and the rules.
@@ -21,11 +22,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMEOUT_S = 86_400.0
-"""Virtual seconds after which a world in a thread ends."""
+"""Virtual seconds after which a simulated world in a thread ends."""
 
 
 class _Outcome:
-    """Result or exception of one call."""
+    """Result or exception of one call in a `WorldThread`."""
 
     __slots__ = ("error", "value")
 
@@ -35,7 +36,7 @@ class _Outcome:
 
 
 class WorldThread:
-    """A world in a thread, whose time advances only during calls."""
+    """A simulated world in a thread. Its virtual time advances only during calls."""
 
     def __init__(self, plan: WorldPlan, faults: FaultSchedule) -> None:
         self._run = WorldRun(self._serve, plan, faults, TIMEOUT_S)

@@ -57,10 +57,10 @@ class SoakRow:
     """Reason why the test cannot run; it gets no further batches."""
     next_examples: int = FIRST_EXAMPLES
     batch_count: int = 0
-    """Number of batches that have begun. Each test gets one, however short the time is."""
+    """Number of batches that have begun. Each test gets at least one, however short the soak is."""
     batches_running: int = 0
     kinds: dict[str, str] = field(default_factory=dict)
-    """Files of the failures by their kind; empty text if a failure has no file."""
+    """Path of the failure file for each kind of failure. Empty if a failure has no file."""
 
     @property
     def virtual_hours(self) -> float:
@@ -87,7 +87,8 @@ class ProgramSoak:
         self.processes = processes
         self.first_seed = first_seed
         self.next_seed = first_seed
-        """Seed of the next batch; those from `first_seed` to this one have run or are running."""
+        """Seed of the next batch. Batches with the seeds from `first_seed` to the one before this
+        have run or are running."""
         self.rows = {test: SoakRow(test) for test in tests}
         self.still_failing: list[str] = []
         """Files of the corpus that still fail."""
@@ -143,7 +144,7 @@ class ProgramSoak:
         self._ended = time.monotonic()
 
     def facts(self) -> dict[str, Any]:
-        """Return all figures as JSON values."""
+        """Return the results of the soak as JSON values."""
         rows = list(self.rows.values())
         virtual_hours = sum(row.virtual_hours for row in rows)
         return {
@@ -256,8 +257,8 @@ class ProgramSoak:
 
 
 def _stored_cases(corpus: Path, tests: Sequence[str]) -> list[tuple[str, str]]:
-    """Return test and path of each stored failure of these tests, the last one to run first. Raises
-    CorruptDataError if a file is damaged."""
+    """Return test and path of each stored failure of these tests, sorted by descending file name.
+    Raises CorruptDataError if a file is damaged."""
     found = []
     for path in sorted(corpus.glob("*.json"), reverse=True):
         try:

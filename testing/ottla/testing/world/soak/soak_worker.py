@@ -41,12 +41,12 @@ class SoakFailure(NamedTuple):
 
 
 class SoakResult(NamedTuple):
-    """Figures of one batch."""
+    """Results of one batch."""
 
     run_count: int
-    """Number of worlds that ran, those of shrinking included."""
+    """Number of simulated runs, including runs that Hypothesis needed to shrink a failure."""
     virtual_s: float
-    """Virtual seconds of all runs."""
+    """Total of the virtual seconds of all runs."""
     cpu_s: float
     """CPU seconds of the process, imports included."""
     wall_s: float
