@@ -3,7 +3,7 @@
 from ottla.model.errors import ConfigError
 
 DIGITS_MAX = 9
-"""Default of the maximum number of digits: of numbers such as partitions and node ids."""
+"""Default maximum number of digits in a number, such as a partition or a node id."""
 
 
 def number_in(text: str, *, digits_max: int = DIGITS_MAX) -> int | None:

@@ -1,4 +1,5 @@
-"""Runs actions that take longer than a page: they go on without the page that started them.
+"""Runs actions that take longer than a page: they continue after the page that started them was
+closed.
 
 Such an action has a page of its own, with its progress. It ends with the console process. All of
 them can be started again after that, because their progress is stored in the cluster.

@@ -13,13 +13,13 @@ from ottla.insight.facts.changes_driver import RecentChanges, later_changes, rec
 from ottla.insight.facts.partition_totals_driver import PartitionTotals, read_partition_totals
 
 PARTITIONS_PER_S = 500
-"""Partitions whose state is requested in one second at most, on average. The numbers of 10,000
-partitions are therefore kept for 20 s."""
+"""Maximum number of partitions whose state is requested per second, on average. The numbers of
+10,000 partitions are therefore kept for 20 s."""
 KEPT_S_MAX = 60.0
 """Longest time in seconds for which numbers of partitions are kept."""
 CHANGES_KEPT_S = 600.0
-"""Time in seconds after which the changes are read completely again. Before that, only the changes
-since the last read are."""
+"""Time in seconds after which all changes are read again. Until then, only the changes since the
+last read are requested."""
 
 
 class _SharedFacts:

@@ -332,7 +332,8 @@ def list_table(
     search_label: str = "Search",
 ) -> TablePart:
     """Return a table with one page of a list: searched in `text_of`, sorted and paged as the query
-    parameters say. Only the cells of things on the page are made, and those of the order."""
+    parameters say. Cells are made only for the things on the page, and for the column that decides
+    the order."""
     page = listing(
         things,
         query,

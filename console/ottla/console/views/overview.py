@@ -35,7 +35,8 @@ FIRST_S = 0.25
 FACT_S = 15.0
 """Longest time in seconds for reading one kind of facts in the live part."""
 PARTITIONS_AT_ONCE = 1_000
-"""Number of partitions up to which the page itself contains their state."""
+"""Maximum number of partitions whose state the page itself contains. If there are more, the live
+part sends their state."""
 NODES, PARTITIONS = "state of the nodes", "state of the partitions"
 HOUR_MS = 3_600_000
 CHANGES_MAX = 40

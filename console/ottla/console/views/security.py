@@ -238,7 +238,7 @@ def entry_of(fields: Mapping[str, str]) -> AclEntry:
 
 
 def acl_text(entry: AclEntry) -> str:
-    """Return the text of an ACL in which the search of the list looks."""
+    """Return the text of an ACL that the search of the list examines."""
     return " ".join(acl_fields(entry).values())
 
 

@@ -35,7 +35,7 @@ class TrafficSample:
 
     at_s: float
     figures: dict[int, Mapping[str, float]] = field(default_factory=dict)
-    """Values of each broker's metrics by name, by broker id."""
+    """Metric values of each broker, by broker id and metric name."""
     topics: dict[int, list[NodeTopicTraffic]] = field(default_factory=dict)
     """Traffic counters of the topics on each broker, by broker id."""
     sizes: dict[TopicPartition, int] = field(default_factory=dict)

@@ -19,8 +19,7 @@ from ottla.insight.rules.health import is_under_min_insync
 from ottla.model.amounts import counted
 
 CERTIFICATE = "certificate"
-"""Word that identifies a TLS handshake's failure as one of a certificate, in the text of the
-failure."""
+"""Word in the error text of a failed TLS handshake which shows that a certificate is the cause."""
 NAMES_SHOWN = 3
 CAUSES_MAX = 20
 
