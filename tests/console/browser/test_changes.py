@@ -123,6 +123,7 @@ def test_a_snapshot_of_the_metadata_is_written(open_tab: OpenTab, bootstrap: str
     tab.submit("/quorum/snapshot", {})
     assert "has written a snapshot" in tab.text()
     assert ask(bootstrap, latest) > before
+    tab.open("/quorum/voters")
     tab.submit("/quorum/unregister", {"node": "77"})
     assert "77" in tab.text()
     tab.open("/quorum/log")
