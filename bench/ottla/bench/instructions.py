@@ -64,7 +64,8 @@ Drive = Callable[[int], object]
 
 
 class CountedBroker:
-    """Broker that runs under callgrind, which counts its CPU instructions."""
+    """Broker that runs under callgrind. The process counts the CPU instructions that it
+    executes."""
 
     def __init__(self, process: subprocess.Popen[bytes], directory: Path) -> None:
         self._process = process

@@ -74,7 +74,7 @@ class Scrape(NamedTuple):
     seconds: float
     byte_count: int
     row_count: int
-    """Number of rows of metrics in the response, or 0 if it was compressed."""
+    """Number of samples (lines) of metrics in the response, or 0 if it was compressed."""
     longest_wait_ms: float
 
 

@@ -212,8 +212,8 @@ def _wait_until_served(cluster: StartedCluster, count: int) -> None:
 
 
 def _held(cluster: StartedCluster, when: str) -> dict[str, float]:
-    """Return the broker's number of file descriptors and its memory. The names of the returned
-    values contain the text `when`, which names the moment."""
+    """Return the broker's number of open file descriptors and its resident memory in MB. The names
+    of the two values end with `when`, which names the moment of the measurement."""
     pid = cluster.pids[BROKER]
     return {
         f"descriptors_{when}": len(os.listdir(f"/proc/{pid}/fd")),

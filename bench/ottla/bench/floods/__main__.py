@@ -100,8 +100,8 @@ def measure(
     name: str, server_name: str, server: SecurityServer, ca: Path, seconds: float
 ) -> FloodRow:
     """Flood a server for some seconds, while a bystander sends requests to the same listener.
-    Returns the bystander's latencies, and the server's resident memory before, during and after the
-    flood."""
+    Returns the bystander's latencies in seconds, and the server's resident memory in MiB before,
+    during and after the flood."""
     flood = FLOODS[name]
     address = server.address(flood.listener)
     metadata = small_request("metadata", TOPIC, ZERO_UUID).frame

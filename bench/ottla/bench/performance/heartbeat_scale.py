@@ -71,7 +71,8 @@ async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: fl
 
 
 async def simulated(loop: Loop, count: int) -> dict[str, Any]:
-    """Run the simulation with `count` brokers, and return the measured CPU times by name."""
+    """Run the simulation with `count` brokers. Returns the CPU times by name, in microseconds per
+    registration or heartbeat and in seconds for the fencing of all brokers."""
     async with open_controller_host(loop, Chance(1), SETTINGS) as host:
         loop.on_step = None  # The checks of the simulation are not part of the cost.
         began_s = time.thread_time()

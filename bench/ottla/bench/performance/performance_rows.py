@@ -130,8 +130,8 @@ def _no_progress(done: int) -> None:
 
 
 def _costing(cluster: RunningCluster, run: Callable[[], Result]) -> tuple[Result, float]:
-    """Run the function of a load. Returns its result, and the CPU seconds that all nodes of the
-    cluster used during the load."""
+    """Run the function of a load. Returns the load's result, and the CPU seconds that all nodes of
+    the cluster used meanwhile."""
     pids = list(cluster.pids.values())
     before = cpu_seconds(pids)
     result = run()

@@ -51,7 +51,8 @@ Acks = dict[int, list[AcknowledgementBatch]]
 
 
 class FetchedShare(NamedTuple):
-    """Content of a ShareFetch response: acquired records, and the number of accepted ones."""
+    """Content of a ShareFetch response: acquired records, and the number of records whose
+    acknowledgement it confirms."""
 
     acquired: Acks
     """Records that the response acquires, as acknowledgements that accept them."""

@@ -43,8 +43,9 @@ OVERTAKES_PER_TURN = 6
 """Number of records of higher priority that a share group delivers in each turn of the priorities,
 beside one of low priority."""
 OVERTAKES_MAX = 60
-"""Number of further records that a share group may deliver before one of low priority: while a lost
-response locks it, and in the first turn of each new leader."""
+"""Number of records that a share group may additionally deliver before a record of low priority.
+They cover the time in which a lost response keeps that record locked, and the first turn of each
+new leader."""
 
 
 class RecordPriority(StrEnum):
@@ -89,7 +90,8 @@ def check_share_order(history: History, facts: RunFacts) -> Verdict:
 
 
 class OrderedPartition:
-    """Deliveries of one partition to one share group, with the order of each record."""
+    """Deliveries of one partition's records to one share group, with the key, delay and priority of
+    each record."""
 
     def __init__(self, reading: ShareReading, group: str, key: str, facts: RunFacts) -> None:
         self._facts = facts

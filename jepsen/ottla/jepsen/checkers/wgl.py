@@ -30,9 +30,8 @@ WAYS_MAX = 1 << 10
 that no call exceeds it."""
 
 ALL_TRIED = 1 << 62
-"""Value that replaces the number of candidate calls that the search has tried at a place in the
-order. It means that a read which fits was placed there, so that no other candidate needs to be
-tried."""
+"""Marker at a place in the order, used instead of the number of candidate calls tried there. It
+means that a read which fits was placed there, so that no other candidate needs to be tried."""
 
 
 @dataclass(frozen=True, slots=True)

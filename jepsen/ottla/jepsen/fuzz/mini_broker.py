@@ -351,7 +351,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         self._serve_unfinished()
 
     def _serve_unfinished(self) -> None:
-        """Run event-loop iterations of the broker until no work is left."""
+        """Run event-loop iterations of the broker until no work is pending."""
         turn_end = self.dispatcher.turn_end
         has_work = True
         while has_work:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 STEPS_MAX = 4
-"""Maximum number of changes that a mutation makes to one fuzzing input."""
+"""Maximum number of changes that one mutation makes to a fuzzing input."""
 
 BYTES = (0x00, 0x01, 0x02, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 WIDTHS = (1, 2, 4, 8)

@@ -36,8 +36,8 @@ CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
 different claim directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
-"""Numbers of which each run on this machine claims one. The number is the third byte of the run's
-subnet."""
+"""Numbers from which each run on this machine claims one. The number becomes the third byte of the
+run's subnet."""
 
 END_TIMEOUT_S = 10.0
 """Seconds after which a killed process that still exists counts as hung in the kernel."""

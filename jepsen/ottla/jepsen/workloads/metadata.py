@@ -60,7 +60,7 @@ lag then."""
 
 @dataclass(slots=True)
 class Name:
-    """State of the topic with one name, according to the only thread that writes to the topic."""
+    """State of one topic, according to the only thread that writes to topics of this name."""
 
     topic: str
     count: int = 0

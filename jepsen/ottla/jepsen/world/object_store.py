@@ -1,10 +1,10 @@
 """An object store in virtual time, which fails as real ones do. It implements `ObjectStore`.
 
-A call takes time before and after its effect, so that a cancelled call may have had its effect. By
-chance, a call fails without effect, after its effect (a lost response), or before it: then the
-effect follows seconds after the error, as that of a request which waits in a queue of the store. A
-listing may show the objects as they were some seconds ago, and is in random order. The store can
-also be down, hang, throttle by requests, and be limited in bandwidth.
+A call takes time before and after its effect, so that a cancelled call may have had its effect. At
+random, a call fails in one of three ways: without an effect, after its effect (a lost response), or
+seconds before its effect, like a request that waits in a queue of the store. A listing may show the
+objects as they were some seconds ago, and is in random order. The store can also be down, hang,
+limit the requests per second, and limit the bandwidth.
 
 All choices are drawn from a `Chance`, and 0 is always the harmless one. Times are those of trio's
 clock: the store has no tasks of its own, and applies late effects at the next call.
@@ -37,11 +37,12 @@ T = TypeVar("T")
 STALE_S_MAX = 3600.0
 """Longest time in seconds by which a listing can be stale, whatever the faults are."""
 DRAW_STEPS = 1000
-"""Steps into which an interval of time is divided, to draw a time from it."""
+"""Number of equal steps into which a time interval is divided, so that a time can be drawn from
+it."""
 
 
 class StoreOperation(Enum):
-    """Kind of a request to an object store. Providers bill by it."""
+    """Kind of a request to an object store. Providers bill requests by their kind."""
 
     PUT = auto()
     PART = auto()
@@ -53,7 +54,7 @@ class StoreOperation(Enum):
 
 
 class StoreOutcome(Enum):
-    """Outcome of a request, drawn by chance."""
+    """Outcome of one simulated request, drawn at random."""
 
     DONE = auto()
     FAILED = auto()
@@ -70,7 +71,8 @@ class StoreFaults:
     default."""
 
     latency_s: tuple[float, float] = (0.01, 0.05)
-    """Shortest and longest time in seconds before the effect of a request, and after it."""
+    """Shortest and longest delay in seconds. One delay passes before the effect of a request, and
+    another one after the effect."""
     failed: float = 0.0
     """Probability that a request fails without effect."""
     lost_response: float = 0.0
@@ -78,13 +80,14 @@ class StoreFaults:
     late: float = 0.0
     """Probability that a request that changes an object fails, and has its effect later."""
     late_s: float = 30.0
-    """Longest time in seconds between such an error and the effect."""
+    """Longest time in seconds between the error of a late request and its effect."""
     partial_delete: float = 0.0
     """Probability that a deletion of several objects fails in the middle."""
     stale_list_s: float = 0.0
     """Longest time in seconds by which a listing may be stale."""
     requests_per_s: int | None = None
-    """Requests that are accepted within any second of virtual time. Others fail at once."""
+    """Maximum number of requests that are accepted within any second of virtual time. Further
+    requests fail at once."""
     bytes_per_s: float | None = None
     """Bandwidth in bytes per second that all calls share."""
     is_down: bool = False
@@ -106,9 +109,9 @@ class SimulatedObjectStore:
     def __init__(self, chance: Chance, faults: StoreFaults | None = None) -> None:
         self.faults = faults or StoreFaults()
         self.requests: Counter[StoreOperation] = Counter()
-        """Requests by kind, also those that failed."""
+        """Number of requests by kind, including requests that failed."""
         self.outcomes: Counter[StoreOutcome] = Counter()
-        """Requests that were not refused, by outcome."""
+        """Number of requests by outcome, without those that were refused at once."""
         self._chance = chance
         self._versions: dict[str, list[tuple[float, bytes | None]]] = {}
         """Contents of each key in ascending order of time, None for a deletion. Versions that no
@@ -335,7 +338,7 @@ class SimulatedObjectStore:
                 effect()
 
     def _drawn(self, interval: tuple[float, float]) -> float:
-        """Draw a time in seconds from a closed interval."""
+        """Return a random time in seconds from a closed interval."""
         lowest, highest = interval
         if lowest == highest:
             return lowest

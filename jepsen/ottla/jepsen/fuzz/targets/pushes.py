@@ -1,7 +1,7 @@
-"""Fuzz target: telemetry pushes of clients, which are decompressed, decoded, labelled, and
+"""Fuzz target: telemetry pushes of clients, which are decompressed, decoded and labelled, then
 converted to a record and to time series.
 
-An input is its codec and the payload.  Each step may raise the errors allowed for it. In addition,
+An input is its codec and the payload. Each step may raise the errors allowed for it. In addition,
 three conditions must hold: labels change no point, the topic's record equals the push, and no
 scrape has the same series twice.
 """

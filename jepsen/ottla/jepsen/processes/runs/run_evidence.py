@@ -36,7 +36,8 @@ add no information."""
 BEGINNINGS = ("Traceback (most recent call last)", "Exception Group Traceback")
 BROKEN = re.compile(r"\b(AssertionError|CRITICAL|Fatal Python error|never awaited)\b")
 MARGIN = re.compile(r"^\s*\| ")
-"""Pattern of the prefix that exception groups print before their stacks."""
+"""Pattern of the prefix that Python prints before the lines of a stack within an exception
+group."""
 SUFFIX = re.compile(r"\.log(\.before)?$")
 
 

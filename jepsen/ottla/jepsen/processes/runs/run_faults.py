@@ -29,7 +29,8 @@ RETRY_S = 1.0
 """Delay in seconds before the next attempt to inject a fault if it is not allowed now, for example
 because a replica is not in sync."""
 BREATH_S = 2.0
-"""Seconds between two faults of a nemesis that has its own periods without faults."""
+"""Seconds between two faults of a nemesis that decides itself how long its faults and the pauses
+between them last."""
 
 Note = Callable[[str, Json], None]
 

@@ -59,8 +59,8 @@ def _pending_is_available() -> Any:
 
 @contextmanager
 def _renewed_lock_stays() -> Iterator[None]:
-    """Mutant: let acquisition locks of a share group that end after the first one end a lock
-    duration too late."""
+    """Mutant: when an acquisition lock of a share group ends, postpone the end of all later locks
+    by one lock duration."""
     original = SharePartition.end_locks
 
     def end_locks(self: SharePartition, now_ms: int) -> bool:

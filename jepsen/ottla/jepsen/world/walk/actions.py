@@ -13,7 +13,7 @@ its usual weight, 1 a lower weight, 2 a higher weight, and all others mean never
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:
-    """Return a list that contains every action as many times as its weight in this random walk. A
+    """Return a list in which each action occurs as often as its weight in this random walk says. A
     row consists of an action, its usual weight, and whether every walk needs the action. The weight
     in a walk is drawn at random. It is never 0 for an action that every walk needs."""
     actions: list[A] = []

@@ -191,7 +191,7 @@ class WalkedQuorum:
         """Order in which this run delivers messages in flight. 0: oldest first; 1: random; 2:
         newest first."""
         self._is_quiet = chance.below(4) > 0
-        """True if this run does not deliver fetches by replicas that search for a leader , since
+        """True if this run does not deliver fetches by replicas that search for a leader, since
         most of these fetches have no effect."""
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
@@ -369,7 +369,8 @@ class WalkedQuorum:
             self._step(packet.sender, RequestFailed(request_id=packet.outgoing.request_id))
 
     def _part(self) -> None:
-        """Cut some network links between replicas: all links of one replica, or random links."""
+        """Cut some network links between replicas: either all links of one replica, or random
+        links."""
         count = len(self.members)
         lonely = self.chance.below(count)
         kind = self.chance.below(3)
