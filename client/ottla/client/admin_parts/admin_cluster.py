@@ -48,7 +48,8 @@ class QuorumReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """State of the controller quorum: its leader, its members and their progress."""
+    """State of the controller quorum: its leader, its voters and observers, and how far each of
+    them has replicated the metadata log."""
 
     leader: NodeId
     """Node id of the active controller, which leads the quorum."""

@@ -57,7 +57,7 @@ from ottla.wire.messages.share_group_describe_response import ShareGroupDescribe
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """Progress of a share group in one partition: its start offset and its lag."""
+    """Start offset and lag of a share group in one partition."""
 
     start_offset: int | None
     """Start offset: the lowest offset whose record may still be delivered. None if the group has
@@ -164,8 +164,8 @@ class ShareGroupCalls(GroupCalls):
     async def share_group_offsets(
         self, group_id: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, ShareOffset]:
-        """Return the progress of a share group in `partitions`. None means all partitions that the
-        group consumes."""
+        """Return the start offset and the lag of a share group in each of `partitions`. None means
+        all partitions that the group consumes."""
         topics = None
         if partitions is not None:
             topics = [

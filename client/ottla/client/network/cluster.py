@@ -686,7 +686,7 @@ def recovery_of(config: "RecoveringClient") -> MetadataRecovery:
 
 
 def _ignore() -> None:
-    """Do nothing."""
+    """Do nothing: the default of the function that is called after metadata was discarded."""
 
 
 def raise_for(code: int, message: str | None = None) -> None:

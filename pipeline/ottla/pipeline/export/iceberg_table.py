@@ -243,8 +243,9 @@ def without_retries(table: Table) -> OneTryTable:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow schema of an Iceberg table, with the types that an export writes (such as
-    string in place of large string). A table with other columns keeps its own types."""
+    """Return the schema with which an export writes to an Iceberg table that has this Arrow schema.
+    If the table has the columns of an export, the types are those that an export writes, such as
+    string in place of large string. Otherwise the schema is returned unchanged."""
     value = schema.field("value").type if "value" in schema.names else pa.null()
     type_ = _plain_type(value) if pa.types.is_struct(value) else None
     expected = table_schema(pa.string(), type_)

@@ -19,7 +19,7 @@ from ottla.wire.records import Body, record_body
 
 
 class FetchedBatches:
-    """Record batches of one fetch response with records at offsets in [first, end)."""
+    """Record batches in one fetch response that contain records at offsets in [first, end)."""
 
     def __init__(
         self,

@@ -235,30 +235,31 @@ class BatchDelay:
 
 @dataclass(frozen=True)
 class AllPartitions:
-    """Start or end of a query: EARLIEST or LATEST in every partition."""
+    """Start or end of a query, as its options define it: EARLIEST or LATEST in every partition."""
 
     offset: int
 
 
 @dataclass(frozen=True)
 class OffsetPerPartition:
-    """Start or end of a query: an offset for each partition, possibly EARLIEST or LATEST."""
+    """Start or end of a query, as its options define it: an offset for each partition, which may be
+    EARLIEST or LATEST."""
 
     offsets: Offsets
 
 
 @dataclass(frozen=True)
 class FromTimestamp:
-    """Start or end of a query: in each partition, the first record at or after a timestamp, in ms
-    since 1970."""
+    """Start or end of a query, as its options define it: in each partition, the first record at or
+    after one timestamp, in ms since 1970."""
 
     time_ms: int
 
 
 @dataclass(frozen=True)
 class TimestampPerPartition:
-    """Start or end of a query: in each partition, the first record at or after a timestamp of its
-    own, in ms since 1970."""
+    """Start or end of a query, as its options define it: for each partition a timestamp of its own,
+    in ms since 1970, which selects the first record at or after it."""
 
     times_ms: Offsets
 

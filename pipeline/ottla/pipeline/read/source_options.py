@@ -366,8 +366,8 @@ def _end(settings: SourceSettings) -> Place:
 
 
 def _names(place: Place, offset: int) -> bool:
-    """Return whether the start or end of a query (`place`) is EARLIEST or LATEST (`offset`) in any
-    partition."""
+    """Return whether the start or end of a query, `place`, contains the symbolic offset `offset`
+    (EARLIEST or LATEST) for any partition."""
     if isinstance(place, AllPartitions):
         return place.offset == offset
     return isinstance(place, OffsetPerPartition) and offset in place.offsets.values()

@@ -83,7 +83,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit on the size of a batch that applies unless the trigger sets one."""
+        """Return the default limit on the number of records in a batch, which applies unless the
+        trigger sets another one."""
         with one_sentence(READ):
             options = self._options
         if options.offsets_per_trigger_max is not None:

@@ -31,13 +31,14 @@ class BatchProgress(NamedTuple):
     """
 
     def as_json(self) -> dict[str, Any]:
-        """Return the row count, duration and lag of this batch as a JSON object."""
+        """Return the number of rows, the duration in seconds and the lag in records of this batch
+        as a JSON object."""
         return self._asdict()
 
 
 def progress_of(event: Mapping[str, Any]) -> BatchProgress:
-    """Return the row count, duration and lag in one progress event of Spark. Values that the event
-    lacks count as 0."""
+    """Return the number of rows, the duration in seconds and the lag in records of one batch, read
+    from a progress event of Spark. Values that the event lacks count as 0."""
     durations = event.get("durationMs") or {}
     batch_ms = durations.get("triggerExecution", event.get("batchDuration", 0)) or 0
     row_count = int(event.get("numInputRows") or 0)
