@@ -53,7 +53,7 @@ MB = 1_000_000
 
 def append(rounds: int, progress: Progress) -> Figures:
     """Measure appends of one record batch to a log, for batches of several sizes. Returns the
-    measured times and rates by name."""
+    microseconds of one append by name, for each size."""
     found: dict[int, list[float]] = {size: [] for size in APPENDS}
     for index in range(rounds):
         for size, count in APPENDS.items():
@@ -67,7 +67,7 @@ def append(rounds: int, progress: Progress) -> Figures:
 
 def recovery(rounds: int, progress: Progress) -> Figures:
     """Measure the recovery of logs after a kill, with one and with two threads in turns. Returns
-    the measured rates by name."""
+    the rates in MB per second by name."""
     figures: Figures = {}
     for size in RECOVERED_BATCHES:
         found: dict[int, list[float]] = {threads: [] for threads in THREADS}

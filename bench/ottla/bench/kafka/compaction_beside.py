@@ -48,7 +48,7 @@ class CompactionPhase(NamedTuple):
 
 def compaction(rounds: int, progress: Progress) -> dict[str, Any]:
     """Measure the p99 latency of a producer and of a tailing consumer, with and without a
-    compaction. Returns the measured latencies by name."""
+    compaction. Returns the latencies in ms by name, and the number of records per second."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         path = Path(directory)
         with open_cluster_in(

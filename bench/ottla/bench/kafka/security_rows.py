@@ -212,7 +212,7 @@ def _handshakes_row(
     listener: str, server: SecurityServer, work: SecurityWork, ca: Path
 ) -> dict[str, float]:
     """Open connections to a listener, each with its own TLS handshake, and close them. Returns the
-    measured rates and times by name."""
+    handshakes per second, and the broker's CPU microseconds for each."""
     context = ssl.create_default_context(cafile=str(ca))
     context.minimum_version = context.maximum_version = TLS_OF[listener]
     address = server.address(listener)

@@ -80,7 +80,7 @@ async def queries(admin: "Admin", *, isolation_level: str = "read_uncommitted") 
 async def query_lag(
     admin: "Admin", group: str, *, isolation_level: str = "read_uncommitted"
 ) -> QueryLag:
-    """Return the lag of the streaming query that commits to a group."""
+    """Return the lag, in records, of the streaming query that commits to a group."""
     from ottla.model.errors import RefusedError
 
     committed = {at: one.offset for at, one in (await admin.group_offsets(group)).items()}

@@ -258,8 +258,8 @@ def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContex
 def _recoveries(
     points: Sequence[Sequence[Any]], quantiles: Json, context: PlotContext
 ) -> Plot | None:
-    """Return a plot of the times that the cluster needed to recover from faults. Each is at the
-    time when its fault ended."""
+    """Return a plot of the seconds that the cluster needed to recover from each fault, at the time
+    when the fault ended."""
     p99_s = quantiles.get("p99") if isinstance(quantiles, dict) else None
 
     def draw(axes: "Axes") -> None:

@@ -191,7 +191,7 @@ class SimulatedObjectStore:
         return await self._read(StoreOperation.GET, read, len)
 
     async def head(self, key: str) -> ObjectEntry:
-        """Return the size and time of an object."""
+        """Return the key, the size and the modification time of an object."""
         assert is_plain_key(key)
 
         def read() -> ObjectEntry:
