@@ -57,6 +57,7 @@ def test_the_first_command_starts_a_cluster_that_takes_records(bare: Terminal, p
     try:
         printed = bare.step(readme, "", START)
         assert "Any Kafka client works" in printed
+        assert "Compiled, a small request takes half the CPU or less" in printed
         bare.type(f"{ottla} status")
         bare.type(f"{ottla} topic create greetings --partitions 3")
         bare.type(f"echo hello | {ottla} produce greetings")

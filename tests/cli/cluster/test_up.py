@@ -184,3 +184,12 @@ def test_another_number_of_nodes_than_a_cluster_has_is_refused(tmp_path: Path) -
 def test_a_cluster_may_have_a_broker_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(up, "machine_cores", lambda: 5)
     assert (up._count("auto"), up._count("3")) == (5, 3)
+
+
+def test_only_the_first_start_of_an_interpreted_cluster_advises_a_compiled_wheel() -> None:
+    advice = up.advice_on_form("interpreted", is_first_start=True)
+
+    assert "OTTLA_COMPILE=1 pip install ." in advice
+    assert advice.endswith(".\n")
+    assert up.advice_on_form("interpreted", is_first_start=False) == ""
+    assert up.advice_on_form("compiled", is_first_start=True) == ""
