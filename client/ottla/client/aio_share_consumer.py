@@ -136,7 +136,8 @@ class AioShareRecord:
         return self._record.is_settled
 
     def accept(self) -> AioPendingAcknowledgement:
-        """Acknowledge that the application has processed the record.
+        """Acknowledge that the application has processed the record. Returns the acknowledgement in
+        progress, which may be awaited.
 
         Raises RefusedError if the record was already accepted, released or rejected.
         """

@@ -70,7 +70,7 @@ class LongAction:
         self.title = title
         """Title of the action, such as "Drain broker 2"."""
         self.about = about
-        """Address of the page about the thing that the action changes."""
+        """Address of the page about the object that the action changes."""
         self.command = command
         """Command of `ottla` that makes the same change."""
         self.user = user

@@ -55,7 +55,7 @@ HEADER_BYTES_MAX = 64 * 1024
 SWEEP_S = 30.0
 """Interval, in seconds, at which the console closes expired sessions."""
 STOP_S = 1.0
-"""Time in seconds that open requests get to finish when the console stops."""
+"""Maximum time in seconds for which open requests may continue when the console stops."""
 
 BootstrapAddresses = tuple[tuple[str, int], ...]
 

@@ -101,11 +101,12 @@ Thing = TypeVar("Thing")
 
 @frozen(kw_only=True)
 class ListColumn(Generic[Thing]):
-    """Column of a table of a list: its title, the cell of each thing in the list, and the order."""
+    """Column of a table that shows a list: its title, the cell for each element of the list, and
+    the sort order."""
 
     title: str
     cell: Callable[[Thing], Cell]
-    """Function that returns the cell of a thing in the list."""
+    """Function that returns the cell of an element of the list."""
     key: str = ""
     """Value of the query parameter that sorts the list by this column. Empty if the list cannot be
     sorted by it."""
@@ -114,7 +115,7 @@ class ListColumn(Generic[Thing]):
     is_number: bool = False
 
     def order_of(self, thing: Thing) -> Any:
-        """Return the value by which the list is sorted, for a thing in the list."""
+        """Return the value by which the list is sorted, for one of its elements."""
         return self.cell(thing).value if self.order is None else self.order(thing)
 
 
@@ -223,8 +224,8 @@ def choice_form(
     values: Mapping[str, str] = {},
     hint: str = "",
 ) -> FormPart:
-    """Return the form of an action on one of the things that the user selects from. `field` has the
-    name and the label of the field, `options` the values and texts of the things."""
+    """Return the form of an action on one of several objects, which the user selects. `field` has
+    the name and the label of the field, `options` the values and texts of the objects."""
     name, label = field
     chosen = FormField(name=name, label=label, type="select", options=options)
     return FormPart(
@@ -247,7 +248,7 @@ class PlotPart:
 
 @frozen(kw_only=True)
 class LinksPart:
-    """Part of a page: links to pages about the same thing, with the present page among them."""
+    """Part of a page: links to pages about the same object, including the present page."""
 
     kind: str = "links"
     links: tuple[tuple[str, str], ...]
@@ -332,8 +333,8 @@ def list_table(
     search_label: str = "Search",
 ) -> TablePart:
     """Return a table with one page of a list: searched in `text_of`, sorted and paged as the query
-    parameters say. Cells are made only for the things on the page, and for the column that decides
-    the order."""
+    parameters say. Cells are made only for the elements on this page of the list, and for the
+    column that decides the order."""
     page = listing(
         things,
         query,
@@ -354,7 +355,7 @@ def list_table(
 def plain_table(
     title: str, things: Iterable[Thing], columns: Sequence[ListColumn[Thing]]
 ) -> TablePart:
-    """Return a table of a few things, without search, order and pages."""
+    """Return a table of a few elements, without search, order and pages."""
     return TablePart(
         title=title,
         columns=tuple(Column(title=one.title, is_number=one.is_number) for one in columns),

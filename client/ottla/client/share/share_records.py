@@ -213,7 +213,8 @@ class ShareRecord:
         return self._settled_as is not None or not self._acquired.unsettled((self.offset,))
 
     def accept(self) -> PendingAcknowledgement:
-        """Acknowledge that the application has processed the record.
+        """Acknowledge that the application has processed the record. Returns the acknowledgement in
+        progress, which may be awaited.
 
         Raises RefusedError if the record was already accepted, released or rejected.
         """
@@ -297,7 +298,8 @@ class ShareBatch:
         return not self._acquired.unsettled(self.records.offsets)
 
     def accept(self) -> PendingAcknowledgement:
-        """Acknowledge that the application has processed the records."""
+        """Acknowledge that the application has processed the records. Returns the acknowledgement
+        in progress, which may be awaited."""
         return self._settle(AcknowledgeType.ACCEPT)
 
     def release(self) -> PendingAcknowledgement:

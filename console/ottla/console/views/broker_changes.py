@@ -75,21 +75,24 @@ def changes_address(broker: int) -> str:
 
 
 async def cordon(request: PageRequest) -> PageView:
-    """Cordon a broker: it gets no new replicas."""
+    """Cordon a broker: it gets no new replicas. Returns a redirect to the page with the changes of
+    the broker."""
     broker = broker_id_of(request.path["broker"])
     await cordon_broker(request.admin, broker, is_cordoned=True)
     return _done(broker, f"Broker {broker} gets no new replicas; it keeps those that it has.")
 
 
 async def uncordon(request: PageRequest) -> PageView:
-    """End the cordon of a broker: it gets new replicas again."""
+    """End the cordon of a broker: it gets new replicas again. Returns a redirect to the page with
+    the changes of the broker."""
     broker = broker_id_of(request.path["broker"])
     await cordon_broker(request.admin, broker, is_cordoned=False)
     return _done(broker, f"Broker {broker} gets new replicas again.")
 
 
 async def drain(request: PageRequest) -> PageView:
-    """Start the drain of a broker, which moves its leaderships to other brokers."""
+    """Start the drain of a broker, which moves its leaderships to other brokers. Returns a redirect
+    to the page of the long action."""
     one = await _broker(request)
     if request.form.get("force", "") != "yes":
         await check_drain(request.admin, [one])
@@ -109,7 +112,8 @@ async def drain(request: PageRequest) -> PageView:
 
 
 async def undrain(request: PageRequest) -> PageView:
-    """Let a drained broker lead partitions again."""
+    """Let a drained broker lead partitions again. Returns a redirect to the page with the changes
+    of the broker."""
     one = await _broker(request)
     await drain_brokers(request.admin, [one], undo=True)
     return _done(one.id, f"Broker {one.id} may lead partitions again.")
@@ -117,7 +121,7 @@ async def undrain(request: PageRequest) -> PageView:
 
 async def remove(request: PageRequest) -> PageView:
     """Start the removal of a broker: moves of its replicas, a wait for its stop, and the deletion
-    of its registration."""
+    of its registration. Returns a redirect to the page of the long action."""
     broker = broker_id_of(request.path["broker"])
     throttle = _rate(request.form)
     await removal_of(request.admin, broker, throttle)
@@ -141,7 +145,8 @@ async def remove(request: PageRequest) -> PageView:
 
 
 async def unregister(request: PageRequest) -> PageView:
-    """Delete the registration of a stopped broker without replicas."""
+    """Delete the registration of a stopped broker without replicas. Returns a redirect to the list
+    of brokers."""
     broker = broker_id_of(request.path["broker"])
     await check_unregister(request.admin, broker)
     left = await unregister_broker(request.admin, broker)

@@ -93,7 +93,8 @@ async def compaction(request: PageRequest) -> PageView:
 
 
 async def run(request: PageRequest) -> PageView:
-    """Request a cleaning pass (compaction) of one log of one broker."""
+    """Request a cleaning pass (compaction) of one log of one broker. Returns a redirect to the page
+    of log compaction."""
     node = NodeId(form_number("broker", request.form.get("broker", "")))
     topic = request.form.get("topic", "").strip()
     at = TopicPartition(topic, form_number("partition", request.form.get("partition", "")))
@@ -107,7 +108,8 @@ async def run(request: PageRequest) -> PageView:
 
 
 async def retry(request: PageRequest) -> PageView:
-    """Retry the compaction of those logs of one broker whose last compaction failed."""
+    """Retry the compaction of those logs of one broker whose last compaction failed. Returns a
+    redirect to the page of log compaction."""
     node = NodeId(form_number("broker", request.form.get("broker", "")))
     answers = await request.admin.retry_cleaning(node)
     accepted = sum(one.refusal is None for one in answers.values())

@@ -76,8 +76,8 @@ async def features(request: PageRequest) -> PageView:
 
 
 async def finalize(request: PageRequest) -> PageView:
-    """Finalize an upgrade: raise the feature levels to the highest ones that all brokers
-    support."""
+    """Finalize an upgrade: raise the feature levels to the highest ones that all brokers support.
+    Returns a redirect to the page of features."""
     levels, absent = await _levels(request.admin)
     if absent:
         raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"{absent[0].thing}: {absent[0].reason}")
@@ -152,12 +152,14 @@ def _finalization(
 
 
 async def upgrade(request: PageRequest) -> PageView:
-    """Raise the finalized level of a feature, as the form requests."""
+    """Raise the finalized level of a feature, as the form requests. Returns a redirect to the page
+    of features."""
     return await _change(request, FeatureUpdateKind.UPGRADE)
 
 
 async def downgrade(request: PageRequest) -> PageView:
-    """Lower the finalized level of a feature, unless metadata would be lost."""
+    """Lower the finalized level of a feature, unless metadata would be lost. Returns a redirect to
+    the page of features."""
     return await _change(request, FeatureUpdateKind.SAFE_DOWNGRADE)
 
 

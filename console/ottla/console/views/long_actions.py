@@ -65,7 +65,7 @@ def start_long(
 
 
 def running_notes(request: PageRequest, about: str) -> list[SheetPart]:
-    """Return page parts about the long actions in progress that change the thing with the page
+    """Return page parts about the long actions in progress that change the object with the page
     `about`."""
     return [
         NotePart(
@@ -146,7 +146,7 @@ async def progress(request: PageRequest) -> PageView:
 
 
 async def cancel(request: PageRequest) -> PageView:
-    """Cancel a long action that runs."""
+    """Cancel a long action that is running. Returns a redirect to the page of the action."""
     one = _one(request)
     if not one.is_running:
         raise PageError(HTTPStatus.CONFLICT, f"{one.title!r} has ended already")

@@ -94,7 +94,8 @@ async def moves(request: PageRequest) -> PageView:
 
 
 async def cancel_move(request: PageRequest) -> PageView:
-    """Cancel the reassignment of one partition, which restores its former replicas."""
+    """Cancel the reassignment of one partition, which restores its former replicas. Returns a
+    redirect to the page of moves."""
     topic = request.form.get("topic", "").strip()
     index = form_number("partition", request.form.get("partition", ""))
     at = TopicPartition(topic, index)
@@ -107,13 +108,15 @@ async def cancel_move(request: PageRequest) -> PageView:
 
 
 async def cancel_balance(request: PageRequest) -> PageView:
-    """Cancel the replica moves of the balance plan that are not complete."""
+    """Cancel the replica moves of the balance plan that are not complete. Returns a redirect to the
+    page of moves."""
     await request.admin.alter_broker_configs(None, {BALANCE_PLAN: None})
     return PageView(context={}, location="/moves", notice="The balance was cancelled.")
 
 
 async def throttle_balance(request: PageRequest) -> PageView:
-    """Change the highest throttle of the balance plan that the cluster carries out."""
+    """Change the highest throttle of the balance plan that the cluster carries out. Returns a
+    redirect to the page of moves."""
     rate = form_number("rate", request.form.get("rate", ""), digits_max=RATE_DIGITS_MAX)
     await request.admin.alter_broker_configs(None, {BALANCE_RATE_MAX: str(rate)})
     return PageView(

@@ -118,7 +118,8 @@ async def changes(request: PageRequest) -> PageView:
 
 
 async def write_snapshot(request: PageRequest) -> PageView:
-    """Make the active controller write a snapshot of the metadata."""
+    """Make the active controller write a snapshot of the metadata. Returns a redirect to the page
+    of the quorum."""
     found = await _ask_snapshot(request, is_trial=False)
     return PageView(
         context={},

@@ -164,7 +164,7 @@ async def explain(request: PageRequest) -> PageView:
 
 
 async def change(request: PageRequest) -> PageView:
-    """Set or remove one quota."""
+    """Set or remove one quota. Returns a redirect to the list of quotas."""
     owner = _owner_of(request)
     key = request.form.get("key", "")
     value = request.form.get("value", "").strip()

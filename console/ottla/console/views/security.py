@@ -107,7 +107,7 @@ async def acls(request: PageRequest) -> PageView:
 
 async def set_password(request: PageRequest) -> PageView:
     """Set the SCRAM password of a user. The console sends a salted hash to the cluster, not the
-    password."""
+    password. Returns a redirect to the page of the user."""
     name = request.path.get("user", "") or request.form.get("user", "").strip()
     password = request.form.get("password", "")
     mechanism = request.form.get("mechanism", "")
@@ -126,7 +126,7 @@ async def set_password(request: PageRequest) -> PageView:
 
 
 async def delete_user(request: PageRequest) -> PageView:
-    """Delete all SCRAM credentials of a user."""
+    """Delete all SCRAM credentials of a user. Returns a redirect to the list of users."""
     name = request.path["user"]
     found = (await request.admin.describe_users()).get(name, [])
     if not found:
@@ -139,7 +139,8 @@ async def delete_user(request: PageRequest) -> PageView:
 
 
 async def create_acl(request: PageRequest) -> PageView:
-    """Create the ACL that the form describes."""
+    """Create the ACL that the form describes. Returns a redirect to the list of ACLs of the
+    principal."""
     entry = entry_of(request.form)
     await request.admin.create_acls([entry])
     return PageView(
@@ -150,7 +151,7 @@ async def create_acl(request: PageRequest) -> PageView:
 
 
 async def delete_acl(request: PageRequest) -> PageView:
-    """Delete one ACL, which the form describes in full."""
+    """Delete one ACL, which the form describes in full. Returns a redirect to the list of ACLs."""
     entry = entry_of(request.form)
     unwanted = AclFilter(
         resource_type=entry.resource_type,

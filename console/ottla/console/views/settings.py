@@ -21,10 +21,10 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ReferenceRow:
-    """Table row about one setting of topics, brokers or other things."""
+    """Table row about one setting of topics, brokers or other resources."""
 
     scope: str
-    """Noun for the things that have this setting, such as "topic"."""
+    """Noun for the resources that have this setting, such as "topic"."""
     definition: Definition
 
 

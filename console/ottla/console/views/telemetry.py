@@ -263,7 +263,8 @@ def _subscription_forms() -> list[SheetPart]:
 
 
 async def set_subscription(request: PageRequest) -> PageView:
-    """Create or change a subscription to client metrics."""
+    """Create or change a subscription to client metrics. Returns a redirect to the page of client
+    telemetry."""
     name, form = _name_of(request), request.form
     interval_ms = form_number("interval", form.get("interval", ""))
     match = form.get("match", "").strip()
@@ -278,7 +279,7 @@ async def set_subscription(request: PageRequest) -> PageView:
 
 async def delete_subscription(request: PageRequest) -> PageView:
     """Delete a subscription to client metrics. Clients then stop pushing the metrics that only it
-    requested."""
+    requested. Returns a redirect to the page of client telemetry."""
     name = _name_of(request)
     await request.admin.delete_metrics_subscription(name)
     return PageView(context={}, location="/telemetry", notice=f"Subscription {name} was deleted.")

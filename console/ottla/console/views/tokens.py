@@ -61,14 +61,16 @@ async def tokens(request: PageRequest) -> PageView:
 
 
 async def renew(request: PageRequest) -> PageView:
-    """Renew a delegation token for the period in the cluster's settings."""
+    """Renew a delegation token for the period in the cluster's settings. Returns a redirect to the
+    list of delegation tokens."""
     one = await _token_of(request)
     await request.admin.renew_token(one.hmac)
     return PageView(context={}, location="/tokens", notice=f"Token {one.token_id} was renewed.")
 
 
 async def end(request: PageRequest) -> PageView:
-    """Make a delegation token expire immediately."""
+    """Make a delegation token expire immediately. Returns a redirect to the list of delegation
+    tokens."""
     one = await _token_of(request)
     await request.admin.end_token(one.hmac)
     return PageView(context={}, location="/tokens", notice=f"Token {one.token_id} has ended.")

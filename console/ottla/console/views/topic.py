@@ -277,7 +277,8 @@ async def alter(request: PageRequest) -> PageView:
 
 
 async def add_partitions(request: PageRequest) -> PageView:
-    """Add partitions to a topic, up to the total number in the form."""
+    """Add partitions to a topic, up to the total number in the form. Returns a redirect to the page
+    of the topic."""
     name, total = (
         request.path["topic"],
         form_number("total", request.form.get("total", ""), least=1),
@@ -292,7 +293,8 @@ async def add_partitions(request: PageRequest) -> PageView:
 
 
 async def trim(request: PageRequest) -> PageView:
-    """Delete the records before an offset of one partition, or all records of the topic."""
+    """Delete the records before an offset of one partition, or all records of the topic. Returns a
+    redirect to the page of the topic."""
     name = request.path["topic"]
     if request.form.get("all"):
         described = await describe(request.admin, name)
@@ -315,7 +317,8 @@ async def trim(request: PageRequest) -> PageView:
 
 
 async def elect(request: PageRequest) -> PageView:
-    """Make the first replica of each partition of a topic its leader."""
+    """Make the first replica of each partition of a topic its leader. Returns a redirect to the
+    page of the topic."""
     name = request.path["topic"]
     described = await describe(request.admin, name)
     places = [TopicPartition(name, one.partition) for one in described.partitions]
@@ -336,7 +339,7 @@ async def elect(request: PageRequest) -> PageView:
 
 
 async def delete(request: PageRequest) -> PageView:
-    """Delete a topic and its records."""
+    """Delete a topic and its records. Returns a redirect to the list of topics."""
     name = request.path["topic"]
     await request.admin.delete_topic(name)
     return PageView(context={}, location="/topics", notice=f"Topic {name} was deleted.")

@@ -202,8 +202,8 @@ async def create(request: PageRequest) -> PageView:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Parse a text of topic settings with one KEY=VALUE in each line. Raises ConfigError for
-    another line."""
+    """Parse topic settings in a text with one KEY=VALUE in each line. Returns the values by key.
+    Raises ConfigError if a line has another form."""
     lines = [line.strip() for line in text[: SETTINGS_CHARS_MAX + 1].splitlines() if line.strip()]
     if len(text) > SETTINGS_CHARS_MAX or len(lines) > SETTINGS_MAX:
         raise ConfigError("settings", f"are too many; {SETTINGS_MAX} lines are allowed")

@@ -223,7 +223,7 @@ async def of_topic(request: PageRequest) -> PageView:
 
 async def abort(request: PageRequest) -> PageView:
     """Abort a hanging transaction in one partition. Refused while a transaction coordinator knows
-    it."""
+    it. Returns a redirect to the open transactions of the topic."""
     topic = request.path["topic"]
     at = TopicPartition(topic, _number(request.path["partition"]))
     start = _number(request.path["start"])
@@ -353,7 +353,8 @@ def _topic_form() -> FormPart:
 
 
 async def find(request: PageRequest) -> PageView:
-    """Redirect to the open transactions of the topic that the query names."""
+    """Return a redirect to the open transactions of the topic that the query names, or a page that
+    asks for a topic if it names none."""
     topic = request.query.get("topic", "").strip()
     if topic:
         return PageView(context={}, location=open_address(topic))

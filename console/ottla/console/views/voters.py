@@ -90,17 +90,19 @@ def plan_of(quorum: SurveyedQuorum, fields: Mapping[str, str]) -> VoterPlan:
 
 
 async def add(request: PageRequest) -> PageView:
-    """Start the addition of a controller to the voters."""
+    """Start the addition of a controller to the voters. Returns a redirect to the page of the long
+    action."""
     return await _change(request, "add")
 
 
 async def remove(request: PageRequest) -> PageView:
-    """Start the removal of a controller from the voters."""
+    """Start the removal of a controller from the voters. Returns a redirect to the page of the long
+    action."""
     return await _change(request, "remove")
 
 
 async def replace(request: PageRequest) -> PageView:
-    """Start the replacement of a voter."""
+    """Start the replacement of a voter. Returns a redirect to the page of the long action."""
     return await _change(request, "replace")
 
 
@@ -130,7 +132,8 @@ async def _change(request: PageRequest, kind: str) -> PageView:
 
 
 async def unregister(request: PageRequest) -> PageView:
-    """Delete the registration of a controller that was removed from the quorum."""
+    """Delete the registration of a controller that was removed from the quorum. Returns a redirect
+    to the page of the quorum's voters."""
     node = _node(request.form)
     running = await check_controller_gone(request.admin, node)
     await unregister_controller(request.admin, node)

@@ -139,7 +139,8 @@ class MemoryChannel(HostedChannel):
         return False
 
     def read(self, now_ms: int) -> bool:
-        """Pass the next piece of the client's bytes to the broker's connection."""
+        """Pass the next piece of the client's bytes to the broker's connection. Always returns
+        True, because the end of the stream is not simulated."""
         piece, self.left = self.left[: self.piece_bytes], self.left[self.piece_bytes :]
         self.connection.on_bytes(piece, now_ms)
         return True

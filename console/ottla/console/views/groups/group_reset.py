@@ -220,7 +220,8 @@ async def reset(request: PageRequest) -> PageView:
 
 
 async def delete_offsets(request: PageRequest) -> PageView:
-    """Delete the committed offsets of a group in one topic."""
+    """Delete the committed offsets of a group in one topic. Returns a redirect to the page of the
+    group."""
     name, topic = request.path["group"], request.form.get("topic", "")
     partitions = [at for at in await committed_offsets(request.admin, name) if at.topic == topic]
     if not partitions:
@@ -237,7 +238,8 @@ async def delete_offsets(request: PageRequest) -> PageView:
 
 
 async def delete(request: PageRequest) -> PageView:
-    """Delete a group without members, with its committed offsets."""
+    """Delete a group without members, with its committed offsets. Returns a redirect to the list of
+    groups."""
     name = request.path["group"]
     await request.admin.delete_group(name)
     return PageView(context={}, location="/groups", notice=f"Group {name} was deleted.")

@@ -210,7 +210,8 @@ async def reset_page(request: PageRequest) -> PageView:
 
 
 async def delete_offsets(request: PageRequest) -> PageView:
-    """Delete the start offsets of a share group in one topic."""
+    """Delete the start offsets of a share group in one topic. Returns a redirect to the page of the
+    share group."""
     name, topic = request.path["group"], request.form.get("topic", "")
     for code_ in (await request.admin.delete_share_group_offsets(name, [topic])).values():
         if code_ is not ErrorCode.NONE:
@@ -223,7 +224,8 @@ async def delete_offsets(request: PageRequest) -> PageView:
 
 
 async def delete(request: PageRequest) -> PageView:
-    """Delete a share group without members, with its offsets."""
+    """Delete a share group without members, with its offsets. Returns a redirect to the list of
+    share groups."""
     name = request.path["group"]
     await request.admin.describe_share_group(name)
     await request.admin.delete_group(name)

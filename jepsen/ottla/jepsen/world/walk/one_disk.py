@@ -27,7 +27,7 @@ class SequentialIds:
         self._given_count = 0
 
     def take(self) -> ProducerId:
-        """Return the next producer id, which is the former one plus one."""
+        """Return the next producer id: the previous one plus one."""
         self._given_count += 1
         return ProducerId(self._given_count)
 
