@@ -44,9 +44,10 @@ MANIFEST = SegmentManifest(
     custom_metadata=b"\0\1\2",
     has_empty_transaction_index=True,
     index_sections=(
-        IndexSection(IndexKind.OFFSETS, 0, 80, 1),
-        IndexSection(IndexKind.TIMES, 80, 200, 2),
-        IndexSection(IndexKind.PRODUCERS, 200, 210, 3),
-        IndexSection(IndexKind.EPOCHS, 210, 240, 4),
+        IndexSection(IndexKind.CHECKSUMS, 0, 4, 5),
+        IndexSection(IndexKind.OFFSETS, 4, 84, 1),
+        IndexSection(IndexKind.TIMES, 84, 204, 2),
+        IndexSection(IndexKind.PRODUCERS, 204, 214, 3),
+        IndexSection(IndexKind.EPOCHS, 214, 244, 4),
     ),
 )

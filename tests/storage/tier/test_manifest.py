@@ -14,11 +14,17 @@ from ottla.model.errors import CorruptDataError, NewerReleaseError
 from ottla.model.ids import Epoch, NodeId, Offset
 from ottla.storage.segments.epoch_cache import EpochEntry
 from ottla.storage.tier.manifest import (
+    CHECKSUM_BYTES,
+    CHUNK_BYTES,
+    ENTRY_BYTES,
     MANIFEST_BYTES_MAX,
+    SECTION_BYTES_MAX,
+    SEGMENT_BYTES_MAX,
     SETTINGS_MAX,
     IndexKind,
     IndexSection,
     SegmentManifest,
+    chunk_count,
     decode_manifest,
     encode_manifest,
     problem_of,
@@ -51,7 +57,12 @@ def manifests(draw: st.DrawFn) -> SegmentManifest:
     starts = [start, *(start + step for step in above)]
     has_no_aborts = draw(st.booleans())
     kinds = [kind for kind in IndexKind if kind is not IndexKind.TRANSACTIONS or not has_no_aborts]
-    sizes = [draw(st.integers(0, 1 << 30)) for _ in kinds]
+    size_bytes = draw(st.integers(1, SEGMENT_BYTES_MAX))
+    sizes = [
+        draw(st.integers(0, SECTION_BYTES_MAX // entry_bytes)) * entry_bytes
+        for entry_bytes in (ENTRY_BYTES.get(kind, 1) for kind in kinds)
+    ]
+    sizes[0] = chunk_count(size_bytes) * CHECKSUM_BYTES
     return SegmentManifest(
         cluster_id=draw(st.sampled_from([NAMES.cluster_id, "c"])),
         topic=draw(st.sampled_from(["orders", "a.b-c_d", "t" * 249])),
@@ -65,7 +76,7 @@ def manifests(draw: st.DrawFn) -> SegmentManifest:
         broker_id=NodeId(draw(st.integers(0, (1 << 31) - 1))),
         max_timestamp_ms=draw(INT64),
         event_timestamp_ms=draw(INT64),
-        size_bytes=draw(st.integers(1, 1 << 40)),
+        size_bytes=size_bytes,
         log_crc=draw(st.integers(0, (1 << 32) - 1)),
         leader_epochs=tuple(
             EpochEntry(Epoch(epoch), Offset(offset))
@@ -102,7 +113,7 @@ def test_the_order_of_settings_does_not_matter() -> None:
 
 def test_the_names_of_a_manifest_are_those_of_its_objects() -> None:
     assert MANIFEST.names == NAMES
-    assert MANIFEST.indexes_size_bytes == 240
+    assert MANIFEST.indexes_size_bytes == 244
 
 
 def test_the_metadata_of_a_segment_is_restored() -> None:
@@ -257,12 +268,23 @@ SECTIONS = MANIFEST.index_sections
         (_with(index_sections=()), "sections"),
         (_with(has_empty_transaction_index=False), "sections"),
         (
-            _with(index_sections=(*SECTIONS[:3], IndexSection(IndexKind.EPOCHS, 211, 240, 4))),
+            _with(index_sections=(*SECTIONS[:4], IndexSection(IndexKind.EPOCHS, 215, 244, 4))),
             "follow each other",
         ),
         (
-            _with(index_sections=(*SECTIONS[:3], IndexSection(IndexKind.EPOCHS, 210, 200, 4))),
+            _with(index_sections=(*SECTIONS[:4], IndexSection(IndexKind.EPOCHS, 214, 200, 4))),
             "follow each other",
+        ),
+        (_with(size_bytes=SEGMENT_BYTES_MAX + 1), "more than"),
+        (_with(size_bytes=CHUNK_BYTES + 1), "number of checksums"),
+        (
+            _with(
+                index_sections=(
+                    *SECTIONS[:4],
+                    IndexSection(IndexKind.EPOCHS, 214, 215 + SECTION_BYTES_MAX, 4),
+                )
+            ),
+            "a section of the indexes has more than",
         ),
     ],
 )

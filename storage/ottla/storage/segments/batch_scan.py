@@ -8,11 +8,11 @@ the log directory reads the blocks. Headers and CRCs are checked on the event lo
 per record.
 """
 
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.limits import BATCH_HEADER_BYTES, INT32_MAX, INT64_MAX, MIB
-from ottla.storage.disk.disk_seam import Disk, DiskFile
 from ottla.wire.batch import CRC_START, LENGTH_END, MAGIC, BatchHeader, parse_header
 from ottla.wire.crc import crc32c
 from ottla.wire.legacy import entry_header, is_crc_right, is_entry_at
@@ -21,6 +21,17 @@ BLOCK_BYTES = 1 * MIB
 """Number of bytes of a log file that a scan reads at once. With smaller reads, more calls are
 passed to the disk's worker thread. Larger ones exceed the processor's cache and block the event
 loop for longer."""
+
+F = TypeVar("F")
+F_contra = TypeVar("F_contra", contravariant=True)
+
+
+class RangeReader(Protocol[F_contra]):
+    """Interface of a reader of files: a disk, or a store of copied segments."""
+
+    async def read(self, file: F_contra, position: int, size: int, /) -> bytes:
+        """Return `size` bytes of a file from `position`, fewer if the file ends before."""
+        ...
 
 
 class ScannedBlock(NamedTuple):
@@ -42,8 +53,8 @@ class BatchScan:
 
     def __init__(
         self,
-        disk: Disk,
-        file: DiskFile,
+        disk: RangeReader[F],
+        file: F,
         *,
         position: int,
         end: int,
@@ -55,8 +66,7 @@ class BatchScan:
         """Create a scan. `base_offset` is the segment's base offset, or None. If it is given, the
         scan reports a batch whose offset is more than 2³¹ - 1 above it (`is_overflow`), because an
         index entry cannot express such a distance."""
-        self._disk = disk
-        self._file = file
+        self._read = partial(disk.read, file)
         self._end = end
         self._next_offset = first_offset
         self._base_offset = base_offset
@@ -72,7 +82,7 @@ class BatchScan:
         while self.valid_end < self._end and self.problem is None:
             position = self.valid_end
             size = min(self._block_bytes, self._end - position)
-            data = memoryview(await self._disk.read(self._file, position, size))
+            data = memoryview(await self._read(position, size))
             if len(data) < size:
                 self._end = position + len(data)  # shorter than it was: check the bytes that exist
             batches, consumed, wanted = self._check_block(data, self._end - position)

@@ -49,18 +49,31 @@ async def first_at_or_after(
         position = await when_cached(
             disk, partial(_position_before, segment, timestamp_ms, start_offset)
         )
-        scanning = _scan_from(disk, segment, position)
-        while (block := await scanning.next_block()) is not None:
-            for at, header in block.batches:
-                if header.base_offset >= end_offset:
-                    return None
-                if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
-                    continue
-                found = _first_record(
-                    block.data, at, header, timestamp_ms, start_offset, end_offset
-                )
-                if found is not None:
-                    return found
+        found = await first_of_scan(
+            _scan_from(disk, segment, position),
+            timestamp_ms,
+            start_offset=start_offset,
+            end_offset=end_offset,
+        )
+        if found is not None:
+            return found
+    return None
+
+
+async def first_of_scan(
+    scanning: BatchScan, timestamp_ms: int, *, start_offset: Offset, end_offset: Offset
+) -> TimestampedOffset | None:
+    """Return the first record of the scanned batches that is in `[start_offset, end_offset)` and
+    has a timestamp of at least `timestamp_ms`. Returns None if there is no such record."""
+    while (block := await scanning.next_block()) is not None:
+        for at, header in block.batches:
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+                continue
+            found = _first_record(block.data, at, header, timestamp_ms, start_offset, end_offset)
+            if found is not None:
+                return found
     return None
 
 

@@ -11,6 +11,12 @@ object_names.py    keys of a segment's objects
 cluster_marker.py  the object that reserves a prefix for one cluster
 manifest.py        the manifest of a segment, from which its metadata can be restored
 
+Transfer of segments:
+
+segment_source.py         interface of a local segment that is uploaded
+segment_upload_driver.py  upload of a segment, and deletion of a copied one: start here
+stepped_crc_driver.py     CRC of large data, computed in steps
+
 Decisions about copied segments:
 
 remote_segment.py   a copied segment with its states, and a change of its state

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from ottla.model.errors import CorruptDataError, NewerReleaseError
 from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.limits import INT32_MAX
 from ottla.model.values import frozen
 from ottla.storage.segments.epoch_cache import EpochEntry
 from ottla.storage.tier.object_names import (
@@ -34,6 +35,16 @@ from ottla.storage.tier.remote_segment import (
 )
 
 MANIFEST_FORMAT = 1
+CHUNK_BYTES = 1 << 20
+"""Size in bytes of a chunk: a part of the object with the records that has a checksum of its own.
+The last chunk may be shorter. Part of the format. Readers fetch and cache whole chunks, so a larger
+size delays a reader at a random offset, and a smaller one needs more requests."""
+CHECKSUM_BYTES = 4
+SEGMENT_BYTES_MAX = INT32_MAX
+"""Maximum size of the object with the records. Positions in Kafka's offset index are int32."""
+SECTION_BYTES_MAX = 128 << 20
+"""Maximum size of one section of the indexes, which a reader has in memory as a whole. An offset
+index of 128 MiB has 16 million entries, and a producer snapshot three million producers."""
 MANIFEST_BYTES_MAX = 1 << 20
 """Maximum size of a manifest in bytes. Leader epochs are its only long field: 20,000 of them fit.
 A caller reads at most one byte more."""
@@ -49,6 +60,9 @@ _INT64_MIN = -(1 << 63)
 class IndexKind(StrEnum):
     """Kind of a section of the object with the indexes. The sections are in this order."""
 
+    CHECKSUMS = "checksums"
+    """CRC32C of each chunk of the object with the records (`CHUNK_BYTES`): unsigned integers of 4
+    bytes, big-endian. With them, a reader checks every part that it fetches."""
     OFFSETS = "offsets"
     TIMES = "times"
     PRODUCERS = "producers"
@@ -59,6 +73,16 @@ class IndexKind(StrEnum):
     """The aborted transactions. Absent if there are none."""
 
 
+ENTRY_BYTES = {
+    IndexKind.CHECKSUMS: CHECKSUM_BYTES,
+    IndexKind.OFFSETS: 8,
+    IndexKind.TIMES: 12,
+    IndexKind.TRANSACTIONS: 34,
+}
+"""Size in bytes of an entry, of those sections that consist of entries. Kafka's files have the
+same entries."""
+
+
 class IndexSection(NamedTuple):
     """A part `[start, end)` of the object with the indexes, and its CRC32C."""
 
@@ -66,6 +90,11 @@ class IndexSection(NamedTuple):
     start: int
     end: int
     crc: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the section in bytes."""
+        return self.end - self.start
 
 
 @frozen(kw_only=True)
@@ -135,9 +164,19 @@ class SegmentManifest:
         """Size of the object with the indexes."""
         return self.index_sections[-1].end
 
+    def section(self, kind: IndexKind) -> IndexSection | None:
+        """Return a section of the indexes, or None if the segment has no such section."""
+        return next((each for each in self.index_sections if each.kind is kind), None)
+
+
+def chunk_count(size_bytes: int) -> int:
+    """Return the number of chunks of an object with this size."""
+    return -(-size_bytes // CHUNK_BYTES)
+
 
 def encode_manifest(manifest: SegmentManifest) -> bytes:
-    """Return the content of a manifest object. The manifest must be valid: see `problem_of`."""
+    """Return the content of a manifest object. The manifest must be valid: see `problem_of`. Raises
+    ValueError if it is too large."""
     problem = problem_of(manifest)
     assert problem is None, problem
     custom = manifest.custom_metadata
@@ -174,7 +213,8 @@ def encode_manifest(manifest: SegmentManifest) -> bytes:
         ],
     }
     data = json.dumps(values, sort_keys=True, separators=(",", ":")).encode()
-    assert len(data) <= MANIFEST_BYTES_MAX
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise ValueError(f"the manifest has {len(data)} bytes, more than {MANIFEST_BYTES_MAX}")
     return data
 
 
@@ -225,6 +265,10 @@ def problem_of(manifest: SegmentManifest) -> str | None:
         ),
         (manifest.size_bytes > 0, "the segment is empty"),
         (
+            manifest.size_bytes <= SEGMENT_BYTES_MAX,
+            f"the segment has more than {SEGMENT_BYTES_MAX} bytes",
+        ),
+        (
             custom is None or len(custom) <= CUSTOM_METADATA_BYTES_MAX,
             f"the custom metadata has more than {CUSTOM_METADATA_BYTES_MAX} bytes",
         ),
@@ -236,6 +280,23 @@ def problem_of(manifest: SegmentManifest) -> str | None:
                 for section, end in zip(manifest.index_sections, ends, strict=False)
             ),
             "the sections of the indexes do not follow each other",
+        ),
+        (
+            all(section.size_bytes <= SECTION_BYTES_MAX for section in manifest.index_sections),
+            f"a section of the indexes has more than {SECTION_BYTES_MAX} bytes",
+        ),
+        (
+            not kinds
+            or manifest.index_sections[0].size_bytes
+            == chunk_count(manifest.size_bytes) * CHECKSUM_BYTES,
+            "the number of checksums is wrong",
+        ),
+        (
+            all(
+                section.size_bytes % ENTRY_BYTES.get(section.kind, 1) == 0
+                for section in manifest.index_sections
+            ),
+            "a section of the indexes ends within an entry",
         ),
     )
     problem = next((problem for is_right, problem in checks if not is_right), None)

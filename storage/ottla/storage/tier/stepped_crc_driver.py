@@ -1,0 +1,20 @@
+"""CRC32C of data of any size, computed in steps that do not hold the event loop."""
+
+import trio
+
+from ottla.wire.crc import crc32c
+
+STEP_BYTES = 4 << 20
+"""Number of bytes in one step. They cost 1 to 2 ms."""
+
+
+async def crc_of_large(data: bytes) -> int:
+    """Return the CRC32C of the data."""
+    if len(data) <= STEP_BYTES:
+        return crc32c(data)
+    crc = 0
+    view = memoryview(data)
+    for at in range(0, len(data), STEP_BYTES):
+        crc = crc32c(view[at : at + STEP_BYTES], crc)
+        await trio.lowlevel.checkpoint()
+    return crc
