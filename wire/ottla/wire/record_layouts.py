@@ -24,8 +24,8 @@ LAYOUTS_KEPT_MAX = 16
 """Number of record layouts that are kept for later batches. Most batches of a partition have one of
 a few layouts, so a larger number only uses memory."""
 LAYOUT_ROWS_MAX = 16_384
-"""Maximum number of records in a batch for which start positions are computed (`layout_of`). It
-limits the memory of the kept ones to 2 MiB."""
+"""Maximum number of records in a batch for which `layout_of` computes start positions. It limits
+the memory of all kept layouts to 2 MiB."""
 TABLE_ROWS_MAX = 4_096
 """Maximum number of records in a batch for which a `RecordLayout` is computed. It limits the memory
 of the kept layouts to 4.5 MiB."""

@@ -759,8 +759,8 @@ class FetchApi:
     ) -> Partition:
         """Return a fetch target's partition, and subscribe the target to the partition's events.
 
-        Raises RefusedError if the partition is not on this broker. A client without READ on a topic
-        cannot find out whether the topic exists.
+        Raises RefusedError if the partition is not on this broker. If the client has no READ
+        permission on the topic, the error is the same whether or not the topic exists.
         """
         self._stop_listening(target)
         target.partition = None

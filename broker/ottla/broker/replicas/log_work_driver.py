@@ -52,8 +52,8 @@ class LogWork:
         self._late_slots = trio.Semaphore(LATER_AT_ONCE)
         self._is_late_due = trio.Event()
         self._awaited: dict[TopicPartition, trio.Event] = {}
-        """Event of each partition whose disk work has a waiting caller. It is set when the steps
-        are done."""
+        """For each partition, an event for the callers that wait until the partition's disk work is
+        done."""
         self._is_due = trio.Event()
         self._is_done = trio.Event()
         self._is_done.set()

@@ -241,8 +241,9 @@ class ShareFetch:
     def _acquire(
         self, reads: list[tuple[ShareTarget, AnyRead]], refusals: dict[PartitionId, ErrorCode]
     ) -> tuple[list[Acquisition], bool]:
-        """Acquire records from the given reads. Returns them, and whether undeliverable records
-        (such as transaction markers) were skipped, so that another read is useful."""
+        """Acquire records from the results of reading partitions, `reads`. Returns the acquired
+        records, and whether undeliverable records (such as transaction markers) were skipped, so
+        that another read is useful."""
         acquired: list[Acquisition] = []
         has_passed, left, now_ms = (
             False,

@@ -159,7 +159,8 @@ class Cluster:
         self._restart_count = 0
         """Number of times that the metadata was dropped."""
         self._unanswered_since_s: float | None = None
-        """Time of the first Metadata request since the last response.  None after a response."""
+        """Time in seconds of the oldest Metadata request that no broker has answered since the last
+        Metadata response. None directly after a response."""
         self._logged: tuple[str, float] = ("", -math.inf)
         """Reason and time of the last warning that the metadata was dropped."""
 

@@ -56,7 +56,8 @@ def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[Acknowledg
 
 
 def _joined(runs: Iterable[AcknowledgementRange]) -> list[AcknowledgementRange]:
-    """Join short adjacent ranges of different types to ranges with one type for each offset."""
+    """Merge short adjacent ranges whose acknowledgement types differ into ranges that list one type
+    for each offset."""
     found: list[AcknowledgementRange] = []
     is_open = False
     """True if the last range may grow."""

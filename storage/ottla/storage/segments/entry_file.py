@@ -44,8 +44,8 @@ class EntryFile:
 
     entry_bytes: ClassVar[int] = 8
     is_rebuilt: ClassVar[bool] = True
-    """True if startup rebuilds this index file for a segment that is not sealed. Nothing then
-    depends on the file before `trim` has written it completely."""
+    """True if a startup rebuilds this index file for every segment that is not sealed. The content
+    of the file then does not matter until `trim` has written it completely."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk

@@ -45,8 +45,8 @@ client requests new ids endlessly, it evicts its own instances, not the instance
 
 SILENCE_MS_MIN = 60_000
 SILENCE_INTERVALS_MAX = 3
-"""Number of push intervals (but at least a minute) without a request of a client after which the
-client is deleted from the known clients."""
+"""Number of push intervals without a request of a client after which the client is deleted from the
+known clients. The time is at least one minute, even if these intervals are shorter."""
 
 EXPIRED_AT_ONCE_MAX = 64
 """Maximum number of clients that are deleted before other tasks run.

@@ -143,7 +143,7 @@ async def obstacle_of(admin: Admin, levels: Mapping[str, int]) -> str | None:
 
 async def status(admin: Admin, arguments: argparse.Namespace) -> int:
     """Print the releases of the nodes, the finalized feature levels, and the levels that can be
-    finalized next. Returns exit code 2 if a node prevents that."""
+    finalized next. Returns exit code 2 if a node prevents their finalization."""
     state = await state_of(admin)
     wanted = state.targets or state.later
     obstacle = await obstacle_of(admin, wanted) if wanted else None

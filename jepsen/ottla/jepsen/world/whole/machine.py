@@ -84,8 +84,8 @@ class SharedWorld:
 
 
 class _MachineDisk(SimulatedDisk):
-    """A simulated disk that has one worker per directory for operations of several steps, like the
-    real disk."""
+    """A simulated disk. For operations of several steps, it has one worker per directory, as the
+    real disk has."""
 
     def __init__(self, rng: Rng, *, pause: Pause) -> None:
         super().__init__(rng, pause=pause)

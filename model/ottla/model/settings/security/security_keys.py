@@ -104,8 +104,8 @@ SECURITY_FAMILY = (
 
 
 def is_of_security_family(key: str) -> bool:
-    """Return whether a key, which may have prefixes, is a setting that is meant to protect
-    something."""
+    """Return whether a key, which may have prefixes, belongs to a setting of security, such as TLS,
+    SASL or the authorizer."""
     parts = key.split(".")
     ends = (".".join(parts[at:]) for at in range(len(parts)))
     names = list(ends) if key.startswith(LISTENER_PREFIX) else [key]
