@@ -326,8 +326,8 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
 
 
 def _measure_performance(arguments: argparse.Namespace) -> int:
-    """Measure groups of rows of docs/performance.md and store their values, or generate the page
-    from stored values. Returns the exit code."""
+    """Run the benchmarks of some groups of rows in docs/performance.md and store the measured
+    values, or generate the page from stored values. Returns the exit code."""
     if arguments.kafka is not None:
         PerformanceRun(
             jars=arguments.kafka,

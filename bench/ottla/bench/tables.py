@@ -8,8 +8,8 @@ from ottla.model.text_tables import lay_out
 
 
 def table_of(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return the rows of a table as text. Numbers are aligned to the right and have separators of
-    thousands. Other cells are aligned to the left."""
+    """Return the rows of a table as aligned text. Numbers are aligned to the right, with separators
+    of thousands. Other cells are aligned to the left."""
     kept = [list(row) for row in rows]
     is_number = [
         bool(kept) and all(isinstance(row[at], int | float) for row in kept)

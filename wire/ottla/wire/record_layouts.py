@@ -1,5 +1,5 @@
-"""Layouts of batches whose records all have one size. Positions are derived from the record count,
-the size and the first record.
+"""Layouts of batches whose records all have one size: the positions of all fields of the records.
+They are derived from the record count, the size of the batch and its first record.
 
 Pure. In most batches all records have the same size, and their structure differs only in their
 deltas. A layout describes such a batch. To determine whether a batch has a layout, all its records
@@ -21,14 +21,15 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 LAYOUTS_KEPT_MAX = 16
-"""Number of record layouts that are kept for later batches. Most batches of a partition have one of
-a few layouts, so a larger number only uses memory."""
+"""Number of layouts (positions of the fields of all records in a batch) that are kept for later
+batches. Most batches of a partition have one of a few layouts, so a larger number only uses
+memory."""
 LAYOUT_ROWS_MAX = 16_384
-"""Maximum number of records in a batch for which `layout_of` computes start positions. It limits
-the memory of all kept layouts to 2 MiB."""
+"""Maximum number of records in a batch for which `layout_of` computes the start positions of the
+records. It limits the memory of all kept layouts to 2 MiB."""
 TABLE_ROWS_MAX = 4_096
-"""Maximum number of records in a batch for which a `RecordLayout` is computed. It limits the memory
-of the kept layouts to 4.5 MiB."""
+"""Maximum number of records in a batch for which a `RecordLayout` (the positions of all fields) is
+computed. It limits the memory of the kept layouts to 4.5 MiB."""
 DELTA_BOUNDS = (1 << 6, 1 << 13, 1 << 20)
 """Bounds of a record's offset delta: below these three numbers it is encoded in 1, 2 and 3
 bytes."""
@@ -37,14 +38,14 @@ WIDTHS = ((1 << 6) + 1, (1 << 13) + 2, (1 << 20) + 3, (1 << 27) + 4)
 record includes the length field."""
 
 HEAD_BYTES = 8
-"""Number of bytes at the start of a record that are compared with a layout first, from its length
-to the length of its key."""
+"""Number of bytes at the start of a record that are compared first, when a batch is compared with a
+known layout. They reach from the record's length to the length of its key."""
 VALUE_HEAD_BYTES = 4
-"""Number of bytes at the start of a record's value that are compared with a layout: the encoded
-length of the value."""
+"""Number of bytes that are compared to check the size of a record's value: its encoded length,
+which precedes the value."""
 VALUE_BYTES_MIN = 2
-"""Minimum size in bytes of the values in a batch that has a layout. A smaller value may be null,
-or may end less than `VALUE_HEAD_BYTES` before the end of the buffer."""
+"""Minimum size in bytes of the values of records for which a `RecordLayout` is computed. A smaller
+value may be null, or may end less than `VALUE_HEAD_BYTES` before the end of the buffer."""
 HEAD_AT = 0
 END_AT = 1
 KEY_AT = 2
@@ -60,7 +61,8 @@ ROWS_COUNT = 9
 
 
 class RecordLayout(NamedTuple):
-    """Layout of the records of a batch whose keys have one size and whose values have one size."""
+    """Positions of the fields of all records in a batch whose keys have one size and whose values
+    have one size."""
 
     table: Ints
     """Rows of known properties, with one column per record: positions within the batch's records,
@@ -123,8 +125,8 @@ def layout_of(count: int, size_bytes: int, step: int) -> Ints | None:
 
 @lru_cache(LAYOUTS_KEPT_MAX)
 def record_layout(count: int, size_bytes: int, step: int, key_length: int) -> RecordLayout | None:
-    """Return the layout of the records that `layout_of` describes, if they also have no headers and
-    small timestamp deltas.
+    """Return the positions of the fields of the records whose start positions `layout_of` returns,
+    if the records also have no headers and small timestamp deltas.
 
     `key_length` is the byte with the encoded size of the key. Returns None if there is no such
     layout.
@@ -179,8 +181,8 @@ def record_layout(count: int, size_bytes: int, step: int, key_length: int) -> Re
 
 
 def find_alike(view: Bytes, bodies: Sequence[Body]) -> AlikeRecords | None:
-    """Return the records of all batch bodies, which are in `view`, or None if they do not all have
-    the same layout.
+    """Return the positions of the fields of all records in several batches, whose bodies are in
+    `view`. Returns None if the structure of the records differs or is unusual.
 
     Batches may differ in their record counts, but not in the size of their first record, nor in the
     size of that record's key.

@@ -63,8 +63,8 @@ class BesideWork:
     """Load of one round of the comparison, which is the same for Ottla and Kafka."""
 
     load: Load
-    """Load of the rows produce and fetch of the comparison. Each row sets its own bootstrap address
-    and topic in the load."""
+    """Load that the benchmarks `produce` and `fetch` apply to each server. Each of them sets its
+    own bootstrap address and topic in the load."""
     singles: int
     requests: int
     connections: int
@@ -99,8 +99,8 @@ class BesideReport(NamedTuple):
 
 
 class ComparisonRow(NamedTuple):
-    """One row of the comparison with Kafka: its load, and the names of the measured values that are
-    compared."""
+    """One benchmark of the comparison with Kafka, which is one row of the report: its load, and the
+    names of the measured values that are compared."""
 
     run: Callable[[Load, BesideWork], Result]
     figures: tuple[str, ...]
@@ -139,13 +139,13 @@ ROWS: dict[str, ComparisonRow] = {
     "fetch-requests": _requests("fetch"),
     "metadata-requests": _requests("metadata"),
 }
-"""Rows of the comparison by their name on the command line. The load of the rows produce, fetch and
-e2e is driven by librdkafka."""
+"""Benchmarks of the comparison with Kafka by their name on the command line. librdkafka drives the
+load of the benchmarks produce, fetch and e2e."""
 
 
 def rows_of(text: str) -> list[str]:
-    """Return the names of comparison rows that a comma-separated list contains. Raises ConfigError
-    if a name is unknown."""
+    """Return the names of benchmarks that a comma-separated list contains. Raises ConfigError if a
+    name is unknown."""
     names = list(dict.fromkeys(text.split(",")))
     unknown = [name for name in names if name not in ROWS]
     if unknown:
@@ -187,8 +187,8 @@ def run_beside_kafka(
 
 
 def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, float]:
-    """Run the load of one comparison row on one server. Returns the measured values of the load,
-    with the CPU time of the server's processes."""
+    """Run the load of one benchmark on one server. Returns the measured values of the load, with
+    the CPU time of the server's processes."""
     before = usage_of(server.pids)
     result = ROWS[row].run(_load_of(row, server, work), work)
     figures = replace(result, usage=usage_of(server.pids).since(before)).figures()
@@ -196,7 +196,7 @@ def measured(row: str, server: BesideServer, work: BesideWork) -> Mapping[str, f
 
 
 def prepare(row: str, server: BesideServer, work: BesideWork) -> None:
-    """Create the topic of a comparison row, and write the records that the fetch row reads."""
+    """Create the topic of a benchmark, and write the records that the benchmark `fetch` reads."""
     load = _load_of(row, server, work)
     make_topic(load)
     wait_until_led(load)
@@ -228,8 +228,8 @@ def wait_until_led(load: Load) -> None:
 
 
 def check_appended(server: BesideServer, work: BesideWork, *, at_least: int) -> None:
-    """Raise RefusedError if a server's log has fewer than `at_least` records after the comparison
-    row `produce-requests`. The load of this row does not check the responses to its requests."""
+    """Raise RefusedError if a server's log has fewer than `at_least` records after the benchmark
+    `produce-requests`. The load of this benchmark does not check the responses to its requests."""
     load = _load_of("produce-requests", server, work)
     confluent = library("confluent_kafka")
     consumer = confluent.Consumer({"bootstrap.servers": load.bootstrap, "group.id": "beside"})

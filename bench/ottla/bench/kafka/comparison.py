@@ -19,7 +19,7 @@ ROUNDS_MIN = 2
 verdict."""
 
 Measured = Mapping[tuple[str, str], Mapping[str, float]]
-"""Values that were measured in one round, by (row, server) and by name."""
+"""Values that were measured in one round, by benchmark and server, and then by the value's name."""
 
 
 class FigureVerdict(StrEnum):
@@ -44,7 +44,7 @@ class Spread(NamedTuple):
 
 
 class FigureComparison(NamedTuple):
-    """Comparison of one measured value (such as the throughput of one benchmark row) between both
+    """Comparison of one measured value of a benchmark, such as its throughput, between both
     servers."""
 
     row: str
@@ -90,8 +90,8 @@ def verdict_of(
 def compare(
     rounds: Sequence[Measured], is_higher_better: Mapping[str, bool]
 ) -> list[FigureComparison]:
-    """Return a comparison for each benchmark row and each of its measured values, in the order of
-    the first round."""
+    """Return a comparison for each benchmark and each of its measured values, in the order of the
+    first round."""
     found: list[FigureComparison] = []
     for row in dict.fromkeys(row for row, _ in rounds[0]):
         for figure in rounds[0][row, OURS]:
@@ -112,8 +112,8 @@ def take_rounds(
     is_late: Callable[[], bool],
     servers: Sequence[str] = SERVERS,
 ) -> list[Measured]:
-    """Measure each row of the comparison on all servers in turns. The server that is measured first
-    alternates between rounds.
+    """Run each benchmark of the comparison on all servers in turns, several times. The server that
+    is measured first alternates between rounds.
 
     Stops when `is_late` returns True. Returns the complete rounds.
     """

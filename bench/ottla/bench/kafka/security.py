@@ -1,9 +1,8 @@
 """Cost of security to a broker, compared with Apache Kafka: TLS, handshakes, and ACLs.
 
 Four servers run all the time: Ottla and Kafka without an authorizer, and both with an authorizer
-and ACLs.  Servers that are not being measured are idle.  The rows are measured in alternating
-rounds, after one round that warms up the servers.  A cost is the median of the ratios over the
-rounds.
+and ACLs. Servers that are not being measured are idle. The benchmarks run on the servers in turns,
+after one round that warms up the servers. A cost is the median of the ratios over the rounds.
 """
 
 import tempfile
@@ -46,8 +45,8 @@ ROWS = (*TLS_ROWS, *ENTRIES_ROWS)
 PLAIN_ROWS = {
     f"{what}-tls1{minor}": f"{what}-plain" for what in ("produce", "fetch") for minor in (3, 2)
 }
-"""Name of the row without TLS with which a row with TLS is compared, by the name of the row with
-TLS."""
+"""Name of the benchmark without TLS with which a benchmark with TLS is compared, by the name of the
+latter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,7 @@ class SecurityPairs(NamedTuple):
     ca: Path
 
     def measured(self, row: str, name: str, work: SecurityWork) -> Mapping[str, float]:
-        """Run the load of a benchmark row on the server `name` (Ottla or Kafka), and return the
+        """Run the load of a benchmark on the server `name` (Ottla or Kafka), and return the
         measured values by name."""
         server = self.plain[name]
         if row in TLS_ROWS:

@@ -1,5 +1,5 @@
-"""The rows of `ottla bench security`. For each row, the module contains its load on one server and
-the preparation of this load."""
+"""Benchmarks of `ottla bench security`, which are the rows of its report. For each benchmark, the
+module contains its load on one server and the preparation of this load."""
 
 import socket
 import ssl
@@ -59,7 +59,7 @@ TLS_OF = {TLS13: ssl.TLSVersion.TLSv1_3, TLS12: ssl.TLSVersion.TLSv1_2}
 
 OFF, ON = "off", "on"
 TURNS = 20
-"""Number of times that a row with ACLs switches between the servers without and with an
+"""Number of times that a benchmark with ACLs switches between the servers without and with an
 authorizer."""
 
 IS_HIGHER_BETTER = {
@@ -77,7 +77,7 @@ class SecurityWork:
     """The load of one round of the security benchmark, the same for all servers."""
 
     records: int
-    """Number of records of 1 KB that each row of the security benchmark produces or fetches."""
+    """Number of records of 1 KB that each benchmark of TLS produces or fetches."""
     handshake_s: float
     requests: int
     connections: int
@@ -87,7 +87,7 @@ class SecurityWork:
 
 
 SecurityRow = Callable[[SecurityServer, SecurityWork, Path], Mapping[str, float]]
-"""Function that measures one row of the security benchmark on a server. Its last argument is the
+"""Function that runs one benchmark of the security comparison on a server. Its last argument is the
 path of the CA file."""
 
 
@@ -282,9 +282,9 @@ TLS_ROWS: dict[str, SecurityRow] = {
     "handshakes-tls13": partial(_handshakes_row, TLS13),
     "handshakes-tls12": partial(_handshakes_row, TLS12),
 }
-"""Functions that measure the rows with and without TLS on servers without an authorizer, by row
-name."""
+"""Functions that run the benchmarks with and without TLS on servers without an authorizer, by name
+of the benchmark."""
 
 ENTRIES_ROWS = {f"{kind}-acls": kind for kind in VERSIONS}
-"""Kind of request by row, for the rows with small requests of a logged-in user to servers with and
-without an authorizer."""
+"""Kind of request by name of the benchmark, for the benchmarks with small requests of a logged-in
+user to servers with and without an authorizer."""

@@ -38,13 +38,13 @@ from ottla.bench.tables import table_of
 FEW, MANY = 1, 50
 """Numbers of partitions of the two topics of the transaction benchmark."""
 SIDE_BY_SIDE = 16
-"""Number of concurrent producers in the row that measures one transaction coordinator."""
+"""Number of concurrent producers in the benchmark that measures one transaction coordinator."""
 REPLICAS_MAX = 3
 
 
 class TransactionRow(NamedTuple):
-    """One row of the transaction benchmark: its load, the number of partitions, and the names of
-    the measured values that are reported."""
+    """One benchmark of transactions, which is one row of the report: its load, the number of
+    partitions, and the names of the measured values that are reported."""
 
     run: Callable[[TransactionLoad], Result]
     partitions: int
@@ -64,16 +64,16 @@ ROWS: dict[str, TransactionRow] = {
     "commits-50": TransactionRow(commit_small_ones, MANY, _ENDS),
     "commits-of-16": TransactionRow(partial(commit_small_ones, producers=SIDE_BY_SIDE), FEW, _ENDS),
 }
-"""Rows of the transaction benchmark by name. The first six rows count records, the other rows count
-transactions."""
+"""Benchmarks of transactions by name. The first six count records per second, the others count
+transactions per second."""
 
 SHARES = {
     f"{duration}-{partitions}": f"idempotent-{partitions}"
     for partitions in (FEW, MANY)
     for duration in ("100ms", "10ms")
 }
-"""Rows of the transaction benchmark whose rate is reported as a fraction of another row's rate: the
-name of the other row, by row."""
+"""Benchmarks of transactions whose rate is reported as a fraction of the rate of another benchmark
+without transactions: the name of the other benchmark, by name."""
 
 
 class TransactionsReport(NamedTuple):
@@ -116,8 +116,8 @@ class TransactionsReport(NamedTuple):
 
 
 def shares_of(rounds: Sequence[Measured]) -> dict[str, dict[str, float]]:
-    """Return the median rate of each row as a fraction of the rate without transactions, by row and
-    server."""
+    """Return the median rate of each benchmark as a fraction of the rate without transactions, by
+    benchmark and server."""
     found: dict[str, dict[str, float]] = {}
     for row, whole in SHARES.items():
         for server in dict.fromkeys(server for _, server in rounds[0]):
@@ -165,7 +165,7 @@ def run_transactions(
     timeout_s: float,
     progress: Progress,
 ) -> TransactionsReport:
-    """Start Ottla, and Kafka if it is compared, and measure every row, first on fresh and then on
+    """Start Ottla, and Kafka if it is compared, and run every benchmark, first on fresh and then on
     warm servers. Returns the report.
 
     Raises RefusedError if a server does not start, or no warm round is complete in time.
@@ -189,8 +189,8 @@ def run_transactions(
 
 
 def measured(row: str, server: BesideServer, seconds: float) -> Mapping[str, float]:
-    """Run the load of one row of the transaction benchmark on one server. Returns the measured
-    values of the load, with the CPU time of the server's processes."""
+    """Run the load of one benchmark of transactions on one server. Returns the measured values of
+    the load, with the CPU time of the server's processes."""
     found = ROWS[row]
     load = TransactionLoad(
         bootstrap=server.bootstrap,
@@ -206,7 +206,7 @@ def measured(row: str, server: BesideServer, seconds: float) -> Mapping[str, flo
 
 
 def prepare(server: BesideServer, *, replicas: int) -> None:
-    """Create the topics that the rows of the transaction benchmark use."""
+    """Create the topics that the benchmarks of transactions use."""
     for partitions in (FEW, MANY):
         load = Load(
             bootstrap=server.bootstrap,

@@ -1,5 +1,5 @@
-"""Conditions that some rows of docs/performance.md require.  Ottla's own admin client sets and
-reads them."""
+"""Conditions that some benchmarks of docs/performance.md require: quotas, and the size of a log.
+Ottla's own admin client sets and reads them."""
 
 import time
 from collections.abc import Mapping

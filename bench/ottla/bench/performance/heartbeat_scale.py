@@ -152,7 +152,8 @@ def grpc_us() -> float:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the heartbeats of each given number of brokers, and print one row for each."""
+    """Measure the heartbeats of each given number of brokers, and print one line of results for
+    each number."""
     rows = []
     over_grpc_us = grpc_us()
     for count in [int(one) for one in arguments] or BROKERS:

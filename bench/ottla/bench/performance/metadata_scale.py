@@ -162,7 +162,8 @@ def measure(partition_count: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the metadata of each given number of partitions, and print one row for each."""
+    """Measure the metadata of each given number of partitions, and print one line of results for
+    each number."""
     counts = [int(one) for one in arguments] or PARTITIONS
     rows = []
     for count in counts:

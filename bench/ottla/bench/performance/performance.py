@@ -1,7 +1,6 @@
-"""Measurement of the rows of docs/performance.md. The values are stored as JSON and rendered as one
-page.
+"""Benchmarks of docs/performance.md. The values are stored as JSON and rendered as one page.
 
-A run measures some groups of rows in one cluster topology (number of controllers, brokers and
+A run measures some groups of benchmarks in one cluster topology (number of controllers, brokers and
 replicas). All servers run at the same time and take turns, after one round that warms up the
 servers. The values of every round are stored, so one page can combine several runs, and can be
 generated again.
@@ -69,10 +68,10 @@ class MeasuredGroup:
     topology: str
     machine: Mapping[str, Any]
     values: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
-    """Measured values of all rounds, by row, figure and server."""
+    """Measured values of all rounds, by benchmark, name of the value and server."""
 
     def add(self, row: str, server: str, figures: Figures) -> None:
-        """Add the values that the benchmark row `row` has measured on one server in one round."""
+        """Add the values that the benchmark `row` has measured on one server in one round."""
         for figure, value in figures.items():
             self.values.setdefault(row, {}).setdefault(figure, {}).setdefault(server, []).append(
                 value
@@ -174,8 +173,8 @@ def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformanceRun:
-    """One run of `ottla bench performance`. It measures workloads, each of them a row of a table in
-    docs/performance.md, in groups."""
+    """One run of `ottla bench performance`. It runs some groups of benchmarks, each of which is a
+    row of a table in docs/performance.md."""
 
     jars: Path
     directory: Path
@@ -190,7 +189,7 @@ class PerformanceRun:
     """Number of records that one measurement of the group `queues` consumes."""
 
     def run(self, say: Say) -> None:
-        """Measure each group of rows, and store its values after every round. Stops at the
+        """Run each group of benchmarks, and store its values after every round. Stops at the
         deadline."""
         deadline = time.monotonic() + self.timeout_s
         forms = {OURS: sys.executable, **self.forms}
@@ -207,7 +206,7 @@ class PerformanceRun:
                     self._measure(servers, sittings, say, deadline)
 
     def _rows(self) -> list[tuple[str, PerformanceRow]]:
-        """Return the benchmark rows to measure in rounds, as pairs (group, row)."""
+        """Return the benchmarks that run in rounds, as pairs (group, benchmark)."""
         rows = rows_of(self.groups, self.topology)
         if QUEUES in self.groups and self.topology == QUEUES_OF:
             rows += [(QUEUES, row) for row in queue_rows(self.jars, self.queue_records)]
@@ -359,8 +358,8 @@ def _open_one_kafka(jars: Path, settings: Mapping[str, str]) -> Iterator[Running
 
 
 def groups_of(text: str) -> list[str]:
-    """Return the names of groups of benchmark rows in a comma-separated list. Raises ConfigError if
-    one is unknown."""
+    """Return the names of groups of benchmarks in a comma-separated list. Raises ConfigError if one
+    is unknown."""
     names = list(dict.fromkeys(text.split(",")))
     unknown = [name for name in names if name not in GOALS]
     if unknown:

@@ -60,8 +60,8 @@ PICTURES = {
     "lifecycle": ("performance-lifecycle.svg", "Start, and what clients wait after a death"),
 }
 TOPOLOGY_OF = {"lifecycle": THREE}
-"""Cluster topology whose figures are plotted, by group of rows. For all other groups, the figures
-of a single broker are plotted."""
+"""Cluster topology whose measured values are plotted, by group of benchmarks. For all other groups,
+the values of a single broker are plotted."""
 
 
 UNDECIDED = " ?"
@@ -91,8 +91,8 @@ def measured_part(
     pictures: Mapping[str, str],
     reports: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the page's tables of all stored groups of rows, followed by the tables of the reports
-    of other comparisons with Kafka, which have no goals.
+    """Return the tables of the page: those of all stored groups of benchmarks, followed by those of
+    other comparisons with Kafka, which have no goals.
 
     `pictures` maps groups to the file names of their plots.
     """
@@ -208,7 +208,8 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def missed(sittings: Sequence[MeasuredGroup], server: str = OURS) -> list[str]:
-    """Return the benchmark rows in which a server misses the goal, each with its ratio."""
+    """Return a line of text for each benchmark in which a server misses the goal, with the ratio of
+    the server's median to that of the server with which it is compared."""
     found = []
     for sitting in sittings:
         base = base_of(sitting.group)

@@ -34,11 +34,11 @@ FIGURES = {
     ),
 }
 Rows = Mapping[str, Mapping[str, Sequence[float]]]
-"""Measured values of one figure, by row and server."""
+"""Measured values of one kind, such as records per second, by benchmark and server."""
 
 
 def draw_all(sittings: Sequence[MeasuredGroup], directory: Path) -> dict[str, str]:
-    """Draw a plot for each group of rows that has measured values.  Returns the file names by
+    """Draw a plot of each group of benchmarks that has measured values. Returns the file names by
     group."""
     drawn: dict[str, str] = {}
     for sitting in sittings:
@@ -76,8 +76,7 @@ def _rows(sitting: MeasuredGroup, figure: str) -> Rows:
 
 
 def _bars(panel: "Axes", unit: str, rows: Rows) -> None:
-    """Draw one bar for each benchmark row and server, with the lowest and highest value as a
-    line."""
+    """Draw one bar for each benchmark and server, with the lowest and highest value as a line."""
     servers = list(dict.fromkeys(name for row in rows.values() for name in row))
     thick = 0.8 / len(servers)
     for index, server in enumerate(servers):

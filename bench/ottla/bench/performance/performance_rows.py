@@ -1,4 +1,4 @@
-"""The rows of docs/performance.md: the load of each row on one cluster, and its goal."""
+"""The benchmarks of docs/performance.md: for each of them its load on one cluster, and its goal."""
 
 import time
 from collections.abc import Callable, Collection
@@ -34,7 +34,7 @@ REQUESTS = {(10, 1): 15_000, (50, 5): 40_000}
 """Number of requests in a measurement, by number of connections and number of requests in flight on
 each."""
 FEW, MANY = 7, 100
-"""Numbers of topics that one request creates or deletes, in the rows about topics."""
+"""Numbers of topics that one request creates or deletes, in the benchmarks of topics."""
 ADMIN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
 QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
@@ -50,12 +50,12 @@ alone. It is longer than a broker session.  Brokers switch to another controller
 and Ottla's controller does not fence any broker before one session has passed
 (`ottla.early.failover`)."""
 PARTITIONS = {"1,000 partitions": 1_000, "10,000 partitions": 9_000}
-"""Number of partitions that are created, in addition to the existing ones, before each row about
-memory."""
+"""Number of partitions that are created, in addition to the existing ones, before each benchmark of
+memory, by name of the benchmark."""
 
 
 class RatioGoal(NamedTuple):
-    """Goal of a benchmark row for the ratio of Ottla's median to Kafka's."""
+    """Goal of a benchmark: a bound for the ratio of Ottla's median to Kafka's."""
 
     ratio: float | None
     """Limit of the ratio of the medians: the maximum or the minimum that meets the goal. None if
@@ -106,8 +106,8 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
         "records_per_second": RatioGoal(1.0, True),
     },
 }
-"""Goals for ratios of measured values, by group of rows and figure. Goals of the group `client` are
-relative to librdkafka. The group `conditions` has no goals."""
+"""Goals for ratios of measured values, by group of benchmarks and name of the value. Goals of the
+group `client` are relative to librdkafka. The group `conditions` has no goals."""
 
 Figures = dict[str, float]
 Run = Callable[[RunningCluster, int], Figures]
@@ -116,13 +116,13 @@ replicas."""
 
 
 class PerformanceRow(NamedTuple):
-    """One row of a group in docs/performance.md: its name, its load, and its preparation."""
+    """One benchmark of a group in docs/performance.md: its name, its load, and its preparation."""
 
     name: str
     run: Run
     prepare: Callable[[RunningCluster, int], None] | None = None
-    """Preparation of the row that runs once, before the round that warms up the servers. None if
-    there is none."""
+    """Function that prepares the benchmark. It runs once, before the round that warms up the
+    servers. None if there is none."""
 
 
 def _no_progress(done: int) -> None:
@@ -142,8 +142,8 @@ def _costing(cluster: RunningCluster, run: Callable[[], Result]) -> tuple[Result
 
 
 def _requests_row(kind: str, connections: int, in_flight: int) -> PerformanceRow:
-    """Return the benchmark row that sends small requests of one kind over `connections`
-    connections, with `in_flight` requests in flight on each."""
+    """Return the benchmark that sends small requests of one kind over `connections` connections,
+    with `in_flight` requests in flight on each."""
     topic = f"performance-{kind}"
 
     def load_of(cluster: RunningCluster, replicas: int) -> Load:
@@ -282,7 +282,7 @@ def _admin_row(count: int, partitions: int = 1) -> PerformanceRow:
 
 
 def _under_quotas(row: PerformanceRow) -> PerformanceRow:
-    """Return a copy of a benchmark row in which the client has quotas that are too high to be
+    """Return a copy of a benchmark in which the client has quotas that are too high to be
     reached."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
@@ -433,13 +433,13 @@ ROWS: dict[tuple[str, str], list[PerformanceRow]] = {
     ("throughput", THREE): _throughput_rows(1_000, 128 * KIB, "none"),
     ("admin", THREE): [*ADMIN, _admin_row(1, 1_000)],
 }
-"""Benchmark rows that are measured in rounds on running clusters, by (group, topology), in the
-order of measurement."""
+"""Benchmarks that run in rounds on running clusters, by (group, topology), in the order of
+measurement."""
 
 
 def rows_of(groups: Collection[str], topology: str) -> list[tuple[str, PerformanceRow]]:
-    """Return the benchmark rows of the given groups in one cluster topology, as pairs (group,
-    row)."""
+    """Return the benchmarks of the given groups in one cluster topology, as pairs (group,
+    benchmark)."""
     return [
         (group, row)
         for (group, of), found in ROWS.items()

@@ -1,4 +1,4 @@
-"""The rows of docs/performance.md about share groups (KIP-932): consuming and acknowledging."""
+"""Benchmarks of docs/performance.md about share groups (KIP-932): consuming and acknowledging."""
 
 import time
 from collections.abc import Callable
@@ -23,8 +23,8 @@ once."""
 
 
 def queue_rows(jars: Path, count: int) -> list[PerformanceRow]:
-    """Return the benchmark rows in which share groups consume `count` records. `jars` is the
-    directory of Kafka's jars, which contain the tool of the first rows."""
+    """Return the benchmarks in which share groups consume `count` records. `jars` is the directory
+    of Kafka's jars, which contain the tool of the first benchmarks."""
     rows = []
     for size in RECORD_BYTES:
         of_size = [_tool_row(jars, size, count, consumers) for consumers in CONSUMERS]
@@ -57,8 +57,8 @@ def _filling(size: int, count: int) -> Callable[[RunningCluster, int], None]:
 
 
 def _tool_row(jars: Path, size: int, count: int, consumers: int) -> PerformanceRow:
-    """Return the benchmark row in which Kafka's ShareConsumerPerformance tool consumes `count`
-    records of `size` bytes with `consumers` consumers."""
+    """Return the benchmark in which Kafka's ShareConsumerPerformance tool consumes `count` records
+    of `size` bytes with `consumers` consumers."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         group = f"ottla-bench-{time.time_ns()}"
@@ -81,7 +81,7 @@ def _tool_row(jars: Path, size: int, count: int, consumers: int) -> PerformanceR
 
 
 def _raw_row(size: int, count: int, connections: int) -> PerformanceRow:
-    """Return the benchmark row in which `connections` share consumers, which do little but send and
+    """Return the benchmark in which `connections` share consumers, which do little but send and
     receive, consume `count` records of `size` bytes."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:

@@ -292,7 +292,8 @@ def measure(groups: int, partitions: int) -> list[tuple[Any, ...]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the given numbers of groups and partitions, and print one row for each step."""
+    """Measure the given numbers of groups and partitions, and print one line of results for each
+    step."""
     groups, partitions = map(int, arguments or (GROUPS, PARTITIONS))
     with collection_paused():  # the collector would visit a million objects again and again
         rows = measure(groups, partitions)

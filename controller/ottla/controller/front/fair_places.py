@@ -14,8 +14,8 @@ K = TypeVar("K")
 
 
 class FairPlaces(Generic[K]):
-    """Limit on the number of connections of one kind. The places for them are shared fairly among
-    the peers' addresses."""
+    """Limit on the number of connections of one kind, which is shared fairly among the peers'
+    addresses. Each allowed connection has one of the limited number of places."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
         """`count_max` is the maximum number of connections. `is_oldest_replaced` selects which
@@ -32,16 +32,16 @@ class FairPlaces(Generic[K]):
         self._total = 0
 
     def __len__(self) -> int:
-        """Return the number of connections that have a place."""
+        """Return the number of connections that are allowed at present."""
         return self._total
 
     @property
     def is_full(self) -> bool:
-        """True if the maximum number of connections have a place."""
+        """True if the maximum number of connections are allowed at present."""
         return self._total >= self.count_max
 
     def count_of(self, host: str) -> int:
-        """Return the number of connections from an address that have a place."""
+        """Return the number of allowed connections from an address."""
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
@@ -71,8 +71,9 @@ class FairPlaces(Generic[K]):
             del self._by_host[host]
 
     def _move(self, host: str, before: int) -> None:
-        """Update the indexes after a connection of an address has taken or freed a place. `before`
-        is the address's previous number of places."""
+        """Move an address to its new number of connections in the index of addresses by this
+        number, and update the largest number. `before` is the number before a connection of the
+        address was added or removed."""
         now = len(self._by_host[host])
         self._by_count[before].pop(host, None)
         if now:

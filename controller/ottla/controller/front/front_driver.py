@@ -161,7 +161,7 @@ class FrontServer(SocketServer):
         self._interests: dict[int, int] = {}
         self._space = memoryview(bytearray(READ_BYTES_MAX))
         self.replaced_count = 0
-        """Number of connections that were closed so that another one could take their place."""
+        """Number of connections that were closed because their maximum number was reached."""
 
     @property
     def metrics(self) -> Mapping[str, float]:

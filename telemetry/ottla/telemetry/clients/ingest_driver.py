@@ -59,9 +59,9 @@ GATHER_PUSHES = 8
 """Number of waiting pushes of clients at which they are passed to the worker thread without further
 delay."""
 MISSES_MAX = 8
-"""Number of successive pushes of a client with changed series layouts after which layouts are no
-longer computed for this client. Computing a layout takes the worker thread as long as two pushes.
-"""
+"""Number of successive pushes of a client with different layouts (positions of the numbers), after
+which layouts are no longer computed for this client. Computing a layout takes the worker thread as
+long as two pushes."""
 SLICE_MS_MAX = 2
 """Longest time, in ms, for which the delivery of pushes to exporters blocks the event loop before
 it yields."""
@@ -190,9 +190,9 @@ class Ingest:
             self._is_due.set()
 
     def _is_taken_as_known(self, labels: ClientLabels, data: bytes, received_ms: int) -> bool:
-        """Deliver a push at once if it has the same series layout as the client's previous push.
-        Returns True if it was delivered. Returns False if the layout differs, or if earlier pushes
-        of the client are still waiting."""
+        """Deliver a client's push at once if it has the same layout (positions of the numbers) as
+        the client's previous push. Returns True if it was delivered. Returns False if the layout
+        differs, or if earlier pushes of the client are still waiting."""
         known = self._known.get(labels.client_instance_id)
         if known is None or known.labels != labels or labels.client_instance_id in self._waiting:
             return False

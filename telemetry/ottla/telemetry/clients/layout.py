@@ -20,8 +20,8 @@ from ottla.telemetry.clients.otlp_bounds import DELIMITED, FIXED32, FIXED64, VAR
 from ottla.telemetry.clients.outline import Value
 
 LAYOUTS_MAX = 1_000
-"""Maximum number of remembered layouts of pushes. Many clients may have the same layout. If the
-maximum is exceeded, all layouts are forgotten."""
+"""Maximum number of layouts (positions of the numbers in a push) that are remembered. Many clients
+may have the same layout. If the maximum is exceeded, all layouts are forgotten."""
 
 
 class NumberSlot(NamedTuple):
@@ -63,7 +63,8 @@ class PushShape(NamedTuple):
 
 
 class Layouts:
-    """Cache of recently used layouts of clients' pushes. Used by one thread only."""
+    """Cache of layouts: the positions of the numbers in the pushes of clients. Used by one thread
+    only."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, tuple[NumberSlot, ...]], Layout] = {}
@@ -94,7 +95,8 @@ class Layouts:
 
 
 class _UnusualError(Exception):
-    """Error of a client's push whose content is unusual, so that it cannot have a layout."""
+    """Error: the content of a client's push is unusual, so the positions of its numbers are not
+    remembered."""
 
 
 def _layout(size_bytes: int, resource_end: int, slots: Sequence[NumberSlot]) -> Layout:
@@ -120,8 +122,8 @@ class _Field(NamedTuple):
 
 
 def _look_through(data: bytes) -> tuple[int, tuple[NumberSlot, ...]]:
-    """Return the end of the resource in a push, and the positions of all numbers. Raises
-    `_UnusualError` if the push has no layout.
+    """Return the position of the end of the resource in a push, and the positions of all numbers.
+    Raises `_UnusualError` if the push has unusual content.
 
     MetricsData 1 → ResourceMetrics 1 resource, 2 → ScopeMetrics 2 → Metric 5 gauge or 7 sum 1 →
     NumberDataPoint: 2 and 3 times, 4 a double, 6 an integer.

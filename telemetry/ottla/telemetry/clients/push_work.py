@@ -45,8 +45,8 @@ class LastPush:
         self.head = head
         """Bytes of the client's last push, with its labels, up to the end of its resource."""
         self.misses = 0
-        """Number of successive pushes of the client whose layout differed from that of the previous
-        push."""
+        """Number of successive pushes of the client in which the positions of the numbers (the
+        layout) differed from those of the previous push."""
 
 
 class WaitingPush(NamedTuple):
@@ -62,8 +62,8 @@ class WaitingPush(NamedTuple):
     """Function to call with the result of the push. None if the client has already received its
     response."""
     wants_shape: bool = False
-    """True if the worker thread must compute the layout of this push. The client's next push need
-    not be decoded if it has the same layout."""
+    """True if the worker thread must compute the layout of this push, which are the positions of
+    its numbers. If the client's next push has the same layout, it need not be decoded."""
 
 
 class ParsedPush(NamedTuple):
@@ -76,8 +76,8 @@ class ParsedPush(NamedTuple):
     """Series of the client's push. Empty if no exporter needs data points."""
     values: list[Value]
     known: LastPush | None
-    """Series and layout of the client's push. None if no layout was requested or if the push has
-    none."""
+    """Series of the client's push, and the positions of its numbers (its layout). None if no layout
+    was requested or if the push has none."""
     fault: Exception | None = None
     """Unexpected exception during the processing of the push, which is a bug in the broker. None if
     there was none."""

@@ -34,7 +34,8 @@ class WorldPlan:
     """Seed of every random choice of the run: delays, the order of tasks, and random numbers of the
     program."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of all nodes by Kafka's key. They override the defaults of a world."""
+    """Settings of all nodes, by Kafka's name of the setting. They override the defaults of a
+    simulated world."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.brokers <= 9:

@@ -180,4 +180,5 @@ def lines_of(events: Sequence[TimelineEvent], marked: Iterable[int] = ()) -> lis
 
 
 TIMELINE: ContextVar[Timeline | None] = ContextVar("timeline", default=None)
-"""Context variable with the timeline of the running world. Checkers use it for their messages."""
+"""Context variable with the timeline (the list of events) of the running simulated world. Checkers
+use it for their messages."""

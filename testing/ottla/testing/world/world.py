@@ -36,7 +36,7 @@ request or a mark. A moment that has not occurred by then rarely occurs at all."
 
 
 class SimulatedWorld:
-    """A running world. `world.run` creates it and passes it to the scenario."""
+    """A running simulated world. `world.run` creates it and passes it to the scenario."""
 
     def __init__(
         self, shared: SharedWorld, cluster: SimulatedCluster, plan: WorldPlan, timeline: Timeline
@@ -277,13 +277,13 @@ class SimulatedWorld:
 
 
 WORLD: ContextVar[SimulatedWorld | None] = ContextVar("world", default=None)
-"""Context variable with the world of the current run, or None outside of worlds."""
+"""Context variable with the simulated world of the current run. None outside of a run."""
 
 
 def mark(name: str) -> None:
     """Mark a point of a program, at which a fault of the schedule may begin.
 
-    Does nothing outside of worlds.
+    Does nothing outside of a simulated world.
 
     A kill takes effect at the next `await` that waits. Nothing that the program sends before then
     leaves its machine.

@@ -223,17 +223,17 @@ class WorldEventLoop(RefusingEventLoop):
     # ---- asyncio's interface
 
     def run_forever(self) -> None:
-        """Refuse the call, because the world drives the loop."""
+        """Raise an error, because the simulation drives the event loop."""
         raise NotInWorldError("the world drives this event loop: start the program as a coroutine")
 
     def run_until_complete(self, future: Any) -> Any:
-        """Refuse the call, because the world drives the loop."""
+        """Raise an error, because the simulation drives the event loop."""
         if asyncio.iscoroutine(future):
             future.close()
         raise NotInWorldError("the world drives this event loop: await the coroutine instead")
 
     def stop(self) -> None:
-        """Refuse the call, because the world drives the loop."""
+        """Raise an error, because the simulation drives the event loop."""
         raise NotInWorldError("the world drives this event loop: return from the program instead")
 
     def is_running(self) -> bool:
@@ -245,7 +245,7 @@ class WorldEventLoop(RefusingEventLoop):
         return self._is_closed
 
     def close(self) -> None:
-        """Refuse the call, because the world closes the loop."""
+        """Raise an error, because the simulation closes the event loop."""
         raise NotInWorldError("the world closes this event loop when the program returns")
 
     async def shutdown_asyncgens(self) -> None:
@@ -420,8 +420,8 @@ class WorldEventLoop(RefusingEventLoop):
     def add_signal_handler(
         self, sig: int, callback: Callable[[Unpack[Ts]], object], *args: *Ts
     ) -> None:
-        """Call a function when the instance is asked to stop. Of the signals, the world sends
-        SIGTERM, or SIGINT if SIGTERM has no handler."""
+        """Register a function that is called when the simulation asks the instance to stop. The
+        simulation sends SIGTERM, or SIGINT if SIGTERM has no handler."""
         self._signals[int(sig)] = asyncio.Handle(callback, args, self)
 
     def remove_signal_handler(self, sig: int) -> bool:

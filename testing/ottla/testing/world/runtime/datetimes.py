@@ -30,7 +30,8 @@ _real_datetime, _real_date = datetime.datetime, datetime.date
 
 
 class WorldDatetime(datetime.datetime, metaclass=_DatetimeType):
-    """`datetime.datetime` with the world's clock. Its instances are ordinary datetimes."""
+    """`datetime.datetime` with the clock of a simulated world. Its instances are ordinary
+    datetimes."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
         """Return an ordinary datetime."""
@@ -38,7 +39,8 @@ class WorldDatetime(datetime.datetime, metaclass=_DatetimeType):
 
     @classmethod
     def now(cls, tz: Any = None) -> Any:
-        """Return the current time of the world, in UTC without a time zone if `tz` is None."""
+        """Return the current time of the simulated world, in UTC without a time zone if `tz` is
+        None."""
         sources = SOURCES.get()
         if sources is None:
             return _real_datetime.now(tz)
@@ -48,17 +50,17 @@ class WorldDatetime(datetime.datetime, metaclass=_DatetimeType):
 
     @classmethod
     def utcnow(cls) -> Any:
-        """Return the current time of the world in UTC."""
+        """Return the current time of the simulated world in UTC."""
         return cls.now()
 
     @classmethod
     def today(cls) -> Any:
-        """Return the current time of the world."""
+        """Return the current time of the simulated world."""
         return cls.now()
 
 
 class WorldDate(datetime.date, metaclass=_DateType):
-    """`datetime.date` with the world's clock. Its instances are ordinary dates."""
+    """`datetime.date` with the clock of a simulated world. Its instances are ordinary dates."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
         """Return an ordinary date."""
@@ -66,7 +68,7 @@ class WorldDate(datetime.date, metaclass=_DateType):
 
     @classmethod
     def today(cls) -> Any:
-        """Return the current date of the world."""
+        """Return the current date of the simulated world."""
         return WorldDatetime.now().date()
 
 

@@ -308,7 +308,7 @@ _real_signal = signal.signal
 
 
 def _signal(sources: Sources, number: int, handler: Any) -> Any:
-    """Register a handler that the world calls when it asks the instance to stop."""
+    """Register a handler that is called when the simulation asks the instance to stop."""
     if not sources.is_instance:
         return _real_signal(number, handler)
     before = sources.signals.get(int(number), signal.SIG_DFL)
@@ -479,8 +479,8 @@ def guarded(chance: Chance) -> Iterator[None]:
     The generator behind `random.random` gets a seed as well: default values of parameters may hold
     its methods, and those cannot be replaced.
 
-    Garbage is collected by `collect_garbage` only, because a destructor may act on the world. At
-    the end, the objects of killed lives are released in silence.
+    Garbage is collected by `collect_garbage` only, because a destructor may act on the simulated
+    world. At the end, the objects of killed lives are released in silence.
     """
     global _guard
     if _guard is not None:

@@ -60,8 +60,8 @@ class WorldThread:
         *args: P.args,
         **options: P.kwargs,
     ) -> T:
-        """Call an async function with the world and further arguments, and return its result. Other
-        tasks of the world run meanwhile.
+        """Call an async function with the simulated world and further arguments, and return its
+        result. Other tasks of the world run meanwhile.
 
         Raises the function's exception, and WorldError if the world is closed.
         """
@@ -110,16 +110,16 @@ class WorldThread:
 
 
 class WorldStateMachine(RuleBasedStateMachine):
-    """State machine whose rules act on a world with `self.world.call(async_function, …)`.
+    """State machine whose rules act on a simulated world with `self.world.call(async_function, …)`.
 
     The world begins with the first use of `world`. Until then, an `initialize` rule may set `plan`
     and `faults`.
     """
 
     plan = WorldPlan()
-    """Cluster of the world."""
+    """Cluster of the simulated world: its nodes, topics and settings."""
     faults = FaultSchedule()
-    """Faults of the world, in addition to those of the rules."""
+    """Faults of the simulated world, in addition to those of the rules."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class WorldStateMachine(RuleBasedStateMachine):
 
     @property
     def world(self) -> WorldThread:
-        """The world of this example."""
+        """The simulated world of this example."""
         if self._world is None:
             self._world = WorldThread(self.plan, self.faults)
             # Checkers outside of `call` show the events, too.
@@ -135,7 +135,8 @@ class WorldStateMachine(RuleBasedStateMachine):
         return self._world
 
     def teardown(self) -> None:
-        """End the world. An override that checks the final state calls this method last."""
+        """End the simulated world. An override that checks the final state calls this method
+        last."""
         super().teardown()
         TIMELINE.set(None)
         if self._world is not None:

@@ -32,7 +32,8 @@ from ottla.testing.world.plans import (
 )
 
 SEED_VARIABLE = "OTTLA_WORLD_SEED"
-"""Environment variable with the only seed that `cluster` draws. `pytest --world-seed` sets it."""
+"""Name of an environment variable. If it is set, `cluster` draws no other seed than its value.
+`pytest --world-seed` sets it."""
 
 SEED_MAX = 9_999
 """Largest seed that is drawn. Larger ones only make shrinking slower."""
@@ -74,7 +75,7 @@ PAUSES_S = (60.0, 10.0, 1.0, 400.0)
 
 
 def settings(**options: Any) -> hypothesis.settings:
-    """Return settings of Hypothesis that suit runs in worlds. `options` override them.
+    """Return settings of Hypothesis that suit runs in simulated worlds. `options` override them.
 
     Runs have no deadline in real time. The phase `explain` is left out, because it repeats a
     failing run hundreds of times, to name values that shrinking has simplified already.

@@ -37,7 +37,7 @@ class SoakFailure(NamedTuple):
     text: str
     """The exception with its notes."""
     case: dict[str, Any] | None
-    """Plan and faults of the last run that failed, as JSON values. None if no world had failed."""
+    """Plan and faults of the last run that failed, as JSON values. None if no run has failed."""
 
 
 class SoakResult(NamedTuple):
@@ -117,7 +117,7 @@ class _SoakPlugin:
 
     @contextmanager
     def watched_runs(self) -> Iterator[None]:
-        """Return a context in which the runs of all worlds are counted."""
+        """Return a context in which the runs of all simulated worlds are counted."""
         original = WorldRun.run
 
         def run(world_run: WorldRun) -> Any:
