@@ -1,0 +1,295 @@
+"""Writes and reads `__remote_log_metadata`, as an ordinary producer and consumer of this cluster.
+
+The topic's leaders may be anywhere. Before the first tiered partition no connection is opened, no
+client code is imported and no topic is created. A write returns when this broker has read its own
+record back, so that the next decision is made with it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import trio
+
+from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC, remote_metadata_topic
+from ottla.broker.tier.remote_states import RemoteStates
+from ottla.broker.tier.tier_settings import TierSettings
+from ottla.metadata.image import MetadataImage, Topic
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.ids import Offset, TopicIdPartition, TopicPartition
+from ottla.model.seams import Clock
+from ottla.node.part_registry import PartRegistry
+from ottla.storage.tier.remote_metadata import RemoteMetadata
+from ottla.storage.tier.remote_records import encode_record
+from ottla.storage.tier.remote_segment import (
+    RemoteRecord,
+    RemoteSegmentId,
+    RemoteSegmentRemoval,
+    RemoteSegmentState,
+)
+from ottla.wire.messages.create_topics_request import CreatableTopic
+
+if TYPE_CHECKING:
+    from ottla.client.consumer import Consumer
+    from ottla.client.producer import Producer
+    from ottla.model.settings.client import ConsumerConfig, ProducerConfig
+
+logger = logging.getLogger("ottla.broker.tier")
+
+WRITE_TIMEOUT_S = 120.0
+"""Seconds after which a write fails that this broker has not read back, as in Kafka."""
+
+POLL_S = 1.0
+"""Seconds after which a reader without records looks at its positions. New assignments wake it."""
+
+RETRY_S = 1.0
+"""Seconds until a failed step, such as the creation of the topic, is repeated. A smaller value asks
+a controller more often that cannot place the topic yet."""
+
+
+@cache
+def producer_config() -> "ProducerConfig":
+    """Return the settings of the producer that writes to the metadata topic."""
+    from ottla.model.settings.client import ProducerConfig
+
+    return ProducerConfig(
+        client_id="ottla-remote-log",
+        request_timeout_ms=10_000,
+        delivery_timeout_ms=60_000,
+        block_ms_max=30_000,
+        enable_metrics_push=False,
+    )
+
+
+@cache
+def consumer_config() -> "ConsumerConfig":
+    """Return the settings of the consumer that reads the metadata topic."""
+    from ottla.model.settings.client import ConsumerConfig
+
+    return ConsumerConfig(
+        client_id="ottla-remote-log",
+        auto_offset_reset="earliest",
+        default_api_timeout_ms=5_000,
+        enable_metrics_push=False,
+    )
+
+
+class MetadataTopic:
+    """Reader and writer of the metadata topic, and the metadata that was read."""
+
+    def __init__(
+        self,
+        settings: TierSettings,
+        *,
+        address: Callable[[], tuple[str, int] | None],
+        create_topic: Callable[[CreatableTopic], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        """Create a reader without assignments. `address` returns the address of this broker, or
+        None until the cluster knows it. `create_topic` requests the creation of the metadata topic,
+        and raises OttlaError if it is refused."""
+        self._settings = settings
+        self._address = address
+        self._create_topic = create_topic
+        self._clock = clock
+        self.states = RemoteStates(settings.metadata_topic_partition_count)
+        self._is_wanted = trio.Event()
+        self._has_image = trio.Event()
+        self._changed = trio.lowlevel.ParkingLot()
+        self._poll_scope: trio.CancelScope | None = None
+        self._producer: Producer | None = None
+        self._is_open = trio.Event()
+        self._topic: Topic | None = None
+        self._sought: set[int] = set()
+        """Partitions of the metadata topic that must be read from their start."""
+        self.write_count = 0
+        """Number of records that were written to the metadata topic."""
+
+    # ---- assignments
+
+    def assign(self, partition: TopicIdPartition) -> None:
+        """Load the metadata of a tiered partition, and keep it up to date."""
+        if self.states.assign(partition):
+            self._is_wanted.set()
+            self._interrupt()
+
+    def unassign(self, partition: TopicIdPartition) -> None:
+        """Drop the metadata of a tiered partition."""
+        self.states.unassign(partition)
+        self._interrupt()
+
+    def metadata_of(self, partition: TopicIdPartition) -> RemoteMetadata | None:
+        """Return the metadata of a tiered partition, or None while it is not loaded."""
+        return self.states.metadata_of(partition)
+
+    async def wait_ready(self, partition: TopicIdPartition) -> RemoteMetadata:
+        """Return the metadata of an assigned tiered partition, once it is loaded."""
+        while (metadata := self.states.metadata_of(partition)) is None:
+            await self._changed.park()
+        return metadata
+
+    def on_image(self, image: MetadataImage) -> None:
+        """Follow the metadata topic: its creation lets the reader start, and a new topic of its
+        name is read from the start."""
+        topic = image.topic(REMOTE_METADATA_TOPIC)
+        if topic is None or not topic.partitions:
+            return
+        known, self._topic = self._topic, topic
+        self._has_image.set()
+        if known is None or known.id != topic.id:
+            if len(topic.partitions) != self.states.partition_count or known is not None:
+                self.states.reset(len(topic.partitions))
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._poll_scope is not None:
+            self._poll_scope.cancel()
+
+    # ---- writing
+
+    async def write(self, topic: str, record: RemoteRecord) -> None:
+        """Write a record about a segment of the topic `topic`, and wait until this broker has read
+        it. Raises RefusedError if the outcome is not known within WRITE_TIMEOUT_S, or if the
+        cluster refuses the record."""
+        partition = TopicIdPartition(record.id.topic_id, record.id.partition)
+        index = self.states.store_of(partition)
+        with trio.move_on_after(WRITE_TIMEOUT_S) as patience:
+            await self._is_open.wait()
+            assert self._producer is not None
+            deliveries = [
+                await self._producer.send(
+                    REMOTE_METADATA_TOPIC,
+                    entry.value,
+                    key=entry.key,
+                    partition=index,
+                    timestamp_ms=self._clock.wall_ms(),
+                )
+                for entry in encode_record(topic, record)
+            ]
+            for delivery in deliveries:
+                await delivery
+            self.write_count += len(deliveries)
+            while not self._has_seen(partition, record):
+                await self._changed.park()
+        if patience.cancelled_caught:
+            raise RefusedError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"a record of {REMOTE_METADATA_TOPIC} was not read back in time",
+            )
+
+    def _has_seen(self, partition: TopicIdPartition, record: RemoteRecord) -> bool:
+        metadata = self.states.metadata_of(partition)
+        return metadata is not None and has_state(metadata, record.id, record)
+
+    # ---- tasks
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background tasks that read and write the metadata topic."""
+        parts.task("metadata of remote segments", self.run)
+
+    async def run(self) -> None:
+        """Create the metadata topic when the first tiered partition is assigned, then read it until
+        cancelled."""
+        await self._is_wanted.wait()
+        while not self._has_image.is_set():
+            await self._create()
+            with trio.move_on_after(RETRY_S):
+                await self._has_image.wait()
+        from ottla.client.consumer import open_consumer
+        from ottla.client.producer import open_producer
+
+        address = await self._own_address()
+        async with (
+            open_producer([address], producer_config()) as self._producer,
+            open_consumer([address], consumer_config()) as consumer,
+            trio.open_nursery() as nursery,
+        ):
+            self._is_open.set()
+            nursery.start_soon(self._find_ends, consumer)
+            await self._read(consumer)
+
+    async def _own_address(self) -> tuple[str, int]:
+        while (address := self._address()) is None:
+            await trio.sleep(RETRY_S)
+        return address
+
+    async def _create(self) -> None:
+        settings = self._settings
+        topic = remote_metadata_topic(
+            partition_count=settings.metadata_topic_partition_count,
+            replication_factor=settings.metadata_topic_replication_factor,
+            min_insync_replicas=settings.metadata_topic_min_isr,
+        )
+        try:
+            await self._create_topic(topic)
+        except OttlaError as error:
+            logger.warning("%s cannot be created: %s", REMOTE_METADATA_TOPIC, error)
+
+    async def _find_ends(self, consumer: "Consumer") -> None:
+        """Look up the ends of partitions of the metadata topic that have new tiered partitions."""
+        while True:
+            for index in self.states.new_stores():
+                partitions = self.states.unknown_ends(index)
+                at = TopicPartition(REMOTE_METADATA_TOPIC, index)
+                try:
+                    end_offset = (await consumer.end_offsets([at]))[at]
+                except (OttlaError, OSError) as error:
+                    logger.info("the end of %s-%d is unknown yet: %s", at.topic, index, error)
+                    continue
+                self.states.begin(index, end_offset, partitions)
+                self._sought.add(index)
+                self._interrupt()
+                self._wake()
+            if self.states.new_stores():
+                await trio.sleep(RETRY_S / 10)
+            else:
+                await self._changed.park()
+
+    async def _read(self, consumer: "Consumer") -> None:
+        while True:
+            wanted = {TopicPartition(REMOTE_METADATA_TOPIC, each) for each in self.states.stores}
+            if wanted != consumer.assignment:
+                consumer.assign(wanted)
+                self._wake()
+            for index in self._sought & self.states.stores:
+                consumer.seek(TopicPartition(REMOTE_METADATA_TOPIC, index), 0)
+            self._sought.clear()
+            records = []
+            with trio.CancelScope() as self._poll_scope:
+                try:
+                    records = await consumer.poll(POLL_S)
+                except (OttlaError, OSError) as error:
+                    logger.warning("%s cannot be read: %s", REMOTE_METADATA_TOPIC, error)
+                    await trio.sleep(RETRY_S)
+            self._poll_scope = None
+            for record in records:
+                if record.partition not in self._sought:
+                    self.states.on_record(record.partition, record.offset, record.key, record.value)
+            await self._note_positions(consumer)
+            self._wake()
+
+    async def _note_positions(self, consumer: "Consumer") -> None:
+        """Note how far the partitions are read that tiered partitions wait for: the last records of
+        a compacted log may be missing."""
+        for index in sorted(self.states.stores - self._sought):
+            at = TopicPartition(REMOTE_METADATA_TOPIC, index)
+            if self.states.is_loading(index) and at in consumer.assignment:
+                position: Offset | None = None
+                with trio.move_on_after(POLL_S):
+                    position = await consumer.position(at)
+                if position is not None and index not in self._sought:
+                    self.states.on_position(index, position)
+
+    def _wake(self) -> None:
+        self._changed.unpark_all()
+
+
+def has_state(metadata: RemoteMetadata, segment_id: RemoteSegmentId, record: RemoteRecord) -> bool:
+    """Return whether a segment is in the state that a record brings, or in a later one."""
+    segment = metadata.get(segment_id)
+    if isinstance(record, RemoteSegmentRemoval):
+        return segment is None
+    if segment is None:
+        return record.state is not RemoteSegmentState.COPY_STARTED
+    return segment.state >= record.state
