@@ -3,11 +3,8 @@
 import pytest
 
 from ottla.model.ids import Offset
-from ottla.storage.tier.local_plan import (
-    LocalDeletion,
-    effective_local_retention,
-    plan_local_deletion,
-)
+from ottla.storage.segments.log_config import effective_local_retention
+from ottla.storage.tier.local_plan import LocalDeletion, plan_local_deletion
 from tests.storage.tier.tier_examples import local
 
 SEGMENTS = [local(0, 100), local(100, 200), local(200, 300), local(300, 350)]

@@ -12,6 +12,7 @@ flusher.py           flushes
 truncator.py         truncation at the end
 segment_remover.py   removal of the oldest segments, by retention or deletion
 segment_replacer.py  replacement of segments by a cleaned one
+local_segment_source.py  a closed segment, as its upload to an object store reads it
 log_names.py         durability of the names in the log's directory
 file_tasks.py        count of running tasks, which a deletion waits for
 """

@@ -159,6 +159,7 @@ class Appender:
             state.segments[0] = self._files.create(base_offset, now_ms)
         except OSError as error:
             self._health.refuse(error)
+        state.note_local_start()
         self._files.discard(old)
         self._health.check_online()
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from uuid import UUID
 
-from ottla.model.ids import NO_EPOCH, Epoch, Offset, OffsetAndEpoch
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.appender import Appender
 from ottla.storage.log.file_tasks import FileTasks, file_task
 from ottla.storage.log.flusher import LogFlusher
+from ottla.storage.log.local_segment_source import LocalSegmentSource
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_hooks import LogHooks
 from ottla.storage.log.log_names import LogNames
@@ -40,11 +41,12 @@ from ottla.storage.recovery.recovery import (
 from ottla.storage.recovery.segment_swap import CleanedFiles
 from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
 from ottla.storage.segments.directory_view import DirectoryView
-from ottla.storage.segments.epoch_cache import EpochCache
+from ottla.storage.segments.epoch_cache import EpochCache, EpochEntry
 from ottla.storage.segments.epoch_file import NO_EPOCHS, EpochFile
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.timestamp_lookup import TimestampedOffset
+from ottla.storage.tier.copy_plan import LocalSegment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
 """Largest time in ms by which a record's timestamp may be ahead of the broker's clock without being
@@ -155,7 +157,12 @@ class Log:
 
     @config.setter
     def config(self, config: LogConfig) -> None:
-        self.state.config = config
+        state = self.state
+        was_tiered, state.config = state.config.is_tiered, config
+        if was_tiered and not config.is_tiered:
+            # KIP-950: the records that only the object store has are deleted from there.
+            state.raise_log_start(state.local_start_offset)
+            state.copied_offset = NO_OFFSET
 
     @property
     def failure(self) -> str | None:
@@ -166,6 +173,17 @@ class Log:
     def log_start_offset(self) -> Offset:
         """Offset of the first record of the log that clients may read."""
         return self.state.log_start_offset
+
+    @property
+    def local_start_offset(self) -> Offset:
+        """Offset of the first record of the log that is on the disk and that clients may read. It
+        is above the log start offset only in a tiered log."""
+        return self.state.local_start_offset
+
+    @property
+    def is_tiered(self) -> bool:
+        """True if the object store may have records of the log that are not on the disk."""
+        return self.state.config.is_tiered
 
     @property
     def end_offset(self) -> Offset:
@@ -437,7 +455,9 @@ class Log:
     @file_task
     async def delete_old_segments(self, now_ms: int) -> int:
         """Remove the log's segments that exceed retention or are below the log start offset.
-        Returns the number of removed segments."""
+        Returns the number of removed segments. A tiered log removes only copied segments."""
+        if self.state.config.is_tiered:
+            return await self._remover.delete_local_segments(now_ms)
         return await self._remover.delete_old_segments(now_ms)
 
     def report_future_timestamps(self, now_ms: int) -> int | None:
@@ -455,6 +475,65 @@ class Log:
             return None
         oldest.is_future_reported = True
         return oldest.max_timestamp_ms
+
+    # --- tiered storage ---
+
+    @property
+    def copied_offset(self) -> Offset:
+        """Last offset up to which all records of a tiered log are readable in the object store, as
+        far as known, or -1. Segments above it are not removed to save space."""
+        return self.state.copied_offset
+
+    @copied_offset.setter
+    def copied_offset(self, offset: Offset) -> None:
+        self.state.copied_offset = offset
+
+    def epochs(self) -> Sequence[EpochEntry]:
+        """Return the leader epochs of the log with their start offsets, oldest first. Those of a
+        tiered log reach down to its log start, not only to its local start."""
+        return self.state.epochs.entries
+
+    def local_segments(self) -> list[LocalSegment]:
+        """Return the segments of the log, oldest first, as the decisions of tiered storage need
+        them. The last one is active."""
+        return self.state.local_segments()
+
+    async def delete_local_segments(self, now_ms: int) -> int:
+        """Remove the segments of a tiered log that are copied and exceed local retention. The log
+        start offset stays. Returns the number of removed segments."""
+        return await self.delete_old_segments(now_ms)
+
+    async def raise_log_start_to(self, offset: Offset) -> None:
+        """Raise the log start offset to `offset` durably, before copied segments below it are
+        deleted. Local segments below it are removed.
+
+        Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark.
+        """
+        await self.delete_records_before(offset)
+
+    @file_task
+    async def begin_at(
+        self,
+        offset: Offset,
+        *,
+        log_start_offset: Offset,
+        epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes,
+        now_ms: int,
+    ) -> None:
+        """Remove all records of the local log. It then begins and ends at `offset`, and the object
+        store has the records from `log_start_offset` on.
+
+        `epochs` are the leader epochs of those records, oldest first, and `producer_snapshot` is
+        the state of the producers at `offset`, who count as seen at `now_ms`. Raises
+        CorruptDataError if the snapshot is corrupt; nothing is removed then.
+        """
+        await self._truncator.begin_at(offset, log_start_offset, epochs, producer_snapshot, now_ms)
+
+    def segment_source(self, base_offset: Offset) -> LocalSegmentSource:
+        """Return the closed segment that begins at `base_offset`, to be copied. Raises
+        FileNotFoundError if the log has no such closed segment."""
+        return LocalSegmentSource(self.state, self.flush, base_offset)
 
     # --- cleaning ---
 

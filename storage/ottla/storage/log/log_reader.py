@@ -7,7 +7,7 @@ start, because the log may have changed in the meantime.
 
 from collections.abc import Awaitable, Callable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset
@@ -95,17 +95,15 @@ class LogReader:
 
         The slice may end within a batch, except with `whole_batches`: then it ends at the start of
         an indexed batch. With `at_least_one` the first batch is complete even if it is larger than
-        `bytes_max`. Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is outside the log, and
-        NotCachedError if the position or the start of the slice is not in the page cache.
+        `bytes_max`. Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is outside the log,
+        RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE) if only the object store may have the record,
+        and NotCachedError if the position or the start of the slice is not in the page cache.
         """
         state = self._state
         if self._health.failure is not None:
             self._health.check_online()
-        if not state.log_start_offset <= offset <= state.end_offset:
-            raise RefusedError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {offset} is outside [{state.log_start_offset}, {state.end_offset}]",
-            )
+        if not state.local_start_offset <= offset <= state.end_offset:
+            self._refuse_offset(offset)
         end_offset = min(end_offset, state.end_offset)
         if offset >= end_offset:
             return LogRead(None, offset, offset)
@@ -125,6 +123,19 @@ class LogReader:
         except OSError as error:
             self._health.refuse(error)
         return LogRead(None, offset, offset)
+
+    def _refuse_offset(self, offset: Offset) -> NoReturn:
+        """Raise the RefusedError for an offset that is not in the local log."""
+        state = self._state
+        if state.log_start_offset <= offset < state.local_start_offset:
+            raise RefusedError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"Offset {offset} is below the local log start {state.local_start_offset}",
+            )
+        raise RefusedError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} is outside [{state.log_start_offset}, {state.end_offset}]",
+        )
 
     def read_single(
         self,

@@ -1,18 +1,20 @@
 """The segments, watermarks, epochs and producers of one log, which the log's components (appender,
 reader, flusher and others) share.
 
-Invariants: OffsetsInOrder (log start <= last stable <= high watermark <= end), ActiveIsLast (the
-last segment receives the appends), WatermarkNeverRecedes (except by truncation).
+Invariants: OffsetsInOrder (log start <= last stable <= high watermark <= end, and
+log start <= local start <= high watermark), ActiveIsLast (the last segment receives the appends),
+WatermarkNeverRecedes (except by truncation).
 """
 
 from bisect import bisect_right
 
-from ottla.model.ids import Offset
+from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.recovery.recovery import LoadedLog
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
+from ottla.storage.tier.copy_plan import LocalSegment
 
 
 class LogState:
@@ -20,6 +22,7 @@ class LogState:
 
     __slots__ = (
         "config",
+        "copied_offset",
         "directory",
         "disk",
         "end_offset",
@@ -31,6 +34,7 @@ class LogState:
         "is_being_cleaned",
         "is_removing",
         "is_truncating",
+        "local_start_offset",
         "log_start_offset",
         "passed",
         "producers",
@@ -67,8 +71,18 @@ class LogState:
         self.epochs = loaded.epochs
         self.producers: ProducerStates = loaded.producers
         self.log_start_offset: Offset = loaded.log_start_offset
+        self.local_start_offset: Offset = loaded.log_start_offset
+        """Offset of the first record of the log that is on the disk and that clients may read. It
+        is above the log start offset only in a tiered log: the object store has the records between
+        them. It is an attribute, not a property, because every fetch reads it."""
+        self.note_local_start()
+        self.copied_offset: Offset = NO_OFFSET
+        """Last offset up to which all records of a tiered log are readable in the object store, as
+        far as known. Segments above it are not removed to save space. -1 until the manager of
+        tiered storage sets it."""
         self.end_offset: Offset = loaded.end_offset
-        self.high_watermark: Offset = loaded.log_start_offset
+        # Only committed segments are removed: everything below the local start is committed.
+        self.high_watermark: Offset = self.local_start_offset
         self.recovery_point: Offset = loaded.recovery_point
         """Offset below which all records of the log are durable, together with all data that a
         recovery of them needs."""
@@ -123,6 +137,22 @@ class LogState:
         found = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
         return max(0, found - 1)
 
+    def local_segments(self) -> list[LocalSegment]:
+        """Return the segments of the log, oldest first, as the decisions of tiered storage need
+        them."""
+        segments = self.segments
+        ends = [segment.base_offset for segment in segments[1:]]
+        return [
+            LocalSegment(
+                base_offset=segment.base_offset,
+                end_offset=end_offset,
+                size_bytes=segment.size_bytes,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                modified_ms=segment.file.modified_ms if segment.max_timestamp_ms < 0 else 0,
+            )
+            for segment, end_offset in zip(segments, [*ends, self.end_offset], strict=True)
+        ]
+
     def note_hole(self, offset: Offset | None) -> None:
         """Set the start of the first range of offsets that is missing because segments were lost.
         None means that no such hole is known. A hole at or above the end of the log is ignored."""
@@ -131,7 +161,12 @@ class LogState:
     def raise_log_start(self, offset: Offset) -> None:
         """Raise the log start offset to at least `offset`."""
         self.log_start_offset = max(self.log_start_offset, offset)
+        self.note_local_start()
         self.producers.on_log_start(self.log_start_offset)
+
+    def note_local_start(self) -> None:
+        """Set the local start offset, after the log start or the first segment has changed."""
+        self.local_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
 
     def update_high_watermark(self, offset: Offset) -> bool:
         """Raise the high watermark to `offset`, but not above the end offset. Returns True if it

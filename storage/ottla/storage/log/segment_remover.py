@@ -3,6 +3,9 @@
 A removal has two phases: the segments are removed from the log in memory, then their files are
 renamed to `.deleted`, the oldest first. While the log is being compacted, the files are kept; the
 cleaner removes them at the end of the compaction.
+
+A tiered log removes its oldest segments once they are copied to the object store. The log start
+then stays, and so do the leader epochs from there on, which select the valid copies.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -14,12 +17,13 @@ from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.segments.retention import deletable_count
 from ottla.storage.segments.segment import Segment
+from ottla.storage.tier.local_plan import plan_local_deletion
 
 
 class SegmentRemover:
     """Remover of the oldest segments of one log."""
 
-    __slots__ = ("_files", "_health", "_hooks", "_state")
+    __slots__ = ("_durable_start", "_files", "_health", "_hooks", "_state")
 
     def __init__(
         self, state: LogState, health: LogHealth, hooks: LogHooks, files: SegmentFiles
@@ -28,6 +32,8 @@ class SegmentRemover:
         self._health = health
         self._hooks = hooks
         self._files = files
+        self._durable_start = state.log_start_offset
+        """Log start offset that the checkpoint is known to contain, at least."""
 
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` durably, and remove the segments below it.
@@ -37,19 +43,29 @@ class SegmentRemover:
         segments are removed nevertheless.
         """
         self.raise_log_start(offset)
+        await self._remove_durably(self._state.log_start_offset)
+
+    async def _remove_durably(self, offset: Offset) -> None:
+        """Make the raised log start offset durable, and remove the segments below `offset`. If the
+        disk is full, they are removed nevertheless, and then the log start is written again."""
         is_full = False
         try:
-            await self._hooks.on_log_start_raised()
+            await self._keep_log_start()
         except OSError as error:
             if is_disk_failure(error):
                 self._health.refuse(error)
             is_full = True
-        await self._remove_passed()
+        await self._remove_below(offset)
         if is_full:
             try:
-                await self._hooks.on_log_start_raised()
+                await self._keep_log_start()
             except OSError as second:
                 self._health.refuse(second)
+
+    async def _keep_log_start(self) -> None:
+        offset = self._state.log_start_offset
+        await self._hooks.on_log_start_raised()
+        self._durable_start = max(self._durable_start, offset)
 
     def raise_log_start(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` in memory; `delete_records_before` makes it
@@ -87,11 +103,45 @@ class SegmentRemover:
             self._files.roll(state.end_offset, now_ms)
         if count:
             state.raise_log_start(state.segments[count].base_offset)
-        await self._remove_passed()
+        await self._remove_below(state.log_start_offset)
         return count
 
-    async def _remove_passed(self) -> None:
-        """Remove the log's segments that are completely below the log start offset.
+    async def delete_local_segments(self, now_ms: int) -> int:
+        """Remove segments of a tiered log that are copied and exceed local retention, or are below
+        the log start offset. Returns the number of removed segments.
+
+        If the topic is not copied any longer, segments that exceed the topic's retention are
+        removed, and the log start offset follows. Returns 0 in the same cases as
+        `delete_old_segments`.
+        """
+        state, config = self._state, self._state.config
+        self._health.check_online()
+        if state.is_truncating or state.is_being_cleaned or self._files.names.is_new:
+            return 0
+        plan = plan_local_deletion(
+            state.local_segments(),
+            copied_offset=state.copied_offset,
+            log_start_offset=state.log_start_offset,
+            high_watermark=state.high_watermark,
+            retention_ms=config.effective_local_retention_ms,
+            retention_bytes=config.effective_local_retention_bytes,
+            is_copied=config.is_copied,
+            now_ms=now_ms,
+        )
+        if plan.is_roll_due:
+            self._files.roll(state.end_offset, now_ms)
+        offset = state.segments[plan.segment_count].base_offset
+        if plan.moves_log_start:
+            state.raise_log_start(offset)
+        if state.log_start_offset > self._durable_start:
+            # Otherwise a kill would lower the log start again, and nothing has the records.
+            await self._remove_durably(max(offset, state.log_start_offset))
+        else:
+            await self._remove_below(max(offset, state.log_start_offset))
+        return plan.segment_count
+
+    async def _remove_below(self, offset: Offset) -> None:
+        """Remove the log's segments that are completely below `offset`.
 
         Unflushed segments are flushed first. Otherwise a power failure may bring back a torn
         segment, and the next start would drop everything after it.
@@ -99,7 +149,7 @@ class SegmentRemover:
         state = self._state
         if state.is_being_cleaned:
             return
-        doomed = state.segments[: state.index_of(state.log_start_offset)]
+        doomed = state.segments[: state.index_of(offset)]
         try:
             await self._flush_unsealed(doomed)
             if not state.is_truncating:  # a truncation reads them; the next round removes them
@@ -118,13 +168,17 @@ class SegmentRemover:
         """Move the segments `doomed` from the log's segments to `passed` (segments whose files are
         still to be removed), as long as they are the log's oldest segments."""
         state = self._state
-        below = state.segments[: state.index_of(state.log_start_offset)]
-        found = [segment for segment in below if segment in doomed]
+        found: list[Segment] = []
+        for segment in state.segments[:-1]:
+            if segment not in doomed:
+                break
+            found.append(segment)
         if found:
             state.generation += 1
             del state.segments[: len(found)]
             state.unsealed = [segment for segment in state.unsealed if segment not in found]
             state.passed += found
+            state.note_local_start()
 
     async def _remove_files(self) -> None:
         state, files = self._state, self._files
@@ -139,7 +193,11 @@ class SegmentRemover:
                 del state.passed[0]
             # Epochs are truncated only now, and not up to the log start offset, whose checkpoint a
             # kill may lose. If the log had records of epochs that it does not know, it would answer
-            # followers that their logs do not diverge.
-            state.epochs.truncate_from_start(state.segments[0].base_offset)
+            # followers that their logs do not diverge. A tiered log has copied records below its
+            # first segment.
+            first = state.segments[0].base_offset
+            state.epochs.truncate_from_start(
+                min(first, self._durable_start) if state.config.is_tiered else first
+            )
         finally:
             state.is_removing = False

@@ -3,15 +3,19 @@
 The caller must not append while a truncation runs.
 """
 
-from ottla.model.ids import Offset
+from collections.abc import Sequence
+
+from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.disk.disk_seam import when_cached
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_hooks import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
+from ottla.storage.producers.producer_snapshot import decode_snapshot
 from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.recovery.recovery import load_producers
 from ottla.storage.segments.directory_view import DirectoryView
+from ottla.storage.segments.epoch_cache import EpochCache, EpochEntry
 from ottla.storage.segments.epoch_file import EpochFile
 from ottla.storage.segments.segment import Segment
 
@@ -42,7 +46,8 @@ class Truncator:
         A batch that contains `offset` is removed completely. The log then ends at the start of that
         batch, because after a crash a gap would be mistaken for lost records. If that start is
         below the log start offset, the log becomes empty. It then begins at the log start offset,
-        or at `offset` if that is lower.
+        or at `offset` if that is lower. If `offset` is below the local start of a tiered log, the
+        local log becomes empty and begins at `offset`, and the log start stays.
 
         A leader epoch that begins at `offset` is removed even if nothing was written in it, because
         the leader may not have this epoch (KIP-279).
@@ -71,6 +76,34 @@ class Truncator:
         finally:
             self._hooks.after_truncation()
 
+    async def begin_at(
+        self,
+        offset: Offset,
+        log_start_offset: Offset,
+        epochs: Sequence[EpochEntry],
+        snapshot: bytes,
+        now_ms: int,
+    ) -> None:
+        """Remove all records of the local log durably. It then begins and ends at `offset`, with
+        the given log start offset, leader epochs and producers."""
+        assert log_start_offset <= offset
+        producers = decode_snapshot(snapshot, offset)
+        producers.note_loaded(now_ms)
+        known = EpochCache()
+        for entry in epochs:
+            known.assign(entry.epoch, entry.start_offset)
+        known.truncate_from_end(offset)
+        known.truncate_from_start(log_start_offset)
+        self._health.check_online()
+        try:
+            await self._end_cleaning(min(log_start_offset, self._state.log_start_offset))
+            await self._begin_again_at(offset, log_start_offset, known, producers)
+            await self._hooks.on_log_start_raised()
+        except OSError as error:
+            self._health.refuse(error)
+        finally:
+            self._hooks.after_truncation()
+
     async def _end_cleaning(self, offset: Offset) -> None:
         try:
             await self._hooks.before_truncation(offset)
@@ -90,6 +123,11 @@ class Truncator:
             health.fail_by(error, state.directory)
             health.refuse(error)
         end_offset = offset if place is None else min(offset, Offset(place[1]))
+        if state.log_start_offset <= offset < state.segments[0].base_offset:
+            epochs = EpochCache(state.epochs.entries)
+            epochs.truncate_from_end(offset)
+            await self._begin_again_at(offset, state.log_start_offset, epochs)
+            return True
         if end_offset < state.log_start_offset:
             await self._begin_again_at(min(offset, state.log_start_offset))
             return True
@@ -149,14 +187,25 @@ class Truncator:
         reloaded.on_high_watermark(state.high_watermark)
         self._files.replace_producers(reloaded)
 
-    async def _begin_again_at(self, offset: Offset) -> None:
+    async def _begin_again_at(
+        self,
+        offset: Offset,
+        log_start_offset: Offset | None = None,
+        epochs: EpochCache | None = None,
+        producers: ProducerStates | None = None,
+    ) -> None:
+        """Remove all segments, and begin the local log at `offset`. The log starts there, too,
+        unless `log_start_offset` is given; leader epochs and producers are unknown by default."""
         state, health, files = self._state, self._health, self._files
         state.generation += 1
         before = state.recovery_checkpoint, state.high_watermark
-        state.log_start_offset = state.end_offset = state.high_watermark = offset
+        state.end_offset = state.high_watermark = state.local_start_offset = offset
+        state.log_start_offset = offset if log_start_offset is None else log_start_offset
         state.recovery_point, state.hole_offset = offset, None
+        state.copied_offset = NO_OFFSET
         self._hooks.on_truncated(Offset(0))
-        state.epochs.clear()
+        state.epochs = EpochCache() if epochs is None else epochs
+        self._epoch_file.forget()
         state.unsealed.clear()
         state.is_truncating = True
         # Segments that another task is removing are removed here as well; only its oldest one is
@@ -168,13 +217,18 @@ class Truncator:
                 await files.remove(segment)
             await files.producer_files.remove_above(Offset(-1))
             health.check_online()  # its directory may have failed
+            # A start drops the epochs and producers of a log without segments: they come first.
+            await self._epoch_file.write(state.epochs)
+            files.replace_producers(ProducerStates(offset) if producers is None else producers)
+            if producers is not None:
+                producers.on_high_watermark(offset)
+                files.producer_files.write(producers, offset)
+                await files.producer_files.sync()
             new = Segment(state.disk, state.directory, offset, state.config, now_ms=0)
             new.begin(state.config)
             state.segments[:] = [new]
-            files.replace_producers(ProducerStates(offset))
             files.names.change_count += 1
             await files.names.sync()  # otherwise only a later segment's name may survive
-            await self._epoch_file.write(state.epochs)
             await self._report_decrease(*before)
         except OSError as error:
             health.fail_by(error, state.directory)

@@ -121,5 +121,8 @@ def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition,
 
 def _config_of(partition: TopicPartition) -> LogConfig:
     """Return log settings under which recovery removes no record by retention. They are needed
-    because the topic's own settings are in the metadata log."""
-    return LogConfig(producer_id_expiration_ms=INT64_MAX)
+    because the topic's own settings are in the metadata log.
+
+    Any log may be tiered. Its log start then stays as checkpointed, below its first segment.
+    """
+    return LogConfig(producer_id_expiration_ms=INT64_MAX, is_tiered=True)

@@ -192,8 +192,11 @@ class LogLoader:
             await self._remove_derived()
             producers, end_offset = ProducerStates(log_start_offset), log_start_offset
             segments.append(self._new_segment(log_start_offset))
-        log_start_offset = max(log_start_offset, segments[0].base_offset)
-        epochs.truncate_from_start(segments[0].base_offset)
+        first_offset = segments[0].base_offset
+        if self._config.is_tiered:  # the object store may have the records before the first segment
+            first_offset = min(first_offset, log_start_offset)
+        log_start_offset = max(log_start_offset, first_offset)
+        epochs.truncate_from_start(first_offset)
         epochs.truncate_from_end(end_offset)  # last, because an epoch without a record is dropped
         await remove_stray_snapshots(self._disk, self._view, segments, end_offset)
         if is_clean:

@@ -14,6 +14,15 @@ CODECS = {
     "zstd": Codec.ZSTD,
 }
 
+SAME_AS_RETENTION = -2
+"""Value of local.retention.ms and local.retention.bytes that stands for the topic's retention."""
+
+
+def effective_local_retention(local: int, total: int, *, is_copied: bool) -> int:
+    """Return the effective local retention in ms or bytes: `local`, or the topic's retention
+    `total` if `local` is -2 or the log is not copied (remote.log.copy.disable)."""
+    return total if local == SAME_AS_RETENTION or not is_copied else local
+
 
 @frozen(kw_only=True)
 class LogConfig:
@@ -51,10 +60,41 @@ class LogConfig:
     is_deleted_by_retention: bool = True
     producer_id_expiration_ms: int = DAY_MS
     file_delete_delay_ms: int = MINUTE_MS
+    is_tiered: bool = False
+    """True if the object store may have records of the log that are not on the disk."""
+    is_copied: bool = True
+    """False if no further segments of a tiered log are copied to the object store."""
+    local_retention_ms: int = SAME_AS_RETENTION
+    """Retention in ms of the local segments of a tiered log that are copied; -2 stands for the
+    topic's retention."""
+    local_retention_bytes: int = SAME_AS_RETENTION
+    """Retention in bytes of the local segments of a tiered log that are copied; -2 stands for the
+    topic's retention."""
+    copy_lag_ms: int = 0
+    """Age in ms that closed segments of a tiered log reach before they are copied; -1 stands for
+    the local retention."""
+    copy_lag_bytes: int = -1
+    """Size in bytes of the records after a closed segment of a tiered log before it is copied; -1
+    stands for the local retention."""
 
     def __post_init__(self) -> None:
         """Assert the relations between log settings on which the file formats depend."""
         assert 0 < self.segment_bytes <= INT32_MAX, "an index entry's position is an int32"
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Retention in ms of the local segments of a tiered log; -1 is unlimited."""
+        return self._local_retention(self.local_retention_ms, self.retention_ms)
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """Retention in bytes of the local segments of a tiered log; -1 is unlimited."""
+        return self._local_retention(self.local_retention_bytes, self.retention_bytes)
+
+    def _local_retention(self, local: int, total: int) -> int:
+        if not self.is_deleted_by_retention:
+            total = -1
+        return effective_local_retention(local, total, is_copied=self.is_copied)
 
     @classmethod
     def of_topic(

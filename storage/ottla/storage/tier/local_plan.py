@@ -6,9 +6,6 @@ from typing import NamedTuple
 from ottla.model.ids import Offset
 from ottla.storage.tier.copy_plan import LocalSegment
 
-SAME_AS_RETENTION = -2
-"""Value of local.retention.ms and local.retention.bytes that stands for the topic's retention."""
-
 
 class LocalDeletion(NamedTuple):
     """Deletion of the oldest local segments of a tiered log."""
@@ -21,12 +18,6 @@ class LocalDeletion(NamedTuple):
     moves_log_start: bool
     """True if the deleted records are not copied, so that the log start offset moves, not only the
     local log start offset."""
-
-
-def effective_local_retention(local: int, total: int, *, is_copied: bool) -> int:
-    """Return the effective local retention in ms or bytes: `local`, or the topic's retention
-    `total` if `local` is -2 or the log is not copied (remote.log.copy.disable)."""
-    return total if local == SAME_AS_RETENTION or not is_copied else local
 
 
 def plan_local_deletion(
