@@ -51,8 +51,8 @@ TIMESTAMP_SAFE_MAX = 1 << 62
 """Largest base timestamp of a batch, in ms since 1970, to which any delta can be added within 64
 bits."""
 VARINT_SHIFT_MAX = 56
-"""Bit shift of the ninth byte of a varint. A varint of nine bytes of seven bits always fits into 64
-bits, including its sign."""
+"""Number of bits by which the ninth byte of a varint is shifted to the left. The nine bytes have 63
+bits in total, so that the number fits into 64 bits with its sign."""
 
 LENGTH_BYTES_MAX = 5
 

@@ -65,9 +65,9 @@ class RecordLayout(NamedTuple):
     have one size."""
 
     table: Ints
-    """Rows of known properties, with one column per record: positions within the batch's records,
-    its offset delta, its first bytes as a number, the mask of the bits that are compared, and the
-    shift of the timestamp delta."""
+    """Known properties of the records, with one column per record. The rows are: positions within
+    the batch's records, the offset delta, the record's first bytes as a number, the mask of the
+    bits that are compared, and the shift of the timestamp delta in bits."""
     key_bytes: int
     value_bytes: int
     value_head: int

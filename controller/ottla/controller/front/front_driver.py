@@ -54,9 +54,10 @@ bytes is open. Peers that send nothing, and reconnect as soon as they are discon
 tenth of the event loop."""
 
 KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
-"""Divisors of the limit of file descriptors: the shares for connections of clients, connections of
-nodes, and connections without first bytes. A node's connection takes three descriptors: two in this
-server and one in gRPC. The rest is for the metadata log."""
+"""Divisors of the process's limit of file descriptors. The quotients are the maximum numbers of
+clients' connections, of nodes' connections, and of connections without first bytes. A node's
+connection takes three descriptors: two in this server and one in gRPC. The rest is for the metadata
+log."""
 
 UNIX = "unix-abstract:"
 NAME_PREFIX = "ottla-"

@@ -12,8 +12,8 @@ PERCENT = 100
 
 
 class Band:
-    """Loads of some brokers in one quantity, such as bytes, and the deviation of each broker from
-    its fair share.
+    """Loads of some brokers in one quantity, such as bytes, and the band: the range around each
+    broker's fair share within which its load counts as balanced.
 
     A broker's share of the total load is proportional to its weight. Deviations are multiplied by
     `scale`, which makes them integers.

@@ -91,7 +91,7 @@ class _Client:
         self.text = label_text(labels.pairs())
         self.pushes = 0
         self.keys: dict[_Key, int] = {}
-        """Number of the client's last push that contained a set of attributes, by this set
+        """Sequence number of the client's last push that contained a set of attributes, by this set
         (`_Key`). Not updated while successive pushes have the same series."""
         self.values: list[Value] = []
         self.outline: Outline | None = None

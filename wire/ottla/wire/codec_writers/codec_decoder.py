@@ -31,8 +31,8 @@ eight times its size. Messages up to 64 KiB stay below four times their size plu
 """
 
 WORD_BYTES = 4
-"""Encoded size in bytes from which numbers in an array do not count as memory: a list of such
-numbers uses only twice their encoded size."""
+"""Encoded size in bytes of a number from which its memory in a decoded array is not counted. A list
+of such numbers uses only twice their encoded size."""
 
 
 def decoder_source(

@@ -40,21 +40,22 @@ LONG_SIZE: Final = 0x80
 NO_REPLICA: Final = -1
 
 REQUEST: Final = Struct(">iiibii22siqiqiIB")
-"""Struct of a Fetch request for one partition. Its fields: maximum wait, minimum and maximum bytes,
-isolation level, session id and epoch; topic and partition; leader epoch, fetch offset, last fetched
-epoch, log start offset, maximum bytes; and the end of the request: four bytes (see `END`) and the
-last byte, which is the number of tagged fields if the request names no rack."""
+"""Binary layout of a Fetch request for one partition, without a replica id. Its fields are: maximum
+wait, minimum and maximum bytes, isolation level, session id and epoch; topic and partition (22
+bytes); leader epoch, fetch offset, last fetched epoch, log start offset, maximum bytes; and the end
+of the request, which is four bytes (see `END`) and the number of tagged fields, if the request
+names no rack."""
 
 END: Final = NO_ELEMENTS << 8
-"""Usual value of the four bytes before the last byte of `REQUEST`, the struct of a Fetch request,
-except for the size of the rack. They are: empty tags of the partition and of the topic, no
-forgotten topics, and the compact size of the rack, for which this value has 0."""
+"""Value of the four bytes before the last byte of an ordinary Fetch request, apart from the size of
+the rack's name. The bytes are: empty tags of the partition, empty tags of the topic, an empty list
+of forgotten topics, and the size of the rack's name, for which this value has 0."""
 
 _read_request: Final = REQUEST.unpack_from
 _read_replica: Final = Struct(">i").unpack_from
 REPLICA_BYTES: Final = 4
 NO_RACK: Final = END + 1
-"""Value of the four bytes that `END` describes in a Fetch request whose rack is empty."""
+"""Value of the same four bytes (see `END`) in a Fetch request that names no rack."""
 REQUEST_BYTES: Final = REQUEST.size
 
 ID_AT, COUNT_AT, INDEX_AT = 1, 17, 18
@@ -62,27 +63,27 @@ ID_AT, COUNT_AT, INDEX_AT = 1, 17, 18
 partition count and partition index."""
 
 ANSWER_START: Final = ">iixihi22shqqqBi"
-"""Struct format of a Fetch response before the records: frame length, correlation id, tags;
-throttle time, error, session id; topic and partition; error, high watermark, last stable offset,
-log start offset, aborted transactions, preferred replica."""
+"""Format of the start of a Fetch response, up to the size of its records: frame length, correlation
+id, tags; throttle time, error, session id; topic and partition; error, high watermark, last stable
+offset, log start offset, aborted transactions, preferred replica."""
 
 _ANY, _SHORT, _LONG = Struct(ANSWER_START), Struct(ANSWER_START + "B"), Struct(ANSWER_START + "H")
-"""Structs of a Fetch response up to the compact size of the records: without that size, with a size
-of one byte, and with a size of two bytes."""
+"""Binary layouts of the start of a Fetch response: without the size of the records, with a size of
+one byte, and with a size of two bytes."""
 
 _pack_any, _pack_short, _pack_long = _ANY.pack, _SHORT.pack, _LONG.pack
 LENGTH_BYTES: Final = 4
 NO_TAGS_BEHIND: Final = b"\0\0\0"
-"""Empty tagged fields of the partition, the topic and the message, at the end of a Fetch
-response."""
+"""Last bytes of a Fetch response: empty tagged fields of the partition, of the topic and of the
+message."""
 
 ANY_REST: Final = _ANY.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 SHORT_REST: Final = _SHORT.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 LONG_REST: Final = _LONG.size - LENGTH_BYTES + len(NO_TAGS_BEHIND)
 SHORT_MAX: Final = 126
-"""Maximum number of bytes of records whose compact size takes one byte in a Fetch response."""
+"""Largest size, in bytes, of a Fetch response's records that is encoded in one byte."""
 LONG_MAX: Final = (1 << 14) - 2
-"""Maximum number of bytes of records whose compact size takes two bytes in a Fetch response."""
+"""Largest size, in bytes, of a Fetch response's records that is encoded in two bytes."""
 
 
 BYTES: Final = (bytes, bytearray)

@@ -55,9 +55,9 @@ TAGS_BYTES: Final = 3
 REST_BYTES_MIN: Final = 1 + BATCH_HEADER_BYTES + TAGS_BYTES
 
 ANSWER_REST: Final = "hqqqBBBBiB"
-"""Struct format of a Produce response after the fields for topic and partition: error, base offset,
-append time, log start offset, record errors, message, tags of the partition and the topic, throttle
-time, tags."""
+"""Format of the end of a Produce response, after the fields for topic and partition: error, base
+offset, append time, log start offset, record errors, message, tags of the partition and the topic,
+throttle time, tags."""
 ANSWER_BYTES: Final = 4 + 1 + Struct(f">{ANSWER_REST}").size
 """Size in bytes of a Produce response without its length field and its fields for topic and
 partition."""

@@ -28,10 +28,10 @@ from ottla.metadata.image import EMPTY, MetadataImage, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 
 SLICE_COST = 1_000_000
-"""Cost of one slice of matching topics with regular expressions, which takes some 5 ms at most. The
-unit is an instruction of an expression, applied to one character of a topic name. A larger value
-blocks the event loop longer with costly expressions. A smaller value makes a member wait for its
-partitions until its next heartbeat even with few topics."""
+"""Maximum cost of one step that matches topic names with regular expressions. Such a step takes
+some 5 ms at most. The unit is an instruction of an expression, applied to one character of a topic
+name. A larger value blocks the event loop longer with costly expressions. A smaller value makes a
+member wait for its partitions until its next heartbeat even with few topics."""
 
 COMPILE_COST = SLICE_COST // 2
 """Cost of compiling a regular expression again, in the same unit as SLICE_COST: a millisecond or
