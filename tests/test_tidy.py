@@ -155,6 +155,7 @@ SUBPACKAGES: dict[str, tuple[str, ...]] = {
         "metrics",
         "pipelines",
         "backup",
+        "tier",
         "lab",
     ),
 }

@@ -26,6 +26,7 @@ logs/        log directories, offline
 topics/      topics and settings
 groups/      consumer groups and share groups
 transactions/  transactional ids and hanging transactions
+tier/        copies of segments in an object store
 cluster/     starting, stopping, surveying and changing a cluster and its nodes
 security/    ACLs, certificates and listeners
 users/       credentials and delegation tokens

@@ -101,6 +101,9 @@ COMMANDS = {
     "backup": Command(
         "ottla.cli.backup.backup", "copy topics and offsets of groups into files, and back"
     ),
+    "tier": Command(
+        "ottla.cli.tier.tier", "list, verify and restore the copies of segments in a bucket"
+    ),
     "bundle": Command(
         "ottla.cli.cluster.support.bundle", "write the cluster's state into one archive for support"
     ),

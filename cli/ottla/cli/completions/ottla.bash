@@ -5,12 +5,12 @@ _ottla_row() {
   verbs='' options='' values='' argument=''
   case $1 in
     '')
-      verbs='up down status explain mcp console topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
+      verbs='up down status explain mcp console topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup tier bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version help'
       options=''
       values=''
       argument='' ;;
     'help')
-      verbs='up down status explain mcp console topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
+      verbs='up down status explain mcp console topic user token acl certificates group share txn quota produce consume log storage server controller broker cluster top backup tier bundle cleaner quorum config metrics pipeline export table sql world jepsen bench doctor completion version'
       options=''
       values=''
       argument='' ;;
@@ -599,6 +599,26 @@ _ottla_row() {
       options='-h --help --replication-factor --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--replication-factor= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@dir' ;;
+    'tier')
+      verbs='topics verify cost'
+      options='-h --help'
+      values=''
+      argument='' ;;
+    'tier topics')
+      verbs=''
+      options='-h --help --uri --config --format'
+      values='--uri= --config=@file --format=table|json'
+      argument='' ;;
+    'tier verify')
+      verbs=''
+      options='-h --help --topic --full --uri --config --format'
+      values='--topic=@topics --uri= --config=@file --format=table|json'
+      argument='' ;;
+    'tier cost')
+      verbs=''
+      options='-h --help --storage-price --put-price --get-price --uri --config --format'
+      values='--storage-price= --put-price= --get-price= --uri= --config=@file --format=table|json'
+      argument='' ;;
     'bundle')
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format -o --output'

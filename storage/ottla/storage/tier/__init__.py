@@ -26,4 +26,10 @@ lineage.py          leader epochs of a log, compared with those of a copied segm
 copy_plan.py        local segments to copy, and how far a log is already copied
 expiry_plan.py      copied segments to delete, in order
 local_plan.py       local segments to delete
+
+What a bucket contains, read without a cluster:
+
+bucket_scan.py       uploaded segments in a listing of a bucket (pure)
+stored_partition.py  the log of a partition, chosen from all uploaded segments (pure)
+bucket_driver.py     reads listings, manifests, indexes and records: start here
 """

@@ -1,0 +1,10 @@
+"""Commands for tiered storage. Most of them need only the bucket, and no cluster.
+
+tier.py           `ottla tier`: its verbs
+store_options.py  options that name the bucket, and its opening
+progress_line.py  the progress line of long reads
+tier_topics.py    `ottla tier topics`
+tier_verify.py    `ottla tier verify`
+tier_cost.py      `ottla tier cost`
+request_costs.py  requests and money per topic (pure)
+"""

@@ -1,0 +1,67 @@
+"""`ottla tier`: reads the copies of segments in an object store. No verb here needs a cluster."""
+
+import argparse
+from importlib import import_module
+
+from ottla.cli.common import FORMAT
+from ottla.cli.options import option
+from ottla.cli.tier.request_costs import (
+    DOLLARS_PER_1000_GETS,
+    DOLLARS_PER_1000_PUTS,
+    DOLLARS_PER_GIB_MONTH,
+)
+from ottla.cli.tier.store_options import STORE
+from ottla.cli.verbs import Handler, verb
+
+PRICES = (
+    option(
+        "--storage-price PRICE",
+        "price of a GiB for a month (default: %(default)g)",
+        type=float,
+        default=DOLLARS_PER_GIB_MONTH,
+    ),
+    option(
+        "--put-price PRICE",
+        "price of 1000 requests that write (default: %(default)g)",
+        type=float,
+        default=DOLLARS_PER_1000_PUTS,
+    ),
+    option(
+        "--get-price PRICE",
+        "price of 1000 requests that read (default: %(default)g)",
+        type=float,
+        default=DOLLARS_PER_1000_GETS,
+    ),
+)
+
+
+def _later(module: str) -> Handler:
+    """Return a handler that imports its module when it is called."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        code: int = import_module(f"ottla.cli.tier.{module}").run(arguments)
+        return code
+
+    return run
+
+
+VERBS = (
+    verb("topics", "list the topics in the bucket", _later("tier_topics"), *STORE, FORMAT),
+    verb(
+        "verify",
+        "check that the segments in the bucket are complete",
+        _later("tier_verify"),
+        option("--topic NAME ...", "topic to check; may be repeated (default: all)"),
+        option("--full", "also read all records and indexes, and compare their CRCs"),
+        *STORE,
+        FORMAT,
+    ),
+    verb(
+        "cost",
+        "show what the segments in the bucket cost",
+        _later("tier_cost"),
+        *PRICES,
+        *STORE,
+        FORMAT,
+    ),
+)

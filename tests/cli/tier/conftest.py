@@ -1,0 +1,39 @@
+"""A bucket in a directory, with the segments of two topics."""
+
+import shutil
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import trio
+
+from ottla.storage.tier.obstore_driver import open_object_store
+from ottla.storage.tier.store_settings import StoreSettings
+from tests.storage.tier.example_bucket import ExampleTopic, fill_bucket
+
+AUDIT = ExampleTopic("audit", UUID(int=78), partition_count=1, batch_count=20)
+
+
+@pytest.fixture(scope="session")
+def filled_bucket(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a bucket that contains segments. Tests copy it."""
+    pytest.importorskip("obstore")
+    directory = tmp_path_factory.mktemp("bucket")
+
+    async def fill() -> None:
+        async with open_object_store(StoreSettings(uri=f"file://{directory}")) as store:
+            await fill_bucket(store, tmp_path_factory.mktemp("logs"), (ExampleTopic(), AUDIT))
+
+    trio.run(fill)
+    return directory
+
+
+@pytest.fixture
+def bucket(filled_bucket: Path, tmp_path: Path) -> Path:
+    """The directory of a bucket that contains segments, which a test may change."""
+    return Path(shutil.copytree(filled_bucket, tmp_path / "bucket"))
+
+
+def files(bucket: Path, suffix: str) -> list[Path]:
+    """Return the objects of one kind in a bucket, by their keys."""
+    return sorted(bucket.rglob(f"*{suffix}"))
