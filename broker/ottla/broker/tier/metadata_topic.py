@@ -1,5 +1,5 @@
-"""The topic `__remote_log_metadata`: its specification, and the partition that stores the metadata
-of a tiered partition. Pure.
+"""The topic `__remote_log_metadata` (the metadata topic): its specification, and the choice of its
+partition that stores the metadata of a tiered partition (a partition with tiered storage). Pure.
 
 As in Kafka it is an ordinary topic, which ACLs protect: brokers read and write it as clients of
 their own cluster. It is compacted, because our records have keys (`remote_records`).
@@ -24,7 +24,8 @@ _SETTINGS = {
 def remote_metadata_topic(
     *, partition_count: int, replication_factor: int, min_insync_replicas: int
 ) -> CreatableTopic:
-    """Return the specification with which the topic `__remote_log_metadata` is created."""
+    """Return the CreateTopics entry (name, partitions, replicas, settings) with which the topic
+    `__remote_log_metadata` is created."""
     settings = _SETTINGS | {"min.insync.replicas": str(min_insync_replicas)}
     return CreatableTopic(
         name=REMOTE_METADATA_TOPIC,
@@ -35,7 +36,7 @@ def remote_metadata_topic(
 
 
 def metadata_partition_of(partition: TopicIdPartition, partition_count: int) -> int:
-    """Return the index of the metadata topic's partition that stores the metadata of a tiered
-    partition, as Kafka computes it (RemoteLogMetadataTopicPartitioner)."""
+    """Return the index of that partition of `__remote_log_metadata` which stores the metadata of a
+    tiered partition. Kafka computes the same index (RemoteLogMetadataTopicPartitioner)."""
     key = partition.topic_id.bytes + partition.partition.to_bytes(4, "big")
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -1,8 +1,9 @@
-"""Writes and reads `__remote_log_metadata`, as an ordinary producer and consumer of this cluster.
+"""Writer and reader of the topic `__remote_log_metadata` (the metadata topic), as an ordinary
+producer and consumer of this cluster.
 
 The topic's leaders may be anywhere. Before the first tiered partition no connection is opened, no
 client code is imported and no topic is created. A write returns when this broker has read its own
-record back, so that the next decision is made with it.
+record back, so that its next decision takes the record into account.
 """
 
 import logging
@@ -38,19 +39,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ottla.broker.tier")
 
 WRITE_TIMEOUT_S = 120.0
-"""Seconds after which a write fails that this broker has not read back, as in Kafka."""
+"""Maximum seconds from the start of a write to the metadata topic until this broker has read the
+record back. After that time the write fails, as in Kafka."""
 
 POLL_S = 1.0
-"""Seconds after which a reader without records looks at its positions. New assignments wake it."""
+"""Maximum seconds that the reader of the metadata topic waits for records before it checks which
+positions it has reached. A change of the assigned partitions ends the wait at once."""
 
 RETRY_S = 1.0
-"""Seconds until a failed step, such as the creation of the topic, is repeated. A smaller value asks
-a controller more often that cannot place the topic yet."""
+"""Seconds until a failed step, such as the creation of the metadata topic, is repeated. With a
+smaller value, a controller that cannot place the topic's replicas yet gets more requests."""
 
 
 @cache
 def producer_config() -> "ProducerConfig":
-    """Return the settings of the producer that writes to the metadata topic."""
+    """Return the settings of the producer that writes to `__remote_log_metadata`."""
     from ottla.model.settings.client import ProducerConfig
 
     return ProducerConfig(
@@ -64,7 +67,7 @@ def producer_config() -> "ProducerConfig":
 
 @cache
 def consumer_config() -> "ConsumerConfig":
-    """Return the settings of the consumer that reads the metadata topic."""
+    """Return the settings of the consumer that reads `__remote_log_metadata`."""
     from ottla.model.settings.client import ConsumerConfig
 
     return ConsumerConfig(
@@ -76,7 +79,8 @@ def consumer_config() -> "ConsumerConfig":
 
 
 class MetadataTopic:
-    """Reader and writer of the metadata topic, and the metadata that was read."""
+    """Reader and writer of `__remote_log_metadata`, with the metadata that was read: the copied
+    segments of each tiered partition."""
 
     def __init__(
         self,
@@ -86,9 +90,9 @@ class MetadataTopic:
         create_topic: Callable[[CreatableTopic], Awaitable[None]],
         clock: Clock,
     ) -> None:
-        """Create a reader without assignments. `address` returns the address of this broker, or
-        None until the cluster knows it. `create_topic` requests the creation of the metadata topic,
-        and raises OttlaError if it is refused."""
+        """Create a reader to which no tiered partition is assigned yet. `address` returns the
+        address of this broker, or None until the cluster knows it. `create_topic` requests the
+        creation of the metadata topic, and raises OttlaError if it is refused."""
         self._settings = settings
         self._address = address
         self._create_topic = create_topic
@@ -102,9 +106,9 @@ class MetadataTopic:
         self._is_open = trio.Event()
         self._topic: Topic | None = None
         self._sought: set[int] = set()
-        """Partitions of the metadata topic that must be read from their start."""
+        """Indexes of the metadata topic's partitions that must be read again from their start."""
         self.write_count = 0
-        """Number of records that were written to the metadata topic."""
+        """Number of records that this broker has written to the metadata topic."""
 
     # ---- assignments
 
@@ -115,7 +119,7 @@ class MetadataTopic:
             self._interrupt()
 
     def unassign(self, partition: TopicIdPartition) -> None:
-        """Drop the metadata of a tiered partition."""
+        """Drop the metadata of a tiered partition, and stop reading it."""
         self.states.unassign(partition)
         self._interrupt()
 
@@ -124,14 +128,14 @@ class MetadataTopic:
         return self.states.metadata_of(partition)
 
     async def wait_ready(self, partition: TopicIdPartition) -> RemoteMetadata:
-        """Return the metadata of an assigned tiered partition, once it is loaded."""
+        """Wait until the metadata of an assigned tiered partition is loaded, and return it."""
         while (metadata := self.states.metadata_of(partition)) is None:
             await self._changed.park()
         return metadata
 
     def on_image(self, image: MetadataImage) -> None:
-        """Follow the metadata topic: its creation lets the reader start, and a new topic of its
-        name is read from the start."""
+        """Check in a new metadata image whether the metadata topic exists. Once it does, the reader
+        starts. If the topic was created again, all of its partitions are read from their start."""
         topic = image.topic(REMOTE_METADATA_TOPIC)
         if topic is None or not topic.partitions:
             return
@@ -149,9 +153,9 @@ class MetadataTopic:
     # ---- writing
 
     async def write(self, topic: str, record: RemoteRecord) -> None:
-        """Write a record about a segment of the topic `topic`, and wait until this broker has read
-        it. Raises RefusedError if the outcome is not known within WRITE_TIMEOUT_S, or if the
-        cluster refuses the record."""
+        """Write a record about a copied segment to the metadata topic, and wait until this broker
+        has read it back. `topic` is the name of the segment's topic. Raises RefusedError if that
+        takes longer than WRITE_TIMEOUT_S, or if the cluster refuses the record."""
         partition = TopicIdPartition(record.id.topic_id, record.id.partition)
         index = self.states.store_of(partition)
         with trio.move_on_after(WRITE_TIMEOUT_S) as patience:
@@ -227,7 +231,8 @@ class MetadataTopic:
             logger.warning("%s cannot be created: %s", REMOTE_METADATA_TOPIC, error)
 
     async def _find_ends(self, consumer: "Consumer") -> None:
-        """Look up the ends of partitions of the metadata topic that have new tiered partitions."""
+        """Look up the end offsets of those partitions of the metadata topic that store the metadata
+        of newly assigned tiered partitions. Runs until cancelled."""
         while True:
             for index in self.states.new_stores():
                 partitions = self.states.unknown_ends(index)
@@ -270,8 +275,9 @@ class MetadataTopic:
             self._wake()
 
     async def _note_positions(self, consumer: "Consumer") -> None:
-        """Note how far the partitions are read that tiered partitions wait for: the last records of
-        a compacted log may be missing."""
+        """Record up to which offsets the metadata topic has been read, for the tiered partitions
+        that are still being loaded. The offsets of records are not enough, because compaction may
+        have removed the last records."""
         for index in sorted(self.states.stores - self._sought):
             at = TopicPartition(REMOTE_METADATA_TOPIC, index)
             if self.states.is_loading(index) and at in consumer.assignment:
@@ -286,7 +292,8 @@ class MetadataTopic:
 
 
 def has_state(metadata: RemoteMetadata, segment_id: RemoteSegmentId, record: RemoteRecord) -> bool:
-    """Return whether a segment is in the state that a record brings, or in a later one."""
+    """Return whether a copied segment has reached the state in a record about it, or a later
+    state."""
     segment = metadata.get(segment_id)
     if isinstance(record, RemoteSegmentRemoval):
         return segment is None

@@ -14,20 +14,20 @@ from ottla.storage.segments.timestamp_lookup import TimestampedOffset
 from ottla.storage.tier.store_seam import StoreError
 
 NOTHING_COPIED: Final = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
-"""Highest copied offset, and its leader epoch, of a partition of which nothing is copied."""
+"""Result for a partition without copied segments: highest copied offset -1, and leader epoch -1."""
 
 
 class RemoteReadError(OttlaError):
-    """A record that only the object store may have cannot be read now."""
+    """Base class of errors: a record that only the object store may contain cannot be read now."""
 
 
 class RemoteNotFoundError(RemoteReadError):
-    """No copied segment of the log's lineage contains the record. Clients get OFFSET_OUT_OF_RANGE,
-    as in Kafka."""
+    """No copied segment that belongs to the log contains the record. Clients get
+    OFFSET_OUT_OF_RANGE, as in Kafka."""
 
 
 class RemoteNotReadyError(RemoteReadError):
-    """This broker does not know the copied segments of the partition yet. Clients get
+    """This broker has not loaded the list of the partition's copied segments yet. Clients get
     REPLICA_NOT_AVAILABLE, as in Kafka, and try again."""
 
 
@@ -35,19 +35,20 @@ class RemoteRead(NamedTuple):
     """Records that were read from the object store."""
 
     records: bytes
-    """Whole batches, the first of which contains the requested offset."""
+    """Complete record batches, the first of which contains the requested offset."""
     aborted: tuple[tuple[int, Offset], ...] = ()
     """Producer id and first offset of each aborted transaction among the records, sorted by first
     offset. Empty unless the reader asked for committed records only."""
 
 
 class RemoteReads(Protocol):
-    """Reads of copied segments. A partition is named by its id, and by its log, which has the
-    leader epochs that select the valid copies."""
+    """Interface to read copied segments. A partition is given by its id and its log. The leader
+    epochs of the log determine which copied segments belong to it."""
 
     def highest_remote(self, partition: TopicIdPartition) -> OffsetAndEpoch | None:
-        """Return the highest copied offset of a partition, and its leader epoch: (-1, -1) if
-        nothing is copied. Returns None while this broker does not know it."""
+        """Return the highest copied offset of a partition, and the leader epoch of its record.
+        Returns (-1, -1) if nothing is copied, and None while this broker has not loaded the list of
+        copied segments."""
         ...
 
     async def read(
@@ -60,9 +61,9 @@ class RemoteReads(Protocol):
         at_least_one: bool,
         read_committed: bool,
     ) -> RemoteRead:
-        """Read batches from the one that contains `offset` on, at most `bytes_max` bytes. With
-        `at_least_one`, the first batch is read even if it is larger. With `read_committed`, aborted
-        transactions are read, too.
+        """Return batches from the one that contains `offset` on, at most `bytes_max` bytes. With
+        `at_least_one`, the first batch is returned even if it is larger. With `read_committed`, the
+        aborted transactions among the records are returned, too.
 
         Raises RemoteNotFoundError, RemoteNotReadyError or StoreError.
         """
@@ -71,9 +72,9 @@ class RemoteReads(Protocol):
     async def offset_for_timestamp(
         self, partition: TopicIdPartition, log: Log, timestamp_ms: int, *, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first record from the log start on and below `end_offset` whose timestamp is
-        at least `timestamp_ms`, if a copied segment has it. Returns None otherwise: the local log
-        may still have such a record.
+        """Return the first record in the copied segments whose timestamp is at least `timestamp_ms`
+        (ms since 1970), and whose offset is at least the log start offset and below `end_offset`.
+        Returns None if there is none: the local log may still have such a record.
 
         Raises RemoteNotReadyError or StoreError.
         """
@@ -81,10 +82,11 @@ class RemoteReads(Protocol):
 
 
 class NoRemoteReads:
-    """The interface `RemoteReads` of a broker without tiered storage."""
+    """Implementation of `RemoteReads` for a broker without tiered storage: no partition has a
+    copied segment."""
 
     def highest_remote(self, partition: TopicIdPartition) -> OffsetAndEpoch | None:
-        """Return that nothing is copied."""
+        """Return (-1, -1), because nothing is copied."""
         return NOTHING_COPIED
 
     async def read(
@@ -97,18 +99,19 @@ class NoRemoteReads:
         at_least_one: bool,
         read_committed: bool,
     ) -> RemoteRead:
-        """Raise RemoteNotFoundError."""
+        """Raise RemoteNotFoundError, because nothing is copied."""
         raise RemoteNotFoundError("this broker has no tiered storage")
 
     async def offset_for_timestamp(
         self, partition: TopicIdPartition, log: Log, timestamp_ms: int, *, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return that no copied segment has such a record."""
+        """Return None, because no copied segment has such a record."""
         return None
 
 
 def code_of(error: RemoteReadError | StoreError) -> ErrorCode:
-    """Return the error code with which Kafka answers a failed read of copied segments."""
+    """Return the error code, as in Kafka, for the response to a client if a read of copied segments
+    has failed."""
     if isinstance(error, RemoteNotFoundError):
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if isinstance(error, RemoteNotReadyError):

@@ -23,36 +23,42 @@ logger = logging.getLogger("ottla.broker.tier")
 
 
 class LoadedPartition:
-    """Metadata of one tiered partition, and how far it is loaded."""
+    """Metadata of one tiered partition (its copied segments), and the offset up to which it is
+    loaded."""
 
     __slots__ = ("metadata", "next_offset", "ready_offset")
 
     def __init__(self) -> None:
         self.metadata = RemoteMetadata()
         self.next_offset = Offset(0)
-        """Offset in the metadata topic below which all records of the partition are applied."""
+        """Offset in the metadata topic below which all records about this tiered partition are
+        applied."""
         self.ready_offset: Offset | None = None
-        """End of the metadata topic's partition after this assignment, or None if it has not been
-        looked up yet."""
+        """End offset of the metadata topic's partition, looked up after this tiered partition was
+        assigned. The metadata is complete once it is loaded up to this offset. None if the offset
+        has not been looked up yet."""
 
     @property
     def is_ready(self) -> bool:
-        """True if the metadata is complete up to the moment of the assignment."""
+        """True if all records are applied that were in the metadata topic when this tiered
+        partition was assigned."""
         return self.ready_offset is not None and self.next_offset >= self.ready_offset
 
 
 class RemoteStates:
-    """Metadata of all tiered partitions that are assigned to this broker, by the partition of the
-    metadata topic that stores it."""
+    """Metadata of all tiered partitions that are assigned to this broker, grouped by the partition
+    of the metadata topic that stores it."""
 
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
         """Number of partitions of the metadata topic."""
         self._stores: dict[int, dict[TopicIdPartition, LoadedPartition]] = {}
         self.refused_count = 0
-        """Number of records of the metadata topic that contradict earlier ones."""
+        """Number of records in the metadata topic that were ignored, because they contradict
+        earlier records."""
         self.corrupt_count = 0
-        """Number of records of the metadata topic that cannot be read."""
+        """Number of records in the metadata topic that were skipped, because they cannot be
+        decoded."""
 
     def __len__(self) -> int:
         return sum(map(len, self._stores.values()))
@@ -62,12 +68,14 @@ class RemoteStates:
             yield from store
 
     def store_of(self, partition: TopicIdPartition) -> int:
-        """Return the index of the metadata topic's partition that stores a tiered partition."""
+        """Return the index of that partition of the metadata topic which stores the metadata of a
+        tiered partition."""
         return metadata_partition_of(partition, self.partition_count)
 
     def assign(self, partition: TopicIdPartition) -> bool:
-        """Add a tiered partition. Returns False if it is assigned already. The caller then looks
-        up the end of its part of the metadata topic, and calls `begin`."""
+        """Add a tiered partition, whose metadata is not loaded yet. Returns False if it is assigned
+        already. The caller then looks up the end offset of the metadata topic's partition that
+        stores the metadata, and calls `begin`."""
         store = self._stores.setdefault(self.store_of(partition), {})
         if partition in store:
             return False
@@ -75,7 +83,7 @@ class RemoteStates:
         return True
 
     def unassign(self, partition: TopicIdPartition) -> None:
-        """Remove a tiered partition and its metadata."""
+        """Remove a tiered partition, with its metadata, from this object."""
         index = self.store_of(partition)
         store = self._stores.get(index, {})
         store.pop(partition, None)
@@ -83,7 +91,8 @@ class RemoteStates:
             self._stores.pop(index, None)
 
     def reset(self, partition_count: int) -> None:
-        """Restart with an empty metadata topic, because it was created again."""
+        """Drop all metadata, because the metadata topic was created again with `partition_count`
+        partitions. The tiered partitions remain assigned, and are loaded from the new topic."""
         partitions = list(self)
         self.partition_count = partition_count
         self._stores.clear()
@@ -92,12 +101,13 @@ class RemoteStates:
 
     @property
     def stores(self) -> frozenset[int]:
-        """Partitions of the metadata topic that must be read."""
+        """Indexes of those partitions of the metadata topic that must be read, because they store
+        the metadata of assigned tiered partitions."""
         return frozenset(self._stores)
 
     def new_stores(self) -> list[int]:
-        """Return the partitions of the metadata topic that have new tiered partitions, for which
-        `begin` was not called yet."""
+        """Return the indexes of those partitions of the metadata topic for which `begin` must be
+        called, because they store the metadata of newly assigned tiered partitions."""
         return sorted(
             index
             for index, store in self._stores.items()
@@ -105,8 +115,9 @@ class RemoteStates:
         )
 
     def begin(self, index: int, end_offset: Offset, partitions: Iterable[TopicIdPartition]) -> None:
-        """Begin to load tiered partitions from a partition of the metadata topic, whose end offset
-        was looked up after they were assigned. It is read from its start from now on."""
+        """Begin to load newly assigned tiered partitions from partition `index` of the metadata
+        topic. `end_offset` is its end offset, which was looked up after the assignment. The caller
+        then reads that partition from its start."""
         store = self._stores.get(index, {})
         for partition in partitions:
             loaded = store.get(partition)
@@ -114,18 +125,19 @@ class RemoteStates:
                 loaded.ready_offset = end_offset
 
     def unknown_ends(self, index: int) -> list[TopicIdPartition]:
-        """Return the new tiered partitions of a partition of the metadata topic."""
+        """Return the newly assigned tiered partitions whose metadata is in partition `index` of the
+        metadata topic, and for which `begin` was not called yet."""
         store = self._stores.get(index, {})
         return [each for each, loaded in store.items() if loaded.ready_offset is None]
 
     def is_loading(self, index: int) -> bool:
-        """Return whether a tiered partition waits for records of a partition of the metadata
-        topic."""
+        """Return whether a tiered partition is not loaded yet whose metadata is in partition
+        `index` of the metadata topic."""
         return any(not loaded.is_ready for loaded in self._stores.get(index, {}).values())
 
     def on_record(self, index: int, offset: Offset, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record of the metadata topic. A record that cannot be read, or contradicts
-        earlier ones, is counted and changes nothing."""
+        """Apply a record of the metadata topic. A record that cannot be decoded, or that
+        contradicts earlier records, is only counted."""
         try:
             record = decode_record(key, value)
         except CorruptDataError as error:
@@ -144,14 +156,15 @@ class RemoteStates:
             logger.info("a record of the metadata topic is refused: %s", reason)
 
     def on_position(self, index: int, position: Offset) -> None:
-        """Record that a partition of the metadata topic was read up to a position, from the start
-        after the last call of `begin`."""
+        """Record that partition `index` of the metadata topic has been read from its start, since
+        the last call of `begin`, up to `position`."""
         for loaded in self._stores.get(index, {}).values():
             if loaded.ready_offset is not None:
                 loaded.next_offset = max(loaded.next_offset, position)
 
     def metadata_of(self, partition: TopicIdPartition) -> RemoteMetadata | None:
-        """Return the metadata of a tiered partition, or None if it is not assigned or not ready."""
+        """Return the metadata of a tiered partition. Returns None if the partition is not assigned,
+        or if its metadata is not completely loaded."""
         loaded = self._stores.get(self.store_of(partition), {}).get(partition)
         return loaded.metadata if loaded is not None and loaded.is_ready else None
 

@@ -14,19 +14,20 @@ from ottla.storage.tier.store_seam import ObjectExistsError, ObjectStore, StoreR
 MARKER_KEY = "cluster.json"
 MARKER_FORMAT = 1
 MARKER_BYTES_MAX = 4096
-"""Maximum size of a marker that is read. Ours has less than 200 bytes."""
+"""Maximum size in bytes of a cluster marker (the object `cluster.json`) that is read. Markers of
+this release have less than 200 bytes."""
 
 
 def encode_cluster_marker(cluster_id: str) -> bytes:
-    """Return the content of the marker of a cluster. It is the same each time, so that a repeated
-    upload can be recognised."""
+    """Return the content of a cluster marker (the object `cluster.json`). It is always the same for
+    one cluster, so that a repeated upload can be recognised."""
     assert is_cluster_id(cluster_id)
     return json.dumps({"format": MARKER_FORMAT, "cluster_id": cluster_id}).encode()
 
 
 def decode_cluster_marker(data: bytes) -> str:
-    """Return the cluster id in a marker. Raises CorruptDataError if the object is not a marker of a
-    known format."""
+    """Return the cluster id in a cluster marker (the object `cluster.json`). Raises
+    CorruptDataError if the content is not a marker of a known format."""
     if len(data) > MARKER_BYTES_MAX:
         raise CorruptDataError(f"{MARKER_KEY}: more than {MARKER_BYTES_MAX} bytes")
     try:
@@ -45,8 +46,8 @@ async def claim_prefix(store: ObjectStore, cluster_id: str) -> None:
     """Reserve the prefix of an object store for a cluster. Returns at once if the cluster has
     reserved it before.
 
-    Raises StoreRefusedError if the prefix belongs to another cluster, or if an unknown object is in
-    the marker's place, and the errors of the store.
+    Raises StoreRefusedError if the prefix belongs to another cluster, or if another object has the
+    marker's key. Also raises the errors of the store.
     """
     marker = encode_cluster_marker(cluster_id)
     try:

@@ -15,29 +15,32 @@ from ottla.storage.tier.remote_segment import RemoteSegmentState
 
 
 class LocalSegment(NamedTuple):
-    """A segment of the local log. All but the last one of a log, the active one, are closed."""
+    """One segment of a log on this broker's disk. The last segment of a log is active (receives
+    appends), and all others are closed."""
 
     base_offset: Offset
     end_offset: Offset
-    """End of the segment, exclusive: the base offset of the next one, or the log's end."""
+    """Offset after the segment's last record: the base offset of the next segment, or the log's end
+    offset."""
     size_bytes: int
     max_timestamp_ms: int
-    """Largest timestamp of the segment's records, or -1 if they have none."""
+    """Largest timestamp of the segment's records, in ms since 1970, or -1 if they have none."""
     modified_ms: int = 0
-    """Time at which the segment's file was last written."""
+    """Time at which the segment's file was last written, in ms since 1970."""
 
 
 class CopyLag(NamedTuple):
-    """Age and size that closed segments reach before they are copied (KIP-1241). A segment is due
-    if one of the two is reached; a negative one never is. If one of them is 0, all are due."""
+    """Conditions under which a closed segment is due to be copied (KIP-1241): its age, in ms, or
+    the bytes of the segments after it. One of them is enough. A negative value disables its
+    condition. If one of the values is 0, every closed segment is due."""
 
     age_ms: int = 0
     size_bytes: int = -1
 
 
 def effective_lag(lag: CopyLag, *, local_retention_ms: int, local_retention_bytes: int) -> CopyLag:
-    """Return the copy lag with -1, in the settings remote.copy.lag.ms and remote.copy.lag.bytes,
-    replaced by the effective local retention."""
+    """Return the effective copy lag. Each value of -1 (in the settings remote.copy.lag.ms and
+    remote.copy.lag.bytes) is replaced by the effective local retention."""
     age_ms, size_bytes = lag
     return CopyLag(
         age_ms=local_retention_ms if age_ms == -1 else age_ms,
@@ -55,12 +58,13 @@ def segments_to_copy(
     lag: CopyLag,
     now_ms: int,
 ) -> list[LocalSegment]:
-    """Return the local segments to copy now, in order, from the one that contains the first offset
-    above `copied_offset` and the log start.
+    """Return the segments of the local log that are to be copied to the object store now, in order.
+    The first one contains the offset after `copied_offset`, or the log start offset if that is
+    higher.
 
     The list ends before the first segment that is not closed, not below the last stable offset, or
-    not due. It also ends before a segment with a record of unknown leader epoch, because no look-up
-    would find that record. A timestamp in the future counts as due.
+    not due. It also ends before a segment that has a record of unknown leader epoch, because that
+    record could not be found in a copy. A segment with a timestamp in the future is due.
     """
     first = max(copied_offset + 1, log_start_offset)
     rest = [segment for segment in segments if segment.end_offset > first]
@@ -81,7 +85,8 @@ def segments_to_copy(
 
 
 def epochs_of(segment: LocalSegment, epochs: Sequence[EpochEntry]) -> tuple[EpochEntry, ...]:
-    """Return the leader epochs of a local segment's records, as its copy lists them."""
+    """Return the leader epochs of the records in a local segment, each with its first offset in the
+    segment."""
     return epochs_with_records(
         epochs, start_offset=segment.base_offset, end_offset=segment.end_offset
     )
@@ -96,9 +101,11 @@ def _is_due(segment: LocalSegment, lag: CopyLag, later_bytes: int, now_ms: int) 
 
 
 def highest_remote(metadata: RemoteMetadata, lineage: Lineage) -> OffsetAndEpoch:
-    """Return the highest offset of the log that is copied, with its leader epoch, or (-1, -1): the
-    response to ListOffsets -5. It is in the newest leader epoch of which anything is copied. An
-    epoch that ended earlier in this log than in the copied segments counts up to its end here.
+    """Return the highest copied offset of the log, and its leader epoch, which is the response to a
+    ListOffsets request for timestamp -5. Returns (-1, -1) if nothing is copied.
+
+    The offset is in the newest leader epoch of the log that has copied records. If that epoch ended
+    earlier in this log than in the copied segments, its end in this log counts.
     """
     for entry, end_offset in reversed(list(lineage.ranges())):
         highest = metadata.highest_offset(entry.epoch)
@@ -110,11 +117,13 @@ def highest_remote(metadata: RemoteMetadata, lineage: Lineage) -> OffsetAndEpoch
 def copied_offset(
     metadata: RemoteMetadata, lineage: Lineage, *, local_log_start_offset: Offset
 ) -> Offset:
-    """Return the last offset up to which every record from the local log start on is readable in
-    the object store. It is below the local log start if nothing is.
+    """Return the highest offset up to which every record, from the local log start offset on, is
+    readable in the object store. Returns the offset before the local log start offset if the first
+    record is not readable there.
 
     Copying continues after this offset, and local segments up to it may be deleted. Kafka uses the
-    highest copied offset (`highest_remote`), and assumes that nothing is missing below it.
+    highest copied offset (`highest_remote`) instead, and assumes that no record below it is
+    missing.
     """
     offset = max(local_log_start_offset, lineage.start_offset)
     for entry, end_offset in lineage.ranges():
@@ -138,8 +147,9 @@ def log_start_after_election(
     local_log_start_offset: Offset,
     end_offset: Offset,
 ) -> Offset:
-    """Return the log start offset of a new leader: the start of the first finished segment of the
-    oldest leader epoch that has one, or the local log start. It is never lowered.
+    """Return the log start offset of a new leader: the lowest start offset of a finished copy in
+    the oldest leader epoch that has one, or the local log start offset if there is no copy. The
+    result is never below `log_start_offset`.
 
     Segments that are being copied or deleted do not count (in Kafka they do): the former leader
     moved its log start before it deleted them. Neither do segments beyond the end of a log that
@@ -160,9 +170,11 @@ def log_start_after_election(
 def first_readable_offset(
     metadata: RemoteMetadata, lineage: Lineage, *, local_log_start_offset: Offset
 ) -> Offset:
-    """Return the first offset of a log, at or above its log start, that is readable in one of the
-    tiers. It is above the log start only if another leader deleted segments of this log: nothing
-    fences a deposed leader that has not heard of its successor. The log start then follows it.
+    """Return the lowest offset of a log, at or above its log start offset, whose record is readable
+    locally or in the object store. The caller raises the log start offset to it.
+
+    It is above the log start offset only if another broker has deleted copied segments of this log:
+    nothing stops a former leader that does not know of its successor yet.
     """
     for entry, end_offset in lineage.ranges():
         for segment in metadata.readable_segments(entry.epoch):

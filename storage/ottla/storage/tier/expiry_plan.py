@@ -1,4 +1,4 @@
-"""Copied segments that a leader deletes from the object store, in order. Pure.
+"""Plan of the copied segments that a leader deletes from the object store, in order. Pure.
 
 The plan is a list of steps, and a driver ends at the first one that fails. The log start moves
 before any segment is deleted: whichever replica leads next, a record at or above its log start is
@@ -17,24 +17,26 @@ from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 
 ABANDONED_COPY_MS = 24 * 60 * 60 * 1000
-"""Age in ms at which an unfinished copy of a former leader counts as abandoned. If it is shorter, a
-copy on a slow line is deleted while it is written, and its last objects are left in the store. If
-it is longer, the objects of failed copies cost storage for longer."""
+"""Age in ms at which an unfinished copy of a segment, made by a former leader, counts as abandoned
+and is deleted. If it is shorter, a copy on a slow line is deleted while it is written, and its last
+objects are left in the store. If it is longer, the objects of failed copies cost storage for
+longer."""
 
 
 class MoveLogStart(NamedTuple):
-    """Step: raise the log start offset, durably and before the next step."""
+    """Step of the plan: raise the log start offset to `offset` durably, before the next step."""
 
     offset: Offset
 
 
 class DeleteSegment(NamedTuple):
-    """Step: write DELETE_STARTED unless the segment has this state, delete its objects, and remove
-    it from the metadata."""
+    """Step of the plan: delete a copied segment. The state DELETE_STARTED is written first, unless
+    the segment already has it. Then its objects are deleted, and the segment is removed from the
+    metadata."""
 
     segment: RemoteSegment
     reason: str
-    """Reason of the deletion, for the log."""
+    """Reason of the deletion, as text for a log message."""
 
 
 ExpiryStep = MoveLogStart | DeleteSegment
@@ -43,27 +45,28 @@ ExpiryStep = MoveLogStart | DeleteSegment
 @frozen(kw_only=True)
 class ExpiryInput:
     """State of a leader's log from which the deletion of copied segments is planned. The metadata
-    must be complete up to the moment when the leader was elected."""
+    must contain all records that existed when the leader was elected."""
 
     metadata: RemoteMetadata
     epochs: Sequence[EpochEntry]
-    """Leader epochs in the epoch cache, which reaches down to the log start offset."""
+    """Leader epochs of the log's epoch cache. They reach back to the log start offset."""
     local_segments: Sequence[LocalSegment]
     log_start_offset: Offset
     high_watermark: Offset
     end_offset: Offset
     retention_ms: int
-    """Age in ms at which segments expire, or -1 if they never do."""
+    """Age in ms after which segments are deleted, or -1 for unlimited retention."""
     retention_bytes: int
-    """Largest size in bytes of the log in both tiers together, or -1 if it is not bounded."""
+    """Maximum size in bytes of the log, local and copied records together, or -1 if there is no
+    limit."""
     now_ms: int
     being_copied: Collection[RemoteSegmentId] = ()
-    """Segments that this leader is copying now."""
+    """Ids of the segments that this leader is copying now, which are not deleted."""
     abandoned_copy_ms: int = ABANDONED_COPY_MS
 
     @property
     def lineage(self) -> Lineage:
-        """Leader epochs of the log's records."""
+        """Leader epochs of the log's records, for comparison with copied segments."""
         return Lineage(self.epochs, start_offset=self.log_start_offset, end_offset=self.end_offset)
 
 
@@ -71,10 +74,11 @@ def plan_expiry(log: ExpiryInput) -> list[ExpiryStep]:
     """Return the steps that delete copied segments of a leader's log, in the order in which they
     must be made.
 
-    Deletions that began earlier are repeated first. Then the finished segments of the log are
-    considered by their offsets: below the log start, older than retention, in excess of the size.
-    The first one to keep ends the walk, as does one that contains a record that is not committed.
-    At last, abandoned copies and segments of forgotten leader epochs are deleted.
+    Deletions that began earlier are repeated first. Then finished segments of the log are deleted,
+    in the order of their offsets, while they are below the log start offset, older than the
+    retention time, or in excess of the maximum size. This ends at the first segment that is kept,
+    or that contains an uncommitted record. At last, abandoned copies are deleted, and segments
+    whose leader epochs are all older than those of the log.
     """
     lineage = log.lineage
     segments = [each for each in log.metadata.all_segments() if each.id not in log.being_copied]
@@ -97,13 +101,14 @@ def plan_expiry(log: ExpiryInput) -> list[ExpiryStep]:
 
 
 def log_bytes(log: ExpiryInput) -> int:
-    """Return the size in bytes of a log in both tiers, in which each record counts once.
+    """Return the size in bytes of a log, local and copied records together. A record that is in
+    both places counts once.
 
-    Copied segments count if they are finished, readable and of the log's lineage: neither failed
-    copies (KAFKA-17062) nor displaced segments, which Kafka counts. Of a segment that begins below
-    the log start, or overlaps the one before it, the share of its offsets counts. Local segments
-    count if they begin above the highest copied offset. That offset is computed here, so that it is
-    never unknown (KAFKA-20732).
+    Copied segments count if they are finished and readable, and if their leader epochs agree with
+    those of the log. Kafka also counts failed copies (KAFKA-17062) and displaced segments. If a
+    segment begins below the log start offset, or overlaps the segment before it, only the
+    corresponding fraction of its bytes counts. Local segments count if they begin above the highest
+    copied offset. That offset is computed here, so that it is never unknown (KAFKA-20732).
     """
     lineage = log.lineage
     highest = highest_remote(log.metadata, lineage).offset
@@ -124,14 +129,15 @@ def _by_offsets(segment: RemoteSegment) -> tuple[Offset, Offset]:
 
 
 def _bytes_from(segment: RemoteSegment, offset: Offset) -> int:
-    """Return the size in bytes of a segment's records from an offset on, by their share."""
+    """Return the approximate size in bytes of a segment's records from an offset on. All offsets
+    are assumed to have the same size."""
     end_offset = segment.end_offset + 1
     offsets = max(0, end_offset - max(offset, segment.start_offset))
     return segment.size_bytes * offsets // (end_offset - segment.start_offset)
 
 
 def _counted(metadata: RemoteMetadata, lineage: Lineage) -> dict[RemoteSegmentId, RemoteSegment]:
-    """Return the copied segments that count for the size of a log, by id."""
+    """Return the copied segments that count towards the size of a log, by id."""
     return {
         segment.id: segment
         for entry in lineage.entries
@@ -141,7 +147,8 @@ def _counted(metadata: RemoteMetadata, lineage: Lineage) -> dict[RemoteSegmentId
 
 
 def _in_order(log: ExpiryInput) -> Iterator[RemoteSegment]:
-    """Yield the finished segments of the leader epochs of a log by their offsets."""
+    """Yield the finished copied segments that have at least one leader epoch of the log, in the
+    order of their offsets."""
     epochs = {entry.epoch for entry in log.epochs}
     found = [
         segment
@@ -153,10 +160,12 @@ def _in_order(log: ExpiryInput) -> Iterator[RemoteSegment]:
 
 
 def _expired(log: ExpiryInput, lineage: Lineage) -> tuple[list[DeleteSegment], Offset]:
-    """Return the deletions that retention and the log start demand, and the log start after those.
+    """Return the segments to delete because of retention or the log start offset, and the log start
+    offset after these deletions.
 
-    They are in the order of end offsets. If only some are made, the records that are left have no
-    hole, so that another leader's log start can follow (`first_readable_offset`).
+    The deletions are in the order of end offsets. If only the first of them are made, the remaining
+    records have no gap, so that another leader can adapt its log start offset
+    (`first_readable_offset`).
     """
     counted = _counted(log.metadata, lineage)
     excess_bytes = log_bytes(log) - log.retention_bytes if log.retention_bytes >= 0 else 0
@@ -196,8 +205,9 @@ def _expired(log: ExpiryInput, lineage: Lineage) -> tuple[list[DeleteSegment], O
 
 
 def _is_old(segment: RemoteSegment, log: ExpiryInput) -> bool:
-    """Return whether a segment's records are older than retention allows. Without timestamps the
-    time of its copy counts. A timestamp in the future never expires."""
+    """Return whether all records of a segment are older than the retention time. If they have no
+    timestamps, the time of the copy is used. A segment with a timestamp in the future is not
+    old."""
     if log.retention_ms < 0:
         return False
     newest_ms = segment.max_timestamp_ms
@@ -211,11 +221,12 @@ def _last_epoch(epochs: Sequence[EpochEntry]) -> Epoch:
 
 
 def _leftover_reason(segment: RemoteSegment, log: ExpiryInput, start_offset: Offset) -> str | None:
-    """Return the reason to delete a segment that is no part of the log, or None to keep it.
+    """Return the reason to delete a copied segment that is not part of the log, or None if it must
+    be kept.
 
-    An unfinished copy is deleted only if it is old, and is below the log start or has only records
-    that finished segments contain, too. Its leader may still finish it, and a replica may then
-    delete local segments because of it.
+    An unfinished copy is deleted only if it is old, and only if it is below the log start offset or
+    all of its records are also in finished segments. Otherwise its leader could still finish the
+    copy, and a replica could delete its local segments because of that copy.
     """
     is_unknown = log.epochs and all(
         entry.epoch < log.epochs[0].epoch for entry in segment.leader_epochs
@@ -232,7 +243,7 @@ def _leftover_reason(segment: RemoteSegment, log: ExpiryInput, start_offset: Off
 
 
 def _is_replaced(segment: RemoteSegment, metadata: RemoteMetadata) -> bool:
-    """Return whether finished segments contain all records of an unfinished one."""
+    """Return whether all records of an unfinished copy are also in finished segments."""
     for entry in segment.leader_epochs:
         offset = entry.start_offset
         while offset <= segment.end_offset_of(entry.epoch):

@@ -1,8 +1,8 @@
 """Lineage of a log: the leader epochs of its records, compared with those of copied segments. Pure.
 
 A leader epoch has one leader, so that two records with the same offset and leader epoch are equal.
-After an unclean leader election, a copied segment may contain records that the log has not: they
-have other leader epochs there.
+After an unclean leader election, a copied segment may contain records that are not in the log.
+Their leader epochs then differ from those in the log.
 """
 
 from bisect import bisect_right
@@ -16,8 +16,8 @@ from ottla.storage.tier.remote_segment import RemoteSegment
 def epochs_with_records(
     entries: Sequence[EpochEntry], *, start_offset: Offset, end_offset: Offset
 ) -> tuple[EpochEntry, ...]:
-    """Return the leader epochs that have records in `[start_offset, end_offset)`. The first one
-    begins at `start_offset` if its records do not begin later."""
+    """Return the leader epochs that have records in `[start_offset, end_offset)`, each with the
+    offset of its first record in this range."""
     found: list[EpochEntry] = []
     for index, entry in enumerate(entries):
         following = entries[index + 1].start_offset if index + 1 < len(entries) else end_offset
@@ -28,8 +28,8 @@ def epochs_with_records(
 
 
 class Lineage:
-    """Leader epochs of a log's records, from the log start offset (not from the start of its local
-    part) to its end. `entries` are those of the epoch cache."""
+    """Leader epochs of all records of a log, local and copied. The range begins at the log start
+    offset. `entries` are the entries of the log's epoch cache."""
 
     __slots__ = ("_starts", "end_offset", "entries", "start_offset")
 
@@ -45,20 +45,22 @@ class Lineage:
         self._starts = [entry.start_offset for entry in self.entries]
 
     def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the leader epoch of the record at an offset, or -1 if the log has no such record
-        or its epoch is unknown."""
+        """Return the leader epoch of the log's record at an offset. Returns -1 if the log has no
+        such record, or if its epoch is unknown."""
         at = bisect_right(self._starts, offset) - 1
         return self.entries[at].epoch if at >= 0 and offset < self.end_offset else NO_EPOCH
 
     def ranges(self) -> Iterator[tuple[EpochEntry, Offset]]:
-        """Yield each leader epoch that has records, with the end (exclusive) of its records."""
+        """Yield each leader epoch that has records in the log, with the offset after its last
+        record."""
         for index, entry in enumerate(self.entries):
             last = index + 1 == len(self.entries)
             yield entry, self.end_offset if last else self.entries[index + 1].start_offset
 
     def contains(self, segment: RemoteSegment) -> bool:
-        """Return whether the log has every record of a copied segment that is not below the log
-        start offset, and at least one.
+        """Return whether the log contains the same records as a copied segment, with the same
+        leader epochs. Records below the log start offset are ignored. Returns False if no record is
+        left.
 
         Kafka compares the lists of epochs (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs) and
         accepts some segments whose oldest records have an epoch of another lineage.
@@ -71,8 +73,9 @@ class Lineage:
         return theirs == epochs_with_records(self.entries, start_offset=start, end_offset=end)
 
     def shared_end_offset(self, segment: RemoteSegment, offset: Offset) -> Offset:
-        """Return the end (exclusive) of the records that a copied segment shares with the log from
-        `offset` on; `offset` itself if there are none. A reader of the segment must end there."""
+        """Return the offset up to which (exclusive) the records of a copied segment are the same as
+        in the log, beginning at `offset`. Returns `offset` itself if that record already differs. A
+        reader of the segment must stop there."""
         while offset <= segment.end_offset:
             epoch = self.epoch_of(offset)
             if epoch == NO_EPOCH or epoch != _epoch_in(segment, offset):
@@ -83,7 +86,8 @@ class Lineage:
 
 
 def _epoch_in(segment: RemoteSegment, offset: Offset) -> Epoch:
-    """Return the leader epoch of a segment's record, or -1 if it is unknown."""
+    """Return the leader epoch of the record at an offset in a copied segment, or -1 if it is
+    unknown."""
     found = NO_EPOCH
     for entry in segment.leader_epochs:
         if entry.start_offset <= offset:

@@ -1,4 +1,4 @@
-"""Manifest of a segment, from which an uploaded segment can be restored by the bucket alone.
+"""Manifest of an uploaded segment. With it, the segment can be restored from the bucket alone.
 
 It contains the segment's metadata, its topic with the settings at the time of the upload, and
 sizes and CRCs of the other objects. It is uploaded last, so that a manifest means a complete copy.
@@ -36,41 +36,49 @@ from ottla.storage.tier.remote_segment import (
 
 MANIFEST_FORMAT = 1
 CHUNK_BYTES = 1 << 20
-"""Size in bytes of a chunk: a part of the object with the records that has a checksum of its own.
-The last chunk may be shorter. Part of the format. Readers fetch and cache whole chunks, so a larger
-size delays a reader at a random offset, and a smaller one needs more requests."""
+"""Size in bytes of a chunk, which is a part of an uploaded segment's records with a checksum of its
+own. The last chunk may be shorter. The size is part of the format and cannot be changed. Readers
+fetch and cache whole chunks, so a larger size delays a reader at a random offset, and a smaller one
+needs more requests."""
 CHECKSUM_BYTES = 4
 SEGMENT_BYTES_MAX = INT32_MAX
-"""Maximum size of the object with the records. Positions in Kafka's offset index are int32."""
+"""Maximum size in bytes of the object that contains a segment's records. Kafka's offset index
+stores positions as int32."""
 SECTION_BYTES_MAX = 128 << 20
-"""Maximum size of one section of the indexes, which a reader has in memory as a whole. An offset
-index of 128 MiB has 16 million entries, and a producer snapshot three million producers."""
+"""Maximum size in bytes of one section of the object with a segment's indexes. A reader has the
+whole section in memory. An offset index of 128 MiB has 16 million entries, and a producer snapshot
+of that size has three million producers."""
 MANIFEST_BYTES_MAX = 1 << 20
-"""Maximum size of a manifest in bytes. Leader epochs are its only long field: 20,000 of them fit.
-A caller reads at most one byte more."""
+"""Maximum size of a manifest in bytes. Its only long field is the list of leader epochs, of which
+20,000 fit. A reader fetches at most one byte more, to notice an object that is too large."""
 SETTINGS_MAX = 200
-"""Maximum number of settings of a topic. Kafka has about forty."""
+"""Maximum number of topic settings in a manifest. Kafka has about forty topic settings."""
 SETTING_CHARS_MAX = 32_768
 CUSTOM_METADATA_BYTES_MAX = 4096
-"""Maximum size of custom metadata. Kafka's default limit is 128 bytes
+"""Maximum size, in bytes, of a segment's custom metadata (bytes that an object store needs to find
+the objects). Kafka's default limit is 128 bytes
 (`remote.log.metadata.custom.metadata.max.bytes`)."""
 _INT64_MIN = -(1 << 63)
 
 
 class IndexKind(StrEnum):
-    """Kind of a section of the object with the indexes. The sections are in this order."""
+    """Kind of a section in the object that contains a segment's indexes. The object has the
+    sections in this order."""
 
     CHECKSUMS = "checksums"
-    """CRC32C of each chunk of the object with the records (`CHUNK_BYTES`): unsigned integers of 4
-    bytes, big-endian. With them, a reader checks every part that it fetches."""
+    """CRC32C of each chunk of the segment's records, as unsigned big-endian integers of 4 bytes. A
+    chunk has `CHUNK_BYTES` bytes. With these checksums, a reader checks every chunk that it
+    fetches."""
     OFFSETS = "offsets"
     TIMES = "times"
     PRODUCERS = "producers"
-    """The producer snapshot at the end of the segment."""
+    """Producer snapshot (states of the producers) at the end of the segment."""
     EPOCHS = "epochs"
-    """The leader epoch checkpoint up to the end of the segment."""
+    """Leader epochs of the log up to the end of the segment, in the format of a leader epoch
+    checkpoint."""
     TRANSACTIONS = "transactions"
-    """The aborted transactions. Absent if there are none."""
+    """Transaction index: the aborted transactions in the segment. The section is absent if there
+    are none."""
 
 
 ENTRY_BYTES = {
@@ -79,12 +87,13 @@ ENTRY_BYTES = {
     IndexKind.TIMES: 12,
     IndexKind.TRANSACTIONS: 34,
 }
-"""Size in bytes of an entry, of those sections that consist of entries. Kafka's files have the
-same entries."""
+"""Size in bytes of one entry, by kind of section, for the sections that consist of entries of one
+size. Entries have the same format as in Kafka's files."""
 
 
 class IndexSection(NamedTuple):
-    """A part `[start, end)` of the object with the indexes, and its CRC32C."""
+    """One section of the object with the indexes: its byte range `[start, end)` in the object, and
+    its CRC32C."""
 
     kind: IndexKind
     start: int
@@ -99,40 +108,40 @@ class IndexSection(NamedTuple):
 
 @frozen(kw_only=True)
 class SegmentManifest:
-    """Metadata of an uploaded segment: the fields of Kafka's RemoteLogSegmentMetadata, its topic,
-    and the checks of its objects."""
+    """Description of an uploaded segment: the fields of Kafka's RemoteLogSegmentMetadata, its
+    topic, and the checksums of its objects."""
 
     cluster_id: str
     topic: str
     partition_count: int
     """Number of the topic's partitions at the time of the upload."""
     topic_settings: Mapping[str, str]
-    """Settings of the topic itself at the time of the upload, by Kafka's keys."""
+    """Settings that were set on the topic at the time of the upload, by Kafka's keys."""
     topic_id: UUID
     partition: int
     segment_id: UUID
     start_offset: Offset
     end_offset: Offset
-    """Offset of the last record. Inclusive, as in Kafka."""
+    """Offset of the segment's last record (inclusive, as in Kafka)."""
     broker_id: NodeId
-    """Broker that uploaded the segment."""
+    """Id of the broker that uploaded the segment."""
     max_timestamp_ms: int
-    """Maximum timestamp of the records, or -1 if they have none."""
+    """Largest timestamp of the segment's records, in ms since 1970, or -1 if they have none."""
     event_timestamp_ms: int
     """Time of the upload by the broker's clock, in ms since the Unix epoch."""
     size_bytes: int
-    """Size of the object with the records."""
+    """Size, in bytes, of the object that contains the segment's records."""
     log_crc: int
-    """CRC32C of the object with the records."""
+    """CRC32C of the object that contains the segment's records."""
     leader_epochs: tuple[EpochEntry, ...]
-    """Leader epochs of the records, with the offset at which each begins in the segment."""
+    """Leader epochs of the segment's records, each with its first offset in the segment."""
     custom_metadata: bytes | None = None
     has_empty_transaction_index: bool
     index_sections: tuple[IndexSection, ...]
 
     @property
     def names(self) -> SegmentNames:
-        """Identity of the segment, from which the keys of its objects follow."""
+        """Identity of the upload, from which the keys of its objects are derived."""
         return SegmentNames(
             cluster_id=self.cluster_id,
             topic=self.topic,
@@ -144,7 +153,7 @@ class SegmentManifest:
 
     @property
     def remote_segment(self) -> RemoteSegment:
-        """The segment as the metadata of tiered storage has it: its copy is finished."""
+        """The segment in the form that the metadata topic uses, in the state COPY_FINISHED."""
         return RemoteSegment(
             id=RemoteSegmentId(self.topic_id, self.partition, self.segment_id),
             start_offset=self.start_offset,
@@ -161,22 +170,23 @@ class SegmentManifest:
 
     @property
     def indexes_size_bytes(self) -> int:
-        """Size of the object with the indexes."""
+        """Size, in bytes, of the object that contains the segment's indexes."""
         return self.index_sections[-1].end
 
     def section(self, kind: IndexKind) -> IndexSection | None:
-        """Return a section of the indexes, or None if the segment has no such section."""
+        """Return the section of one kind in the object with the indexes, or None if the segment has
+        no such section."""
         return next((each for each in self.index_sections if each.kind is kind), None)
 
 
 def chunk_count(size_bytes: int) -> int:
-    """Return the number of chunks of an object with this size."""
+    """Return the number of chunks of `CHUNK_BYTES` into which an object of this size is divided."""
     return -(-size_bytes // CHUNK_BYTES)
 
 
 def encode_manifest(manifest: SegmentManifest) -> bytes:
-    """Return the content of a manifest object. The manifest must be valid: see `problem_of`. Raises
-    ValueError if it is too large."""
+    """Return a manifest encoded as the content of its object. The manifest must be valid
+    (`problem_of` returns None). Raises ValueError if the content is too large."""
     problem = problem_of(manifest)
     assert problem is None, problem
     custom = manifest.custom_metadata
@@ -219,11 +229,11 @@ def encode_manifest(manifest: SegmentManifest) -> bytes:
 
 
 def decode_manifest(data: bytes, key: str) -> SegmentManifest:
-    """Return the manifest in an object with the given key.
+    """Decode the manifest that the object with the given key contains.
 
-    Raises CorruptDataError if a field is missing or invalid, or if the manifest is not that of the
-    key: an object that was renamed would otherwise stand for another segment. Raises
-    NewerReleaseError if a newer release wrote it. Unknown fields are ignored.
+    Raises CorruptDataError if a field is missing or invalid, or if the manifest does not match the
+    key. Otherwise a renamed object could be taken for another segment. Raises NewerReleaseError if
+    a newer release wrote it. Unknown fields are ignored.
     """
     where = f"manifest {key}"
     if len(data) > MANIFEST_BYTES_MAX:
@@ -246,8 +256,8 @@ def decode_manifest(data: bytes, key: str) -> SegmentManifest:
 
 
 def problem_of(manifest: SegmentManifest) -> str | None:
-    """Return the reason why a manifest is invalid, as a part of a sentence, or None if it is
-    valid. The types of the fields are assumed to be right."""
+    """Return the reason why a manifest is invalid, as part of a sentence, or None if it is valid.
+    The fields must have the right types."""
     kinds = [section.kind for section in manifest.index_sections]
     needed: list[IndexKind] = [kind for kind in IndexKind if kind is not IndexKind.TRANSACTIONS]
     if not manifest.has_empty_transaction_index:
@@ -338,7 +348,7 @@ def _section(fields: "_Fields") -> IndexSection:
 
 
 class _Fields:
-    """A JSON object from a bucket, whose fields are read with checks of their types."""
+    """Reader of the fields of a JSON object from a bucket. It checks the type of each field."""
 
     __slots__ = ("_values", "where")
 

@@ -13,26 +13,26 @@ from ottla.storage.tier.store_seam import (
 
 
 class MemoryObjectStore:
-    """An object store in memory. It implements the protocol `ObjectStore`."""
+    """Implementation of `ObjectStore` that stores all objects in memory."""
 
     def __init__(self, wall_ms: Callable[[], int] = lambda: 0) -> None:
         self._wall_ms = wall_ms
         self._objects: dict[str, tuple[bytes, int]] = {}
-        """Content of each object, and the time of its put in ms since the Unix epoch."""
+        """Content of each object, and the time in ms since 1970 at which it was stored, by key."""
 
     async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
-        """Store an object."""
+        """Store an object in memory."""
         assert is_plain_key(key)
         if only_new and key in self._objects:
             raise ObjectExistsError(f"an object {key} already exists")
         self._objects[key] = bytes(content), self._wall_ms()
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object of several parts."""
+        """Store an object in memory, whose content is given in parts."""
         await self.put(key, b"".join([part async for part in parts]))
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return a range of an object."""
+        """Return the bytes `[start, end)` of an object."""
         assert 0 <= start < end
         content, _ = self._found(key)
         if start >= len(content):
@@ -40,19 +40,20 @@ class MemoryObjectStore:
         return content[start:end]
 
     async def head(self, key: str) -> ObjectEntry:
-        """Return the size and time of an object."""
+        """Return the key, size and modification time of an object."""
         content, modified_ms = self._found(key)
         return ObjectEntry(key, len(content), modified_ms)
 
     async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
-        """Yield the objects whose keys begin with `prefix`, in the order of their first puts."""
+        """Yield the objects whose keys begin with `prefix`, in the order in which they were first
+        stored."""
         assert is_folder_prefix(prefix)
         for key, (content, modified_ms) in list(self._objects.items()):
             if key.startswith(prefix) and key > after:
                 yield ObjectEntry(key, len(content), modified_ms)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects."""
+        """Delete the objects with the given keys from memory."""
         for key in keys:
             assert is_plain_key(key)
             self._objects.pop(key, None)

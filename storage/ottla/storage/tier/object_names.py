@@ -1,4 +1,4 @@
-"""Keys of the objects of a segment. Pure.
+"""Keys of the objects in which a copied segment is stored. Pure.
 
     <cluster id>/<topic>-<topic id>/<partition>/<20 digits>-<segment id>.log
                                                                         .indexes
@@ -36,8 +36,9 @@ _KEY = re.compile(
 
 
 class SegmentObject(StrEnum):
-    """Kind of an object of a segment, as the suffix of its key. They are uploaded in this order:
-    a manifest exists only if the other objects are complete."""
+    """Kind of an object in which a copied segment is stored. The value is the suffix of its key.
+    The objects are uploaded in this order, so that a manifest exists only if the other objects are
+    complete."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -46,7 +47,7 @@ class SegmentObject(StrEnum):
 
 @frozen(kw_only=True)
 class SegmentNames:
-    """Identity of a segment's upload, from which the keys of its objects follow."""
+    """Identity of one upload of a segment, from which the keys of its objects are derived."""
 
     cluster_id: str
     topic: str
@@ -56,7 +57,7 @@ class SegmentNames:
     segment_id: UUID
 
     def key(self, kind: SegmentObject) -> str:
-        """Return the key of one of the segment's objects."""
+        """Return the key of the segment's object of the given kind."""
         prefix = partition_prefix(self.cluster_id, self.topic, self.topic_id, self.partition)
         return f"{prefix}{self.start_offset:020d}-{uuid_text(self.segment_id)}{kind.value}"
 
@@ -66,36 +67,36 @@ class SegmentNames:
 
 
 class ObjectName(NamedTuple):
-    """Meaning of a key."""
+    """Result of parsing a key: the kind of the object, and the upload that it belongs to."""
 
     names: SegmentNames
     kind: SegmentObject
 
 
 def is_cluster_id(text: str) -> bool:
-    """Return whether a cluster id can be a part of a key."""
+    """Return whether a text may be used as the cluster id in a key."""
     return len(text) <= CLUSTER_ID_CHARS_MAX and "/" not in text and is_plain_key(text)
 
 
 def cluster_prefix(cluster_id: str) -> str:
-    """Return the prefix of the keys of a cluster's segments. The caller must have checked the id:
-    see `is_cluster_id`."""
+    """Return the common start of the keys of all segments of a cluster. The caller must have
+    checked the cluster id with `is_cluster_id`."""
     return f"{cluster_id}/"
 
 
 def topic_prefix(cluster_id: str, topic: str, topic_id: UUID) -> str:
-    """Return the prefix of the keys of a topic's segments."""
+    """Return the common start of the keys of all segments of a topic."""
     return f"{cluster_prefix(cluster_id)}{topic}-{uuid_text(topic_id)}/"
 
 
 def partition_prefix(cluster_id: str, topic: str, topic_id: UUID, partition: int) -> str:
-    """Return the prefix of the keys of a partition's segments."""
+    """Return the common start of the keys of all segments of a partition."""
     return f"{topic_prefix(cluster_id, topic, topic_id)}{partition}/"
 
 
 def parse_object_key(key: str) -> ObjectName | None:
-    """Return the meaning of a key in a bucket. Returns None if the key is not exactly one that
-    `SegmentNames` would create: a bucket may contain any object."""
+    """Parse a key in a bucket, and return the upload and the kind of the object. Returns None for
+    any key that `SegmentNames` would not create, because a bucket may contain other objects."""
     found = _KEY.fullmatch(key) if is_plain_key(key) else None
     if found is None:
         return None

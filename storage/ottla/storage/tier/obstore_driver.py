@@ -47,26 +47,29 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
 REQUEST_TIMEOUT = timedelta(seconds=30)
-"""Maximum duration of one request, with its body. A part of 10 MiB needs 350 kB/s to arrive within
-it. A longer timeout would delay the repetition of a request that a dead server will not answer."""
+"""Maximum duration of one request to an object store, including its body. A part of 10 MiB must be
+sent at 350 kB/s or more to arrive in this time. With a longer timeout, a request to a server that
+is down is repeated later."""
 RETRIES_MAX = 3
 RETRY_TIMEOUT = timedelta(seconds=20)
-"""Time after which a request is not repeated. The caller repeats failed calls itself, with longer
-pauses; these repetitions bridge the change of a connection only."""
+"""Time after the first attempt at which obstore stops repeating a failed request. These repetitions
+only cover short interruptions, such as a lost connection: callers repeat failed calls themselves,
+with longer pauses."""
 PART_BYTES = 10 << 20
-"""Size of a part of an upload. S3 has at most 10,000 parts in an object, of 5 MiB and more; larger
-parts cost fewer requests and more memory."""
+"""Size in bytes of one part of an upload. In S3, an object has at most 10,000 parts of at least 5
+MiB. Larger parts need fewer requests and more memory."""
 PARTS_AT_ONCE = 4
-"""Parts of one upload that are sent at the same time: at most 40 MiB of memory, plus one part that
-is being filled."""
+"""Maximum number of parts of one upload that are sent at the same time. They use at most 40 MiB of
+memory, plus one part that is being filled."""
 LIST_PAGE = 1000
-"""Objects in one response to a request that lists, which is the maximum of S3."""
+"""Maximum number of objects in one response to a request that lists objects, as in S3."""
 DELETE_BATCH = 1000
-"""Objects that one call of obstore deletes. It makes requests of the store's own size of it."""
+"""Number of objects that one call of obstore deletes. obstore divides the call into requests of the
+size that the store supports."""
 
 
 class ObstoreObjectStore:
-    """An object store through obstore. It implements the protocol `ObjectStore`."""
+    """Implementation of `ObjectStore` with the library obstore."""
 
     def __init__(
         self, thread: AsyncioThread, client: "ObstoreClient", secrets: Sequence[str]
@@ -92,7 +95,7 @@ class ObstoreObjectStore:
         await self._run(key, call)
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object whose parts are read as the upload proceeds."""
+        """Store an object whose parts are read during the upload."""
         import obstore
 
         async def begin() -> "AsyncWritableFile":
@@ -108,7 +111,7 @@ class ObstoreObjectStore:
         await self._run(key, partial(_close, writer))
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return a range of an object."""
+        """Return the bytes `[start, end)` of an object."""
         import obstore
 
         async def call() -> bytes:
@@ -121,7 +124,7 @@ class ObstoreObjectStore:
         return await self._run(key, call, needs_object=True)
 
     async def head(self, key: str) -> ObjectEntry:
-        """Return the size and time of an object."""
+        """Return the key, size and modification time of an object."""
         import obstore
 
         async def call() -> ObjectEntry:
@@ -131,7 +134,7 @@ class ObstoreObjectStore:
         return await self._run(key, call, needs_object=True)
 
     async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
-        """Yield the objects whose keys begin with `prefix`, page by page."""
+        """Yield the objects whose keys begin with `prefix`. They are requested page by page."""
         import obstore
 
         async def begin() -> "ListStream[Sequence[ObjectMeta]]":
@@ -147,7 +150,7 @@ class ObstoreObjectStore:
                     yield entry
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, with as few requests as the store allows."""
+        """Delete the objects with the given keys, with as few requests as the store permits."""
         import obstore
 
         async def call(batch: Sequence[str]) -> None:
@@ -180,7 +183,8 @@ class ObstoreObjectStore:
 
 @asynccontextmanager
 async def open_object_store(settings: StoreSettings) -> AsyncIterator[ObjectStore]:
-    """Yield the object store of the given settings. It is closed at the end of the block.
+    """Open the object store that the settings describe, and yield it. It is closed at the end of
+    the block.
 
     No request is made: a store that is down, or refuses this node, is noticed at the first call.
     Raises ConfigError if a setting is invalid, if the directory of a `file:` URI does not exist, or
@@ -252,7 +256,8 @@ def _client_of(settings: StoreSettings, location: StoreLocation) -> "ObstoreClie
 
 
 def _s3_credentials(settings: StoreSettings) -> "Callable[[], S3Credential] | None":
-    """Return a function that returns the credentials in the settings, or None if there are none.
+    """Return a function that returns the S3 credentials in the settings. Returns None if the
+    settings contain no credentials.
 
     obstore would combine credentials in its configuration with a session token that it finds in
     the environment.
@@ -268,7 +273,7 @@ def _s3_credentials(settings: StoreSettings) -> "Callable[[], S3Credential] | No
 
 
 def _names_of_settings(settings: StoreSettings, scheme: StoreScheme) -> dict[str, str]:
-    """Return the values of our settings by obstore's names."""
+    """Return the configuration of obstore for the given settings, by obstore's names."""
     endpoint = settings.endpoint.removesuffix("/")
     match scheme:
         case StoreScheme.S3:

@@ -1,8 +1,8 @@
-"""The copied segments of one partition, folded from the records of the metadata topic. Pure.
+"""The copied segments of one partition, computed from the records of the metadata topic. Pure.
 
-Records arrive in any quality: several leaders may have written them, and nothing fences a deposed
-one. A record that repeats or contradicts an earlier one is refused with its reason and changes
-nothing.
+Records may contradict each other: several leaders may have written them, and nothing stops a former
+leader that does not know of its successor yet. A record that repeats or contradicts an earlier one
+is refused with its reason and changes nothing.
 
 Two segments may contain the same records, because a new leader closes its segments at other
 offsets. Within one leader epoch a finished segment that another one covers is *displaced*: it stays
@@ -35,26 +35,28 @@ DELETED = RemoteSegmentState.DELETE_FINISHED
 
 
 class _EpochSegments:
-    """Segments with records of one leader epoch. The readable ones are in the order of their first
-    record of the epoch, and none covers another, so that their last records are in that order."""
+    """Copied segments that have records of one leader epoch. The readable segments are in the order
+    of their first records of the epoch. None of them contains all of these records of another one,
+    so their last records are in the same order."""
 
     __slots__ = ("epoch", "finished", "readable", "starts")
 
     def __init__(self, epoch: Epoch) -> None:
         self.epoch = epoch
         self.finished: dict[RemoteSegmentId, RemoteSegment] = {}
-        """All finished segments of the epoch, displaced ones included, in the order in which they
-        were finished."""
+        """All finished segments with records of the epoch, including displaced ones (whose records
+        another segment contains), in the order in which they were finished."""
         self.starts: list[int] = []
-        """Offset of the first record of the epoch in each readable segment."""
+        """For each readable segment, the offset of its first record of the epoch."""
         self.readable: list[RemoteSegment] = []
 
     def range_of(self, segment: RemoteSegment) -> tuple[int, int]:
-        """Return the first and last offset, inclusive, of a segment's records of the epoch."""
+        """Return the offsets of a segment's first and last record of the epoch."""
         return segment.start_offset_of(self.epoch), segment.end_offset_of(self.epoch)
 
     def add(self, segment: RemoteSegment) -> None:
-        """Add a segment that was just finished. Segments that it covers become displaced."""
+        """Add a segment whose copy was just finished. Segments whose records of the epoch it
+        contains are displaced: they are no longer readable."""
         start, end = self.range_of(segment)
         if end < start:
             return  # the epoch has no records in this segment
@@ -62,8 +64,8 @@ class _EpochSegments:
         self._insert(segment, start, end)
 
     def remove(self, segment: RemoteSegment) -> None:
-        """Remove a segment that is going to be deleted. Segments that only it covered become
-        readable again."""
+        """Remove a segment that is about to be deleted. Segments that were displaced only because
+        of it become readable again."""
         if self.finished.pop(segment.id, None) is None:
             return
         has_displaced = len(self.readable) <= len(self.finished)
@@ -76,7 +78,8 @@ class _EpochSegments:
         del self.starts[at], self.readable[at]
 
     def floor(self, offset: int) -> RemoteSegment | None:
-        """Return the readable segment that contains an offset of the epoch, or None."""
+        """Return the readable segment that contains the epoch's record at an offset, or None if
+        there is none."""
         at = bisect_right(self.starts, offset) - 1
         if at < 0 or self.range_of(self.readable[at])[1] < offset:
             return None
@@ -104,8 +107,8 @@ class RemoteMetadata:
         self._epochs: dict[Epoch, _EpochSegments] = {}
 
     def apply(self, record: RemoteRecord) -> str | None:
-        """Apply the next record of the metadata topic. Returns the reason if it is refused, or None
-        if it was applied."""
+        """Apply the next record of the metadata topic. Returns the reason if the record is refused,
+        or None if it was applied."""
         known = self._segments.get(record.id)
         match record:
             case RemoteSegment():
@@ -134,11 +137,13 @@ class RemoteMetadata:
         return self._segments.get(segment_id)
 
     def all_segments(self) -> Iterator[RemoteSegment]:
-        """Yield all segments that are not deleted, in the order in which they were started."""
+        """Yield all copied segments that are not deleted, in the order in which their copies were
+        started."""
         yield from self._segments.values()
 
     def segments_of(self, epoch: Epoch) -> list[RemoteSegment]:
-        """Return all segments that list a leader epoch, in any state, by their start offsets."""
+        """Return all copied segments whose leader epochs include the given one, in any state,
+        ordered by start offset."""
         listed = [
             segment
             for segment in self._segments.values()
@@ -147,29 +152,32 @@ class RemoteMetadata:
         return sorted(listed, key=lambda segment: (segment.start_offset, segment.end_offset))
 
     def readable_segments(self, epoch: Epoch) -> Sequence[RemoteSegment]:
-        """Return the segments that look-ups in a leader epoch return, by their offsets. Unfinished
-        and displaced ones are not among them."""
+        """Return the segments from which records of a leader epoch are read, in the order of their
+        offsets. Unfinished segments, and displaced ones (whose records another segment contains),
+        are left out."""
         segments = self._epochs.get(epoch)
         return () if segments is None else tuple(segments.readable)
 
     def find(self, epoch: Epoch, offset: Offset) -> RemoteSegment | None:
-        """Return the readable segment that contains the record with this offset and leader epoch,
-        or None if there is none."""
+        """Return the readable segment that contains the record with this offset and leader epoch.
+        Returns None if there is none."""
         segments = self._epochs.get(epoch)
         return None if segments is None else segments.floor(offset)
 
     def next_with_transaction_index(self, epoch: Epoch, offset: Offset) -> RemoteSegment | None:
-        """Return the first readable segment with a transaction index, beginning with the segment
-        that contains this offset of the leader epoch. Returns None if there is none before the end
-        of the epoch or the first offset that is not copied."""
+        """Return the first readable segment that has a transaction index, beginning with the
+        segment that contains the record with this offset and leader epoch. The search ends at the
+        end of the epoch, or at the first record that is not copied. Returns None if no segment is
+        found."""
         segment = self.find(epoch, offset)
         while segment is not None and segment.has_empty_transaction_index:
             segment = self.find(epoch, Offset(segment.end_offset_of(epoch) + 1))
         return segment
 
     def highest_offset(self, epoch: Epoch) -> Offset | None:
-        """Return the highest offset of a leader epoch that is readable, or None if none is. Deleted
-        segments do not count (in Kafka they do until the metadata is loaded again)."""
+        """Return the highest offset of a leader epoch whose record is readable in a copied segment,
+        or None if there is none. Deleted segments do not count (in Kafka they do until the metadata
+        is loaded again)."""
         segments = self._epochs.get(epoch)
         if segments is None or not segments.readable:
             return None
@@ -191,7 +199,7 @@ class RemoteMetadata:
                 self._epochs.setdefault(entry.epoch, _EpochSegments(entry.epoch)).add(changed)
 
     def _withdraw(self, segment: RemoteSegment, epoch: Epoch) -> None:
-        """Remove a finished segment from the look-ups in a leader epoch."""
+        """Make a finished segment unreadable for look-ups of records of a leader epoch."""
         segments = self._epochs[epoch]
         segments.remove(segment)
         if not segments.finished:

@@ -39,7 +39,8 @@ from ottla.wire.messages.remote_log_segment_metadata_update_record import (
 
 FRAME_VERSION, RECORD_VERSION, KEY_VERSION = 1, 0, 0
 SEGMENT, UPDATE, PARTITION_DELETION, SNAPSHOT = range(4)
-"""Kinds of records in Kafka's values. Kafka never writes the last two into the topic."""
+"""Numbers of the kinds of records that the value of a record of the metadata topic may contain.
+Kafka never writes the last two into the topic."""
 
 _KEY = Struct(">h16si16sb")
 _STATES_IN_TOPIC = (
@@ -57,8 +58,9 @@ class RemoteLogEntry(NamedTuple):
 
 
 def encode_record(topic: str, record: RemoteRecord) -> list[RemoteLogEntry]:
-    """Return the records of the metadata topic that stand for a record about a copied segment of
-    the topic `topic`. A removal is several tombstones, which are to be written in one batch."""
+    """Return the records to write to the metadata topic for one change of a copied segment. `topic`
+    is the name of the segment's topic. The removal of a segment results in several tombstones,
+    which must be written in one batch."""
     match record:
         case RemoteSegmentRemoval():
             return [RemoteLogEntry(_key_of(record.id, state), None) for state in _STATES_IN_TOPIC]
@@ -73,8 +75,8 @@ def encode_record(topic: str, record: RemoteRecord) -> list[RemoteLogEntry]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> RemoteRecord | None:
-    """Return the record about a copied segment that a record of the metadata topic contains. A
-    record without a key, as Kafka writes them, is accepted.
+    """Decode a record of the metadata topic, and return its content: a copied segment or a change
+    of one. Records without a key, as Kafka writes them, are accepted.
 
     Returns None for tombstones that remove nothing by themselves, and for kinds and versions of
     later releases. Raises CorruptDataError if the bytes do not match their version, or if key and

@@ -16,7 +16,7 @@ from ottla.storage.segments.epoch_cache import EpochEntry
 
 
 class RemoteSegmentId(NamedTuple):
-    """Id of a copied segment. Each attempt to copy a local segment has an id of its own."""
+    """Id of a copied segment, which is new for each attempt to copy a local segment."""
 
     topic_id: UUID
     partition: int
@@ -24,16 +24,17 @@ class RemoteSegmentId(NamedTuple):
 
 
 class RemoteSegmentState(IntEnum):
-    """State of a copied segment. The values are Kafka's."""
+    """State of a copied segment, with Kafka's numbers."""
 
     COPY_STARTED = 0
-    """State: objects may exist, but nothing reads them."""
+    """The copy was started: objects of the segment may exist, but are not read."""
     COPY_FINISHED = 1
-    """State: all objects exist, and the segment is readable."""
+    """The copy is complete: all objects of the segment exist and may be read."""
     DELETE_STARTED = 2
-    """State: objects may be missing, and nothing reads them."""
+    """The deletion was started: objects of the segment may be missing, and are not read."""
     DELETE_FINISHED = 3
-    """State: no objects are left. A segment in this state is dropped from the metadata."""
+    """The deletion is complete: no object of the segment is left. The segment is removed from the
+    metadata."""
 
 
 NEXT_STATES: dict[RemoteSegmentState, frozenset[RemoteSegmentState]] = {
@@ -44,12 +45,13 @@ NEXT_STATES: dict[RemoteSegmentState, frozenset[RemoteSegmentState]] = {
     RemoteSegmentState.DELETE_STARTED: frozenset({RemoteSegmentState.DELETE_FINISHED}),
     RemoteSegmentState.DELETE_FINISHED: frozenset(),
 }
-"""Legal transitions of a copied segment, by its current state."""
+"""Permitted next states of a copied segment, by its current state."""
 
 
 @frozen(kw_only=True)
 class RemoteSegment:
-    """A copied segment, with everything that look-ups and retention need."""
+    """Metadata of one copied segment: its identity, state, offsets, leader epochs, times and
+    sizes."""
 
     id: RemoteSegmentId
     start_offset: Offset
@@ -57,34 +59,34 @@ class RemoteSegment:
     end_offset: Offset
     """Offset of the segment's last record, inclusive."""
     broker_id: NodeId
-    """The broker that wrote the current state."""
+    """Id of the broker that wrote the segment's current state."""
     max_timestamp_ms: int
-    """Largest timestamp of the segment's records, or -1 if they have none."""
+    """Largest timestamp of the segment's records, in ms since 1970, or -1 if they have none."""
     event_timestamp_ms: int
-    """Time at which the current state was written."""
+    """Time at which the segment's current state was written, in ms since 1970."""
     size_bytes: int
     """Size in bytes of the segment's `.log` file."""
     leader_epochs: tuple[EpochEntry, ...]
-    """Leader epochs of the segment's records, with the offset at which each begins in the segment.
-    An epoch that begins where the next one does has no records."""
+    """Leader epochs of the segment's records, each with its first offset in the segment. If two
+    epochs have the same first offset, the earlier one has no records."""
     custom_metadata: bytes | None = None
-    """Bytes that the store needs to find the objects, or None if it needs none."""
+    """Bytes that the object store needs to find the segment's objects, or None if it needs none."""
     state: RemoteSegmentState = RemoteSegmentState.COPY_STARTED
     has_empty_transaction_index: bool = False
     """True if no transaction was aborted in the segment, so that it has no transaction index."""
 
     def start_offset_of(self, epoch: Epoch) -> Offset:
         """Return the offset at which a leader epoch begins in the segment. Raises KeyError if the
-        segment does not list the epoch."""
+        segment has no such epoch."""
         for entry in self.leader_epochs:
             if entry.epoch == epoch:
                 return entry.start_offset
         raise KeyError(epoch)
 
     def end_offset_of(self, epoch: Epoch) -> Offset:
-        """Return the offset, inclusive, of the segment's last record with this leader epoch. It is
-        below the epoch's start if the epoch has no records. Raises KeyError if the segment does not
-        list the epoch."""
+        """Return the offset of the segment's last record with this leader epoch. It is below the
+        first offset of the epoch if the epoch has no records. Raises KeyError if the segment has no
+        such epoch."""
         for index, entry in enumerate(self.leader_epochs):
             if entry.epoch == epoch:
                 if index + 1 == len(self.leader_epochs):
@@ -94,17 +96,19 @@ class RemoteSegment:
 
 
 class RemoteSegmentUpdate(NamedTuple):
-    """A change of a copied segment's state. Kafka's name is RemoteLogSegmentMetadataUpdate."""
+    """A change of a copied segment's state, as one record of the metadata topic. Kafka's name is
+    RemoteLogSegmentMetadataUpdate."""
 
     id: RemoteSegmentId
     event_timestamp_ms: int
     custom_metadata: bytes | None
-    """New bytes of the store for the segment. None keeps the bytes that are known."""
+    """New bytes that the object store needs to find the segment's objects. None leaves the known
+    bytes unchanged."""
     state: RemoteSegmentState
     broker_id: NodeId
 
     def applied_to(self, segment: RemoteSegment) -> RemoteSegment:
-        """Return the segment after this change."""
+        """Return a copy of the segment with this change."""
         custom_metadata = self.custom_metadata
         return replace(
             segment,
@@ -116,23 +120,24 @@ class RemoteSegmentUpdate(NamedTuple):
 
 
 class RemoteSegmentRemoval(NamedTuple):
-    """Removal of a copied segment from the metadata: the tombstone of its first record, which is
-    written after all its objects were deleted."""
+    """Removal of a copied segment from the metadata topic. It is written as tombstones, after all
+    objects of the segment were deleted."""
 
     id: RemoteSegmentId
 
     @property
     def state(self) -> RemoteSegmentState:
-        """The state of a removed segment."""
+        """State of a removed segment, which is always DELETE_FINISHED."""
         return RemoteSegmentState.DELETE_FINISHED
 
 
 RemoteRecord = RemoteSegment | RemoteSegmentUpdate | RemoteSegmentRemoval
-"""A record about a copied segment: the whole segment, a change of its state, or its removal."""
+"""Content of a record of the metadata topic: a new copied segment, a change of its state, or its
+removal."""
 
 
 def fault_of(segment: RemoteSegment) -> str | None:
-    """Return the reason why a segment that was read from records cannot be true, or None if it is
+    """Return the reason why the metadata of a copied segment cannot be right, or None if it is
     plausible."""
     epochs = segment.leader_epochs
     if not 0 <= segment.start_offset <= segment.end_offset:

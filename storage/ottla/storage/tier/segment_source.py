@@ -13,8 +13,8 @@ from ottla.storage.segments.epoch_cache import EpochEntry
 
 
 class SegmentSource(Protocol):
-    """A closed segment whose records are all committed, so that neither they nor the indexes
-    change."""
+    """Interface of a closed segment that is uploaded. All of its records are committed, so that
+    neither the records nor the indexes change."""
 
     @property
     def base_offset(self) -> Offset:
@@ -23,7 +23,7 @@ class SegmentSource(Protocol):
 
     @property
     def end_offset(self) -> Offset:
-        """End of the segment, exclusive: the base offset of the next segment."""
+        """Offset after the segment's last record: the base offset of the next segment."""
         ...
 
     @property
@@ -33,31 +33,33 @@ class SegmentSource(Protocol):
 
     @property
     def max_timestamp_ms(self) -> int:
-        """Largest timestamp of the segment's records, or -1 if they have none."""
+        """Largest timestamp of the segment's records, in ms since 1970, or -1 if they have none."""
         ...
 
     @property
     def epochs(self) -> Sequence[EpochEntry]:
-        """Leader epochs of the log from its start up to the end of the segment, oldest first. They
-        include those that ended before the segment."""
+        """Leader epochs of the log, from its start up to the end of the segment, oldest first. They
+        include epochs that ended before the segment."""
         ...
 
     async def read_log(self, start: int, end: int) -> bytes:
-        """Return the bytes `[start, end)` of the `.log` file. The range is not empty, and within
-        the file."""
+        """Return the bytes `[start, end)` of the segment's `.log` file. The range must not be
+        empty, and must be within the file."""
         ...
 
     async def offset_index(self) -> bytes:
-        """Return the content of the `.index` file: only its entries."""
+        """Return the entries of the segment's offset index (the `.index` file), without unused
+        space at its end."""
         ...
 
     async def time_index(self) -> bytes:
-        """Return the content of the `.timeindex` file: only its entries."""
+        """Return the entries of the segment's time index (the `.timeindex` file), without unused
+        space at its end."""
         ...
 
     async def transaction_index(self) -> bytes:
-        """Return the content of the `.txnindex` file, empty if no transaction was aborted in the
-        segment."""
+        """Return the content of the segment's transaction index (the `.txnindex` file). It is empty
+        if no transaction was aborted in the segment."""
         ...
 
     async def producer_snapshot(self) -> bytes:

@@ -46,44 +46,46 @@ from ottla.wire.crc import crc32c
 T = TypeVar("T")
 
 Throttle = Callable[[int], Awaitable[None]]
-"""Function that waits until this number of bytes may be sent to the store."""
+"""Function that waits until the given number of bytes may be sent to the object store."""
 
 SCAN_BLOCK_BYTES: Final = 256 << 10
-"""Bytes of batches that are checked in one turn of the event loop. With fewer, more calls go to
-worker threads. With more, the loop is held for longer: 256 KiB in small batches cost 3 ms."""
+"""Number of bytes of batches that are checked per event-loop iteration during an upload. With fewer
+bytes, more calls are passed to worker threads. With more bytes, the event loop is blocked for
+longer: 256 KiB in small batches take 3 ms."""
 ATTEMPTS_MAX: Final = 3
-"""Number of attempts to store a small object. A response that is lost costs one more request, not
-another upload of the whole segment."""
+"""Maximum number of attempts to store a small object, such as a manifest. If a response is lost,
+only this request is repeated, not the upload of the whole segment."""
 RETRY_PAUSE_S: Final = 0.5
-"""Pause in seconds before the second attempt, and doubled before each further one."""
+"""Pause in seconds before the second attempt to store a small object. It is doubled before each
+further attempt."""
 DELETE_BATCH: Final = 300
-"""Number of segments whose objects one call of the store deletes. S3 deletes 1000 objects with one
-request."""
+"""Number of copied segments whose objects are deleted with one call of the object store. S3 deletes
+up to 1000 objects with one request."""
 
 
 class SegmentFaultError(OttlaError):
     """A local segment cannot be copied: its records, indexes and leader epochs contradict each
-    other, or exceed a bound. Its message is one sentence. Another attempt does not help."""
+    other, or exceed a bound. The message is one sentence. A further attempt would fail, too."""
 
 
 @frozen(kw_only=True)
 class SegmentUpload:
-    """Identity of an upload, and the facts that its manifest contains besides those of the
-    segment."""
+    """Identity of one upload of a segment, and the properties that its manifest contains in
+    addition to those of the segment."""
 
     cluster_id: str
     topic: str
     topic_id: UUID
     partition: int
     segment_id: UUID
-    """Id of this upload. It must be new."""
+    """Id of this upload. It must not have been used before."""
     partition_count: int
     topic_settings: Mapping[str, str]
     broker_id: NodeId
     event_timestamp_ms: int
 
     def names(self, start_offset: Offset) -> SegmentNames:
-        """Return the names of the objects, for a segment that begins at an offset."""
+        """Return the names of the upload's objects, for a segment that begins at `start_offset`."""
         return SegmentNames(
             cluster_id=self.cluster_id,
             topic=self.topic,
@@ -95,7 +97,7 @@ class SegmentUpload:
 
 
 async def no_throttle(byte_count: int) -> None:
-    """Let an upload continue without a limit."""
+    """Return at once: the default function of an upload whose rate is not limited."""
 
 
 async def upload_segment(
@@ -105,8 +107,8 @@ async def upload_segment(
     *,
     throttle: Throttle = no_throttle,
 ) -> SegmentManifest:
-    """Upload a segment, and return its manifest. At most some MiB of the records are in memory,
-    and the indexes, one after the other.
+    """Upload a segment to the object store, and return its manifest. At most some MiB of the
+    records are in memory at a time, and later one index after another.
 
     Raises SegmentFaultError if the segment cannot be copied, StoreError if the store fails, and
     OSError if the disk does. The caller sets a deadline: a store may never answer.
@@ -136,8 +138,8 @@ async def upload_segment(
 
 
 async def delete_segments(store: ObjectStore, segments: Sequence[SegmentNames]) -> None:
-    """Delete the objects of copied segments, the manifests first. Objects that do not exist are no
-    error, so that a failed call can be repeated. Raises StoreError."""
+    """Delete the objects of copied segments, the manifests first. Objects that do not exist are not
+    an error, so that a failed call can be repeated. Raises StoreError if the store fails."""
     for at in range(0, len(segments), DELETE_BATCH):
         batch = segments[at : at + DELETE_BATCH]
         await store.delete([names.key(SegmentObject.MANIFEST) for names in batch])
@@ -151,7 +153,8 @@ async def delete_segments(store: ObjectStore, segments: Sequence[SegmentNames]) 
 
 
 class _RecordStream:
-    """The records of a segment, read and checked in parts, with their checksums."""
+    """The records of a segment during its upload: they are read and checked in parts, and checksums
+    are computed."""
 
     def __init__(self, source: SegmentSource, throttle: Throttle) -> None:
         self._source = source
@@ -163,15 +166,16 @@ class _RecordStream:
                 source.epochs, start_offset=source.base_offset, end_offset=source.end_offset
             )
         )
-        """Leader epochs that begin after that batch."""
+        """Leader epochs of the segment that begin after the batch that was checked last."""
         self.crc = 0
-        """CRC32C of the parts so far."""
+        """CRC32C of all parts that were read so far."""
         self.checksums = bytearray()
-        """CRC32C of each part so far, as the section CHECKSUMS contains them."""
+        """CRC32C of each part that was read so far, in the format of the section CHECKSUMS."""
 
     async def parts(self) -> AsyncGenerator[bytes, None]:
-        """Yield the chunks of the segment's file. Raises SegmentFaultError at the first batch that
-        is damaged or in contradiction to the segment."""
+        """Yield the content of the segment's `.log` file in parts, which are the chunks of the
+        object. Raises SegmentFaultError at the first batch that is damaged or contradicts the
+        segment."""
         source = self._source
         scanning = BatchScan(
             self,
@@ -197,11 +201,12 @@ class _RecordStream:
             yield await self._part(bytes(waiting))
 
     async def read(self, source: SegmentSource, position: int, size: int, /) -> bytes:
-        """Return a range of the segment's file, for the scan."""
+        """Return a range of bytes of the segment's `.log` file, for the check of its batches."""
         return await source.read_log(position, position + size)
 
     def _check(self, block: ScannedBlock) -> None:
-        """Compare the offsets and leader epochs of batches with those of the segment."""
+        """Check that the offsets and leader epochs of some batches agree with those of the
+        segment."""
         source = self._source
         for _, header in block.batches:
             offset = header.base_offset
@@ -226,7 +231,7 @@ class _RecordStream:
 
 
 async def _indexes_of(source: SegmentSource, checksums: bytearray) -> dict[IndexKind, bytes]:
-    """Return the contents of the sections of the indexes, in their order."""
+    """Return the contents of the sections in the object with the segment's indexes, in order."""
     epochs = [entry for entry in source.epochs if entry.start_offset < source.end_offset]
     sections = {
         IndexKind.CHECKSUMS: bytes(checksums),
@@ -286,7 +291,8 @@ async def _manifest_of(
 
 
 async def _repeated(call: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of a call that may be repeated if the store fails."""
+    """Call a function of the object store, and return its result. After a temporary error, the call
+    is repeated following a pause."""
     pause_s = RETRY_PAUSE_S
     for _ in range(ATTEMPTS_MAX - 1):
         try:
@@ -312,7 +318,7 @@ async def _check_size(store: ObjectStore, key: str, size_bytes: int) -> None:
 
 
 async def _parts_of(content: bytes) -> AsyncGenerator[bytes, None]:
-    """Yield a content in chunks."""
+    """Yield a content in parts of the size of a chunk."""
     view = memoryview(content)
     for at in range(0, len(content), CHUNK_BYTES):
         yield bytes(view[at : at + CHUNK_BYTES])

@@ -21,28 +21,31 @@ SENTENCE_CHARS_MAX = 300
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _QUERY = re.compile(r"\?[^\s<]*")
-"""Queries of URLs, which may contain a signature."""
+"""Pattern of the query in a URL. A query may contain a signature, so that it is removed from
+messages."""
 NO_BUCKET_MARKS = (
     "<Code>NoSuchBucket</Code>",  # S3, and Google Cloud Storage by its XML API
     "The specified bucket does not exist",  # Google Cloud Storage, JSON
     "<Code>ContainerNotFound</Code>",  # Azure
 )
 _RANGE_MARKS = ("source: StartTooLarge", "status code: 416")
-"""Texts of a range that begins beyond the end: of local stores, and of a server."""
+"""Texts in obstore's errors for a range that begins after the end of an object: the text for local
+stores, and the text for servers."""
 _LOCAL_REFUSALS = ("(os error 13)", "(os error 30)")
-"""Texts of EACCES and EROFS: the directory of a `file:` store may not be written."""
+"""Texts in obstore's errors for the OS errors EACCES and EROFS, which mean that the directory of a
+`file:` store is not writable."""
 _RETRIABLE_STATUSES = frozenset({404, 408, 409, 412, 425, 429})
-"""Statuses from 300 to 499 that do not mean a wrong setting. An unexpected 404 is one of them: a
-proxy may report it while a server starts."""
+"""HTTP statuses from 300 to 499 that do not mean a wrong setting, so that the call may be repeated.
+An unexpected 404 is one of them: a proxy may return it while a server starts."""
 
 
 def store_error_of(
     error: Exception, key: str, *, needs_object: bool, secrets: Sequence[str] = ()
 ) -> StoreError:
-    """Return the error of the interface for an exception of obstore.
+    """Convert an exception of obstore to the corresponding StoreError, and return it.
 
-    `needs_object` is true for a call that needs an existing object. For any other call, not found
-    is the bucket. `secrets` are texts that the message must not contain.
+    `needs_object` is True if the call requires an existing object. For any other call, "not found"
+    means that the bucket does not exist. `secrets` are texts that the message must not contain.
     """
     text = str(error)
     kind = type(error).__name__

@@ -18,26 +18,28 @@ from typing import NamedTuple, Protocol
 from ottla.model.errors import OttlaError
 
 KEY_BYTES_MAX = 1024
-"""Maximum length of a whole key in S3, Google Cloud Storage and Azure. A prefix and a key together
-must not exceed it."""
+"""Maximum length, in bytes, of a complete key in S3, Google Cloud Storage and Azure. A prefix
+together with a key must not be longer."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+)*")
 
 
 class StoreError(OttlaError):
-    """A call to an object store failed. Its message is one sentence without credentials."""
+    """A call to an object store failed. The message is one sentence, and contains no
+    credentials."""
 
     is_retriable: bool = True
-    """True if the same call may succeed later: the store is down, slow, or throttles."""
+    """True if the same call may succeed later, because the store is down, slow or limits the rate
+    of requests."""
 
 
 class ObjectNotFoundError(StoreError):
-    """There is no object with this key."""
+    """The object store contains no object with this key."""
 
     is_retriable = False
 
 
 class ObjectExistsError(StoreError):
-    """There already is an object with this key.
+    """The object store already contains an object with this key.
 
     The object may be the caller's own: a lost response makes the store's client repeat a put. The
     caller must compare the contents.
@@ -47,7 +49,7 @@ class ObjectExistsError(StoreError):
 
 
 class ObjectRangeError(StoreError):
-    """A range begins at or beyond the end of an object."""
+    """The requested range begins at or after the end of the object."""
 
     is_retriable = False
 
@@ -60,16 +62,16 @@ class StoreRefusedError(StoreError):
 
 
 class ObjectEntry(NamedTuple):
-    """An object of a store, without its content."""
+    """Description of an object in a store: its key, size and modification time."""
 
     key: str
     size_bytes: int
     modified_ms: int
-    """Time of the last put by the store's clock, in ms since the Unix epoch."""
+    """Time, in ms since 1970 by the store's clock, at which the object was last stored."""
 
 
 class ObjectStore(Protocol):
-    """An object store, for one prefix in one bucket."""
+    """Interface of an object store, limited to the keys with one prefix in one bucket."""
 
     async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
         """Store an object, with one request.
@@ -79,9 +81,9 @@ class ObjectStore(Protocol):
         ...
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object whose parts are read as the upload proceeds, so that a large object is
-        never in memory as a whole. If `parts` raises an exception, nothing is stored, and the
-        exception is raised here. The caller closes `parts`, which a failed upload leaves unread.
+        """Store an object whose parts are read during the upload, so that a large object is never
+        in memory as a whole. If `parts` raises an exception, nothing is stored, and the exception
+        is raised here. The caller closes `parts`, which a failed upload leaves unread.
 
         An upload that ends early can leave invisible parts in S3, which cost money until a
         lifecycle rule of the bucket removes them.
@@ -89,19 +91,21 @@ class ObjectStore(Protocol):
         ...
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return the bytes `[start, end)` of an object, fewer if it ends before `end`. The range
-        must not be empty.
+        """Return the bytes `[start, end)` of an object, or fewer bytes if the object ends before
+        `end`. The range must not be empty.
 
         Raises ObjectNotFoundError, and ObjectRangeError if `start` is not within the object.
         """
         ...
 
     async def head(self, key: str) -> ObjectEntry:
-        """Return the size and time of an object. Raises ObjectNotFoundError."""
+        """Return the key, size and modification time of an object. Raises ObjectNotFoundError if
+        there is no such object."""
         ...
 
     def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
-        """Yield the objects whose keys begin with `prefix`, and are greater than `after`.
+        """Yield the objects whose keys begin with `prefix` and follow `after` in alphabetical
+        order.
 
         `prefix` is empty or ends with a slash. The number of objects has no bound: the caller must
         stop at its own limit.
@@ -109,8 +113,8 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects. A key without an object is no error. After a failure, any of the objects
-        may be deleted."""
+        """Delete the objects with the given keys. A key without an object is not an error. After a
+        failure, any of the objects may have been deleted."""
         ...
 
 
@@ -125,6 +129,6 @@ def is_plain_key(key: str) -> bool:
 
 
 def is_folder_prefix(prefix: str) -> bool:
-    """Return whether a prefix is valid for `ObjectStore.entries`: empty, or a plain key and a
-    slash."""
+    """Return whether a prefix is valid for `ObjectStore.entries`: it must be empty, or a plain key
+    followed by a slash."""
     return not prefix or (prefix.endswith("/") and is_plain_key(prefix[:-1]))

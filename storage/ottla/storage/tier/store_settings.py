@@ -29,15 +29,16 @@ REGION_KEY = "remote.log.storage.region"
 CA_FILE_KEY = "remote.log.storage.ca.file"
 
 PREFIX_CHARS_MAX = 256
-"""Maximum length of the prefix in a URI. The longest key below it has 440 characters, and a key in
-a store at most 1024."""
+"""Maximum length, in characters, of the prefix in a store's URI. The longest key after the prefix
+has 440 characters, and the complete key in a store may have 1024."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}")
-"""Names that S3 (63 characters), Google Cloud Storage (222) or Azure (63) may accept."""
+"""Pattern of bucket names that S3 (63 characters), Google Cloud Storage (222) or Azure (63) may
+accept."""
 _ENDPOINT = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?")
 
 
 class StoreScheme(StrEnum):
-    """Scheme of a URI, which selects the kind of object store."""
+    """Scheme of a store's URI, which determines the kind of object store."""
 
     S3 = "s3"
     GOOGLE = "gs"
@@ -47,37 +48,39 @@ class StoreScheme(StrEnum):
 
 
 class StoreLocation(NamedTuple):
-    """Location of the objects of a cluster."""
+    """Location of a cluster's objects: kind of store, bucket and prefix."""
 
     scheme: StoreScheme
     bucket: str
     """Name of the bucket, or of the container in Azure. Empty for `file:` and `memory:`."""
     prefix: str
-    """Prefix of all keys, without a slash at its ends; it may be empty. For `file:` the absolute
-    path of a directory."""
+    """Common start of all keys, without a slash at either end. It may be empty. For `file:`, it is
+    the absolute path of a directory."""
 
 
 @frozen(kw_only=True)
 class StoreSettings:
-    """Settings of an object store. An empty text stands for a setting without a value. Its
-    representation contains no credentials."""
+    """Settings of an object store. An empty text means that a setting has no value. The text form
+    (`repr`) of this object contains no credentials."""
 
     uri: str
     access_key_id: str = field(default="", repr=False)
-    """Access key in S3, account name in Azure. It has no meaning in Google Cloud Storage."""
+    """Access key in S3, or account name in Azure. Without effect for Google Cloud Storage."""
     secret_access_key: str = field(default="", repr=False)
-    """Secret key in S3, account key in Azure, JSON of a service account's key in Google Cloud
-    Storage."""
+    """Secret key in S3, account key in Azure, or the JSON text of a service account's key in Google
+    Cloud Storage."""
     endpoint: str = ""
-    """URL of the server, such as `https://minio.example:9000`. Default: the provider's own."""
+    """URL of the server, such as `https://minio.example:9000`. If empty, the server of the provider
+    is used."""
     region: str = ""
     ca_file: str = ""
-    """Path of a PEM file with certificates to trust besides those of the system."""
+    """Path of a PEM file with CA certificates to trust, in addition to those of the operating
+    system."""
 
 
 def parse_store_uri(uri: str) -> StoreLocation:
-    """Return the location in a URI. Raises ConfigError without quoting the URI, which may contain
-    credentials by mistake."""
+    """Return the location that a store's URI describes. Raises ConfigError if the URI is invalid.
+    The message does not quote the URI, which may contain credentials by mistake."""
     scheme_text, colon, rest = uri.partition(":")
     try:
         scheme = StoreScheme(scheme_text)
@@ -111,8 +114,8 @@ def parse_store_uri(uri: str) -> StoreLocation:
 
 
 def checked_location(settings: StoreSettings) -> StoreLocation:
-    """Return the location of the object store. Raises ConfigError if a setting is invalid, or
-    contradicts the URI. No message quotes a credential."""
+    """Return the location of the object store that the settings describe. Raises ConfigError if a
+    setting is invalid or contradicts the URI. The message contains no credentials."""
     location = parse_store_uri(settings.uri)
     scheme = location.scheme
     has_id, has_secret = bool(settings.access_key_id), bool(settings.secret_access_key)
