@@ -9,6 +9,7 @@ import pytest
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 WHEEL = "./ottla-0.2.0-py3-none-any.whl"
+"""File of the last release, as the page names it."""
 HEADING = "A FastAPI service, from nothing"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.model.version import VERSION
+from ottla.model.version import VERSION as OWN_VERSION
 from ottla.tools.release import (
     ReleaseError,
     bill_of_materials,
@@ -32,6 +32,7 @@ CHANGELOG = """# Changelog
 
 - All.
 """
+VERSION = "0.4.0"
 PROJECT = f'[project]\nversion = "{VERSION}"\n'
 OWN = f"## {VERSION} (2026-11-28)\n"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -68,10 +69,16 @@ def test_releases_are_parsed_and_ascend() -> None:
 def test_a_tree_that_contradicts_itself_is_not_released(
     project: str, changelog: str, releases: str, sentence: str
 ) -> None:
-    check_version(PROJECT, OWN, "")
+    check_version(PROJECT, OWN, "", own_version=VERSION)
     with pytest.raises(ReleaseError) as refused:
-        check_version(project, changelog, releases)
+        check_version(project, changelog, releases, own_version=VERSION)
     assert sentence in str(refused.value)
+
+
+def test_a_development_version_is_not_released() -> None:
+    project = '[project]\nversion = "0.5.0.dev0"\n'
+    with pytest.raises(ReleaseError, match=r"0\.5\.0\.dev0 is a development version"):
+        check_version(project, "## 0.5.0.dev0 (2026-11-28)\n", "", own_version="0.5.0.dev0")
 
 
 def package(name: str, version: str, **metadata: Any) -> dict[str, Any]:
@@ -136,9 +143,9 @@ def test_checksums_have_the_form_of_sha256sum(tmp_path: Path) -> None:
 def test_the_files_of_this_tree_agree_about_releases() -> None:
     releases = parse_releases((ROOT / "RELEASES").read_text("utf-8"))
     project = (ROOT / "pyproject.toml").read_text("utf-8")
-    assert f'\nversion = "{VERSION}"\n' in project
+    assert f'\nversion = "{OWN_VERSION}"\n' in project
     assert releases
-    assert numbers_of(VERSION) >= numbers_of(releases[-1].version)
+    assert numbers_of(OWN_VERSION.removesuffix(".dev0")) >= numbers_of(releases[-1].version)
 
 
 def test_each_release_is_a_commit_that_has_its_version() -> None:

@@ -34,6 +34,7 @@ packages put the whole text of their license into the field of its name."""
 
 _LINE = re.compile(r"(\d+\.\d+\.\d+) +(\d{4}-\d\d-\d\d) +([0-9a-f]{40})")
 _HEADING = re.compile(r"## (\S+)(?: \((\d{4}-\d\d-\d\d)\))?")
+_RELEASED = re.compile(r"\d+\.\d+\.\d+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -87,14 +88,19 @@ def notes_of(changelog: str, version: str) -> str:
     raise ReleaseError(f"CHANGELOG.md has no section '## {version} (YYYY-MM-DD)'")
 
 
-def check_version(project: str, changelog: str, releases: str) -> None:
+def check_version(
+    project: str, changelog: str, releases: str, *, own_version: str = VERSION
+) -> None:
     """Raise ReleaseError if the given files of the source tree disagree about the version to
-    release. Each argument is the text of a file."""
+    release, or if it is a development version. Each argument is the text of a file, except
+    `own_version`, the version in `ottla.model.version`."""
     version = tomllib.loads(project)["project"]["version"]
-    if version != VERSION:
+    if version != own_version:
         raise ReleaseError(
-            f"pyproject.toml has version {version}, ottla.model.version has {VERSION}"
+            f"pyproject.toml has version {version}, ottla.model.version has {own_version}"
         )
+    if _RELEASED.fullmatch(version) is None:
+        raise ReleaseError(f"{version} is a development version; write the one to release, X.Y.Z")
     notes_of(changelog, version)
     for release in parse_releases(releases):
         if release.version == version:
