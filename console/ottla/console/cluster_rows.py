@@ -103,7 +103,7 @@ def disk_rows(directories: Iterable[SurveyedDirectory]) -> tuple[DiskRow, ...]:
 
 
 def broker_rows(brokers: Iterable[SurveyedBroker], rates: TrafficRates | None) -> list[BrokerRow]:
-    """Return a table row for each broker, in the same order."""
+    """Return a table row for each of the given brokers, in the order of the brokers."""
     rates_of = {one.broker: one for one in rates.brokers} if rates is not None else {}
     return [broker_row(one, rates_of.get(one.id)) for one in brokers]
 

@@ -10,11 +10,11 @@ import os
 import pytest
 
 VARIABLES = {"world_seed": "OTTLA_WORLD_SEED", "world_replay": "OTTLA_WORLD_REPLAY"}
-"""Environment variables by the name of the option."""
+"""Environment variable that each pytest option of this module sets, by the option's name."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the options of this module to pytest's command line."""
     group = parser.getgroup("ottla", "simulated worlds of Ottla")
     group.addoption(
         "--world-seed",

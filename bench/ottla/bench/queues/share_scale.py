@@ -212,8 +212,9 @@ class ManyShares:
 
 
 def fetched() -> Slices:
-    """Return the CPU time of a ShareFetch request that names many partitions with one record each,
-    together with the later ShareFetch requests that acquire the records."""
+    """Measure the CPU time of a ShareFetch request that names many partitions with one record each,
+    and of the later ShareFetch requests that acquire the records. Returns the times of the slices
+    of work."""
     shares = ManyShares(1, FETCHED_PARTITIONS)
     shares.initialize()
     batch = build_batch([(NOW_MS, b"key", b"v" * 100)])

@@ -71,7 +71,8 @@ class TargetOwner(Protocol):
     """True if the fetch session belongs to a follower, whose session is evicted last."""
 
     def note_event(self, target: "FetchTarget", key: Hashable) -> None:
-        """Record that an event has woken the partition of a fetch target under the given key."""
+        """Record that an event, whose wake-up key is `key`, has occurred in the partition of a
+        fetch target."""
         ...
 
 

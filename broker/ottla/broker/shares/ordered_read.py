@@ -43,8 +43,8 @@ class OrderedRead:
         self.led = led
         self.log = log
         self.piece = range(order.ready_count)
-        """Placeholder for the readable bytes: its length is the number of ready records. A fetch
-        that waits for more bytes than that is answered at its timeout."""
+        """Placeholder for the readable bytes, whose length is the number of ready records. A fetch
+        that waits for more bytes than this length is answered at its timeout."""
         self._order = order
         self._bound = bound
         self._batch: tuple[BatchHeader, FileSlice] | None = None

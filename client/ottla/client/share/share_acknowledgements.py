@@ -46,7 +46,7 @@ class Outcome(Protocol):
     """Interface of objects that receive the results of acknowledgements."""
 
     def _expect(self, count: int) -> None:
-        """Expect `count` further results."""
+        """Note that `count` further results will be received."""
         ...
 
     def _settle(self, error: OttlaError | None) -> None:

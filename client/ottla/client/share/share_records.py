@@ -67,7 +67,7 @@ class PendingAcknowledgement:
             raise self._error
 
     def _expect(self, count: int) -> None:
-        """Expect `count` further results."""
+        """Note that `count` further results will be received."""
         self._left += count
 
     def _settle(self, error: OttlaError | None) -> None:

@@ -59,7 +59,7 @@ async def traffic_rates(admin: Admin) -> TrafficRates | None:
 
 
 async def metric_history(admin: Admin) -> MetricHistory:
-    """Return the history of the nodes' metrics, with a sample of the present."""
+    """Return the history of the nodes' metrics. A new sample of the metrics is taken first."""
     await traffic_rates(admin)
     return _SAMPLES[admin].metrics
 

@@ -80,7 +80,7 @@ async def topics(request: PageRequest) -> PageView:
 
 
 async def topic_rows(admin: Admin, names: Sequence[str]) -> list[TopicRow]:
-    """Return rows about topics for the list of topics, in the same order."""
+    """Return the rows about the named topics for the list of topics, in the order of the names."""
     described: dict[str, TopicDescription | RefusedError] = {}
     rates: Mapping[str, TopicRates] = {}
 

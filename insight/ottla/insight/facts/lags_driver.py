@@ -41,7 +41,7 @@ class TimedLag(NamedTuple):
 
 
 class GroupLag(NamedTuple):
-    """Lag of one group in all its partitions."""
+    """Lag of one group, by partition and in total."""
 
     group: str
     partitions: list[TimedLag]

@@ -346,7 +346,7 @@ def partitions_of(metadata: MetadataResponse) -> list[SurveyedPartition]:
 def surveyed_partition(
     topic: MetadataResponseTopic, row: MetadataResponsePartition
 ) -> SurveyedPartition:
-    """Return one partition of a topic in a metadata response."""
+    """Convert one partition of a Metadata response to a SurveyedPartition."""
     return SurveyedPartition(
         name=f"{topic.name}-{row.partition_index}",
         topic=topic.name or "",

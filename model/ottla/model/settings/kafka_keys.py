@@ -224,7 +224,8 @@ UNKEPT_PROMISES: Mapping[str, str] = {
     "remote.log.storage.system.enable": "tiered storage is not served, so no segment would be "
     "copied to it",
 }
-"""Keys on whose effect an operator relies but which Ottla cannot provide, each with the reason."""
+"""Keys of settings that an operator would rely on, but whose effect Ottla cannot provide, each with
+the reason."""
 
 
 def check_promises(texts: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """Conversion of obstore's exceptions into the errors of `store_seam`. Pure.
 
 The exceptions of obstore 0.12 carry the status and the body of a response only in their text. The
-conversion therefore looks for marks that no key of ours can contain: they have a space or a `<`.
+conversion therefore looks for certain texts in it. Each contains a space or a `<`, so that it
+cannot be a part of an object's key.
 """
 
 import re

@@ -18,8 +18,8 @@ half an interval is enough.
 """
 
 ALWAYS = -1
-"""Time before all times of a monotonic clock, as the earliest time of a client's next request. The
-request is then always accepted."""
+"""Time that is earlier than all times of a monotonic clock. As the earliest time of a client's next
+request, it means that the request is accepted at any time."""
 
 
 class PushGate:

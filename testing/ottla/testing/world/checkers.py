@@ -265,15 +265,16 @@ class _Sides:
         self.output_keys = Counter(map(self._output_key, self.outputs))
 
     def missing_count(self, key: Hashable) -> int:
-        """Return the number of missing outputs of a key; negative if there are too many."""
+        """Return the number of outputs with this key that are missing, compared with the inputs.
+        Negative if there are too many."""
         return self.input_keys[key] - self.output_keys[key]
 
     def inputs_of(self, key: Hashable) -> list[Any]:
-        """Return the inputs that have a key."""
+        """Return the inputs whose key equals `key`."""
         return [one for one in self.inputs if self._key(one) == key]
 
     def outputs_of(self, key: Hashable) -> list[Any]:
-        """Return the outputs that have a key."""
+        """Return the outputs whose key equals `key`."""
         return [one for one in self.outputs if self._output_key(one) == key]
 
 

@@ -13,12 +13,13 @@ EVENTS_SHOWN = 5
 """Number of common events before the first difference in the message of an error."""
 
 Happening: TypeAlias = tuple[str, tuple[Part, ...]]
-"""One step of a run: its kind (`network` or `call`) and its parts."""
+"""One step of a simulated run, as it is compared with another run: its kind (`network` or `call`)
+and its parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RecordedRun:
-    """One run and everything that happened in it."""
+    """One simulated run, with all of its steps in order."""
 
     happenings: list[Happening]
     report: RunReport | None

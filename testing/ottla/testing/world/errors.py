@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 
 class CheckFailedError(AssertionError):
-    """Raised by a checker if the program was not correct."""
+    """Raised by a checker if the results of the program are not correct."""
 
     def __init__(self, message: str, *, check: str, keys: Sequence[object] = ()) -> None:
         super().__init__(message)
         self.check = check
         """Name of the checker, such as `exactly_once`."""
         self.keys = list(keys)
-        """Keys of all inputs and outputs that are wrong."""
+        """Keys of all inputs and outputs that are wrong, such as missing ones."""
 
 
 class WorldError(Exception):

@@ -22,7 +22,7 @@ REPLAY_VARIABLE = "OTTLA_WORLD_REPLAY"
 """Environment variable with the file to repeat. `pytest --world-replay` sets it."""
 
 TEST_VARIABLE = "PYTEST_CURRENT_TEST"
-"""Environment variable in which pytest names the running test and its phase."""
+"""Name of the environment variable in which pytest stores the running test and its phase."""
 
 NAME_LENGTH_MAX = 80
 
@@ -32,7 +32,7 @@ class FailingRun:
     """A run that failed, with all that is needed to repeat it."""
 
     test: str
-    """Id of the test for pytest. Empty if pytest did not run it."""
+    """pytest's id of the test that failed. Empty if pytest did not run it."""
     plan: WorldPlan
     faults: FaultSchedule
     error: str = ""

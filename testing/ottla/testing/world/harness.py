@@ -24,7 +24,7 @@ from ottla.testing.world.records import ScenarioRecord, WrittenRecord
 Isolation: TypeAlias = Literal["read_committed", "read_uncommitted"]
 
 PATIENCE_S = 120.0
-"""Virtual seconds for which a client of the scenario retries."""
+"""Virtual seconds for which a Kafka client of the scenario repeats a failed request."""
 
 METADATA_AGE_MS = 300_000
 RETRY_AFTER_S = 0.25

@@ -33,7 +33,7 @@ Kubernetes."""
 
 
 class InstanceHost(Protocol):
-    """Interface of the simulated world that an instance belongs to."""
+    """Interface through which an instance uses its simulated world."""
 
     shared: SharedWorld
     timeline: Timeline
@@ -69,7 +69,8 @@ class Instance:
         self.failure: BaseException | None = None
         """Exception that ended the last life that failed. None if no life has failed."""
         self.life: InstanceLife | None = None
-        """Current or last life of the instance."""
+        """Current life (run of the program from a start to its end) of the instance, or its last
+        one."""
         self._host = host
         self._program = program
         self._arguments = arguments

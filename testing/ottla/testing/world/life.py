@@ -23,7 +23,7 @@ class InstanceLife:
         self.number = number
         """Number of this start of the instance; the first one is 1."""
         self.directory = directory
-        """Folder of the instance, which later lives use, too."""
+        """Folder of the instance's files. Later lives of the instance use it, too."""
         self.step = step
         self.is_over = False
         """True once the program has returned, has failed or was killed. A paused life is not
@@ -31,7 +31,7 @@ class InstanceLife:
         self._at_end: list[Callable[[], None]] = []
 
     def at_end(self, action: Callable[[], None]) -> None:
-        """Call an action when this life ends, or at once if it is over."""
+        """Call an action when this life (run of the program) ends, or at once if it has ended."""
         if self.is_over:
             action()
         else:

@@ -35,7 +35,7 @@ BROKER_RESTART_AFTER_S = 1.0
 
 
 class ScheduleFaults:
-    """Fault injector of one run. It implements `RequestListener`."""
+    """Injector of the scheduled faults of one simulated run. It implements `RequestListener`."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ScheduleFaults:
         self.instances: dict[str, Instance] = {}
         """Started instances by name, in the order of their first start."""
         self.is_healed = False
-        """True once all faults have ended and none begins."""
+        """True once all faults have ended and no further fault begins."""
         self.begun_count = 0
         """Number of faults that have begun."""
         self._shared = shared

@@ -17,7 +17,7 @@ When: TypeAlias = Literal["sent", "answered"]
 Json: TypeAlias = dict[str, Any]
 
 SECONDS_MAX = 86_400.0
-"""Upper bound of every time in a fault schedule, in virtual seconds."""
+"""Maximum of every time in a fault schedule, in virtual seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class WorldPlan:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Moment at a fixed time."""
+    """Moment of a fault that is given by a time."""
 
     seconds: float
     """Virtual seconds since the scenario began."""
@@ -143,10 +143,11 @@ class KillFault:
     __qualname__ = "Kill"  # its public name, which `repr` shows
 
     instance: int
-    """Index of the instance among the started ones, modulo their number."""
+    """Index of the killed instance in the list of started instances. It is taken modulo the length
+    of the list."""
     moment: Moment
     restart_after_s: float = 1.0
-    """Seconds after which the instance is started again."""
+    """Virtual seconds after which the killed instance is started again."""
 
     def __post_init__(self) -> None:
         _check_seconds("a restart", self.restart_after_s)
@@ -219,7 +220,8 @@ class SlowInstance:
     moment: Moment
     seconds: float = 10.0
     delay_s: float = 1.0
-    """Delay of each message in seconds, about half of it on average."""
+    """Maximum delay of each message in virtual seconds. On average, a message is delayed by about
+    half of it."""
 
     def __post_init__(self) -> None:
         _check_seconds("a slow network", self.seconds)
@@ -240,7 +242,7 @@ class PartitionFault:
 
     instance: int
     broker: int
-    """Index of the broker, modulo the number of brokers."""
+    """Index of the broker in the list of brokers. It is taken modulo the length of the list."""
     moment: Moment
     seconds: float = 10.0
 

@@ -23,18 +23,20 @@ from ottla.wire.codec_types import ZERO_UUID
 from ottla.wire.headers import RequestHeader, decode_request_header, decode_response_header
 
 REQUESTS_WITH_OFFSETS = frozenset({OFFSET_COMMIT, TXN_OFFSET_COMMIT})
-"""APIs whose requests contain offsets: OffsetCommit and TxnOffsetCommit."""
+"""Keys of the APIs whose requests contain offsets: OffsetCommit and TxnOffsetCommit."""
 RESPONSES_WITH_OFFSETS = frozenset({PRODUCE, FETCH})
-"""APIs whose responses contain the offsets of the request's records."""
+"""Keys of the APIs whose responses contain the offsets of records: Produce and Fetch."""
 APIS_WITH_RECORDS = REQUESTS_WITH_OFFSETS | RESPONSES_WITH_OFFSETS
 
 FRAME_BYTES_MAX = 64 * 1024
-"""Maximum size of a frame in bytes that is decoded."""
+"""Maximum size, in bytes, of a request or response that is decoded. Records in larger ones are not
+noticed."""
 LENGTH_END = 12
 """Size in bytes of the start of a batch that its length field does not count: the base offset and
 the length field itself."""
 CONTROL_BATCH = 0x20
-"""Attribute of a batch that has transaction markers and no records."""
+"""Bit in the attributes of a record batch. It is set if the batch contains transaction markers
+instead of records."""
 
 TopicName = Callable[[UUID], str]
 """Function that returns the name of a topic id."""

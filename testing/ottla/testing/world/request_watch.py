@@ -38,7 +38,7 @@ class RequestListener(Protocol):
 
 
 class ObservedRequest:
-    """One request of an instance."""
+    """One request that an instance of the user's program has sent to a broker."""
 
     __slots__ = ("api", "broker", "correlation_id", "instance", "number", "records", "size_bytes")
 
@@ -52,9 +52,9 @@ class ObservedRequest:
         size_bytes: int,
     ) -> None:
         self.instance = instance
-        """Name of the instance."""
+        """Name of the instance that sent the request."""
         self.broker = broker
-        """Host name of the broker."""
+        """Host name of the broker that received the request."""
         self.api = api
         """Name of the request in Kafka's protocol."""
         self.number = number
@@ -143,7 +143,7 @@ READING_APIS = frozenset(
         "OffsetFetch",
     )
 )
-"""Requests that change neither a log nor a group."""
+"""Keys of the APIs whose requests change neither a log nor a group."""
 
 
 class RequestWatch:
@@ -158,7 +158,7 @@ class RequestWatch:
         self._instances: set[str] = set()
 
     def add_instance(self, name: str) -> None:
-        """Observe all later connections of the host with this name."""
+        """Observe all later connections that the instance with this host name opens."""
         self._instances.add(name)
 
     def on_connection(self, client: Stream, server: Stream) -> None:

@@ -40,7 +40,7 @@ Scenario: TypeAlias = Callable[[SimulatedWorld], Awaitable[object]]
 
 START_S_MAX = 60.0
 TIMELINE_LINES = 40
-"""Number of lines of the timeline in the note of a failure."""
+"""Number of lines of the timeline in the note that is added to a scenario's exception."""
 
 NODE_RESTART_AFTER_S = 1.0
 """Virtual seconds after which a node that ended by itself, such as after a disk fault, is started
@@ -61,7 +61,7 @@ class RunReport:
     seconds: float
     """Virtual seconds from the start of the cluster to the end of the scenario."""
     event_count: int
-    """Number of events that the digest covers."""
+    """Number of events of the run that the digest covers."""
     timeline: Timeline
 
 
@@ -108,7 +108,7 @@ def default_settings(plan: WorldPlan) -> dict[str, str]:
 
 
 class WorldRun:
-    """One run of a scenario."""
+    """One run of a scenario in a simulated world."""
 
     def __init__(
         self, scenario: Scenario, plan: WorldPlan, faults: FaultSchedule, timeout_s: float

@@ -27,7 +27,7 @@ CONTROL_RECORDS_MAX = 200
 difference always contains other records, so the range is not read."""
 
 GROUPS_WITH_LAG = ("classic", "consumer")
-"""Types of the groups whose progress is a committed offset."""
+"""Types of the groups whose progress is given by committed offsets, so that they have a lag."""
 
 
 class GroupProgress(NamedTuple):

@@ -17,7 +17,7 @@ EVENTS_MAX = 200_000
 TEXT_COLUMNS_MAX = 110
 """Maximum length of an event's text in one line of a timeline, in characters."""
 LINES_DEFAULT = 16
-"""Number of events in an excerpt."""
+"""Default number of events that an excerpt of the timeline shows."""
 
 _WEIGHTS: Mapping[str, float] = {
     "mark": 8.0,
@@ -35,7 +35,7 @@ _CHANGING_APIS = frozenset(
 WEIGHT_MIN = 0.2
 """Smallest weight of an event that an excerpt shows if it has enough other events."""
 EVENTS_MIN = 6
-"""Number of events that an excerpt shows regardless of their weights."""
+"""Minimum number of events that an excerpt of the timeline shows, however unimportant they are."""
 
 
 class Timeline:
@@ -68,7 +68,7 @@ class Timeline:
         self._events.append(event)
 
     def last(self, count: int) -> list[TimelineEvent]:
-        """Return the newest events, oldest first."""
+        """Return the newest events of the timeline, in the order of their times."""
         start = max(0, len(self._events) - count)
         return [self._events[at] for at in range(start, len(self._events))]
 

@@ -67,7 +67,8 @@ def page(
     title: str = "Timeline of a simulated run",
     dropped_count: int = 0,
 ) -> str:
-    """Return the page of a run's events, which must be in order of time."""
+    """Return an HTML page of the events of a run. The events must be in the order of their
+    times."""
     shown = _selection(events)
     left_out = len(events) - len(shown) + dropped_count
     lanes = _lanes(shown)
@@ -96,7 +97,7 @@ def page(
 
 
 def _selection(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:
-    """Return the events that fit on a page, in order."""
+    """Return the events that the page shows, in order. If there are too many, some are left out."""
     if len(events) <= ROWS_MAX:
         return list(events)
     is_traffic = [event.kind in ("request", "answer") for event in events]
@@ -129,7 +130,7 @@ def _lanes(events: Iterable[TimelineEvent]) -> dict[str, int]:
 
 
 def _drawing(events: Sequence[TimelineEvent], lanes: dict[str, int]) -> str:
-    """Return the lanes as SVG."""
+    """Return the lanes of the page (one for each instance, broker and store) as SVG."""
     if not events:
         return ""
     start_s, end_s = events[0].at_s, max(event.at_s for event in events)

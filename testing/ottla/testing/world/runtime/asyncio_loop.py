@@ -61,8 +61,8 @@ class WorldEventLoop(RefusingEventLoop):
         self._prune_at = TASKS_BEFORE_PRUNING
         self._generators: dict[int, weakref.ref[AsyncGenerator[Any, Any]]] = {}
         self._lost_generators: list[AsyncGenerator[Any, Any]] = []
-        """Async generators that lost their last reference after the end of this life. They are kept
-        so that they do not run."""
+        """Async generators that lost their last reference after the instance's program had ended or
+        was killed. They are kept, so that none of their code runs."""
         self._signals: dict[int, asyncio.Handle] = {}
         self._task_factory: Any = None
         self._exception_handler: Any = None
@@ -279,7 +279,7 @@ class WorldEventLoop(RefusingEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call a function in the next turn."""
+        """Call a function in the next iteration of the event loop."""
         handle = asyncio.Handle(callback, args, self, context)
         if not self._is_over:
             self._ready.append(handle)
@@ -391,12 +391,12 @@ class WorldEventLoop(RefusingEventLoop):
         self._exception_handler = handler
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log an error of a callback."""
+        """Log an error that a callback of the event loop raised."""
         error = context.get("exception")
         logger.error(context.get("message") or "unhandled exception", exc_info=error)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an error of a callback to the exception handler."""
+        """Report an error that a callback of the event loop raised to the exception handler."""
         if self._is_over:
             return
         if self._exception_handler is None:
@@ -410,11 +410,11 @@ class WorldEventLoop(RefusingEventLoop):
             )
 
     def get_debug(self) -> bool:
-        """Return whether debug mode is on."""
+        """Return whether asyncio's debug mode is on."""
         return self._is_debug
 
     def set_debug(self, enabled: bool) -> None:
-        """Turn debug mode on or off."""
+        """Turn asyncio's debug mode on or off."""
         self._is_debug = enabled
 
     def add_signal_handler(
@@ -425,7 +425,7 @@ class WorldEventLoop(RefusingEventLoop):
         self._signals[int(sig)] = asyncio.Handle(callback, args, self)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Remove a handler. Returns False if there is none."""
+        """Remove the handler of a signal. Returns False if there is none."""
         return self._signals.pop(int(sig), None) is not None
 
     # ---- the simulated network

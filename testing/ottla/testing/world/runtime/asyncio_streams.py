@@ -141,7 +141,7 @@ class StreamTransport(asyncio.Transport):
         return False
 
     def write_eof(self) -> None:
-        """Refuse the call (see `can_write_eof`)."""
+        """Raise an error, because simulated connections are closed in both directions at once."""
         raise NotImplementedError
 
     # ---- closing

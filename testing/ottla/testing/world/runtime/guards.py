@@ -44,7 +44,7 @@ from ottla.testing.world.runtime.sources import SOURCES, Sources
 from ottla.testing.world.runtime.stable_sets import StableFrozenSet, StableSet
 
 COLLECTION_S = 60.0
-"""Virtual seconds between garbage collections during a run."""
+"""Interval in virtual seconds between two garbage collections during a run."""
 
 _OWN = __name__.rpartition(".")[0]
 """Package of the guards, whose modules keep references to the original functions."""
@@ -88,7 +88,7 @@ class ClockRead:
     """A call of a clock or a random function by an instance's program."""
 
     process: str
-    """Name of the instance."""
+    """Name of the instance whose program made the call."""
     function: str
     caller: str
     """File and line of the call."""
@@ -383,7 +383,8 @@ def _aiokafka_patches() -> list[_Patch]:
 
 
 _PACKAGE_PATCHES: dict[str, Callable[[], list[_Patch]]] = {_AIOKAFKA: _aiokafka_patches}
-"""Functions that return the patches of packages, by the module that must be loaded."""
+"""For each package that needs patches of its own, the function that returns them. The key is the
+module that shows that the package is loaded."""
 
 
 class _ImportedNames:
@@ -430,7 +431,7 @@ class _Guard:
         self._applied_names: list[tuple[dict[str, Any], str, _Patch]] = []
 
     def apply(self) -> None:
-        """Apply all patches."""
+        """Replace the guarded functions of all loaded modules."""
         for patch in _PATCHES:
             setattr(patch.owner, patch.name, patch.replacement)
         self._applied.extend(_PATCHES)
@@ -543,12 +544,12 @@ def _release_abandoned() -> None:
 
 
 class _DeadSources(Sources):
-    """The clocks of a killed process: they do not run, and calls are refused."""
+    """Clocks and random numbers of a killed process. Every call of them is refused."""
 
     is_instance = True
 
     def monotonic_s(self) -> float:
-        """Refuse the call."""
+        """Raise an error, because the process was killed."""
         raise NotInWorldError("this process was killed")
 
 

@@ -30,7 +30,7 @@ class Sources:
 
     @property
     def process_id(self) -> int:
-        """Id of the process."""
+        """Process id that the program sees."""
         return 1_000
 
     def monotonic_ns(self) -> int:

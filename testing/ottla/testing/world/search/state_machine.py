@@ -22,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMEOUT_S = 86_400.0
-"""Virtual seconds after which a simulated world in a thread ends."""
+"""Maximum virtual seconds for which a simulated world runs in a thread."""
 
 
 class _Outcome:
@@ -42,7 +42,7 @@ class WorldThread:
         self._run = WorldRun(self._serve, plan, faults, TIMEOUT_S)
         self._calls: SimpleQueue[Callable[[SimulatedWorld], Awaitable[Any]] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
-        """Outcomes of calls. None follows the last one."""
+        """Queue of the outcomes of calls. None is the last entry."""
         self._failure: BaseException | None = None
         self._is_open = True
         self._thread = threading.Thread(target=self._main, name="ottla-world", daemon=True)

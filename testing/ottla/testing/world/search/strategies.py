@@ -36,7 +36,7 @@ SEED_VARIABLE = "OTTLA_WORLD_SEED"
 `pytest --world-seed` sets it."""
 
 SEED_MAX = 9_999
-"""Largest seed that is drawn. Larger ones only make shrinking slower."""
+"""Largest seed that is drawn. With larger seeds, shrinking a failing run takes longer."""
 
 COUNT_MAX = 5
 INSTANCE_INDEX_MAX = 2

@@ -52,9 +52,9 @@ class SoakRow:
     wall_s: float = 0.0
     example_count: int = 0
     failure_count: int = 0
-    """Number of batches that failed."""
+    """Number of batches of runs of this test in which a run failed."""
     problem: str = ""
-    """Reason why the test cannot run; it gets no further batches."""
+    """Reason why the test cannot run. It gets no further batches of runs. Empty if it can run."""
     next_examples: int = FIRST_EXAMPLES
     batch_count: int = 0
     """Number of batches that have begun. Each test gets at least one, however short the soak is."""
@@ -64,7 +64,7 @@ class SoakRow:
 
     @property
     def virtual_hours(self) -> float:
-        """Simulated cluster-hours of the test."""
+        """Virtual time, in hours, that all simulated clusters of the test ran."""
         return self.virtual_s / 3_600
 
 
@@ -91,11 +91,11 @@ class ProgramSoak:
         have run or are running."""
         self.rows = {test: SoakRow(test) for test in tests}
         self.still_failing: list[str] = []
-        """Files of the corpus that still fail."""
+        """Files of the corpus (saved failing runs) that still fail."""
         self.fixed: list[str] = []
-        """Files of the corpus that pass now."""
+        """Files of the corpus (saved failing runs) that no longer fail."""
         self.lost: list[str] = []
-        """Batches whose results were lost, because their process died."""
+        """Batches of runs whose results were lost, because their worker process died."""
         self.is_stopped = False
         self._corpus = corpus
         self._make_pool = make_pool
@@ -270,5 +270,6 @@ def _stored_cases(corpus: Path, tests: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _includes(test: str, name: str) -> bool:
-    """Return whether a test, class or file includes the test with this node id."""
+    """Return whether the name of a test, class or file in `test` includes the test with the node id
+    `name`."""
     return name == test or name.startswith((f"{test}::", f"{test}["))

@@ -22,33 +22,33 @@ from ottla.testing.world.failure_files import FOLDER_VARIABLE, REPLAY_VARIABLE
 from ottla.testing.world.run import WorldRun
 
 MESSAGE_CHARS_MAX = 20_000
-"""Maximum length of the text of a failure."""
+"""Maximum length, in characters, of the text of a failure."""
 OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
 _NUMBERS = re.compile(r"\d+(\.\d+)?")
 
 
 class SoakFailure(NamedTuple):
-    """A failing run that a batch found."""
+    """A failing run of a test that a batch of runs found."""
 
     test: str
     """Node id of the test."""
     kind: str
     """Type and first line of the exception, without numbers: equal for failures of one cause."""
     text: str
-    """The exception with its notes."""
+    """Text of the exception with which the run failed, with its notes."""
     case: dict[str, Any] | None
     """Plan and faults of the last run that failed, as JSON values. None if no run has failed."""
 
 
 class SoakResult(NamedTuple):
-    """Results of one batch."""
+    """Results of one batch of runs of a test."""
 
     run_count: int
     """Number of simulated runs, including runs that Hypothesis needed to shrink a failure."""
     virtual_s: float
-    """Total of the virtual seconds of all runs."""
+    """Virtual seconds of all runs of the batch, added up."""
     cpu_s: float
-    """CPU seconds of the process, imports included."""
+    """CPU seconds of the worker process, including its imports."""
     wall_s: float
     test_count: int
     """Number of tests that pytest ran."""
