@@ -33,8 +33,8 @@ class SegmentInMemory:
     times: bytes
     aborts: bytes = b""
     reads: list[tuple[int, int]] = field(default_factory=list)
-    positions: list[tuple[Offset, int]] = field(default_factory=list)
-    """Base offset and position of each batch."""
+    batches: list[tuple[Offset, Offset, int, int]] = field(default_factory=list)
+    """Base offset, last offset, position and end of each batch."""
 
     @property
     def size_bytes(self) -> int:
@@ -71,7 +71,7 @@ def segment_in_memory(
     """Return a segment with batches of (number of records, bytes of each value). Each batch is
     followed by `gap` offsets without a record, as after a compaction."""
     log, offsets, times = bytearray(), bytearray(), bytearray()
-    positions = []
+    placed = []
     at, since_entry, largest, largest_at = base, 0, -1, base
     entries = tuple(EpochEntry(Epoch(epoch), Offset(start)) for epoch, start in epochs.items())
     for count, size in batches:
@@ -91,8 +91,9 @@ def segment_in_memory(
             offsets += OFFSET_ENTRY.pack(at + count - 1 - base, len(log))
             times += TIME_ENTRY.pack(largest, largest_at - base)
             since_entry = 0
-        positions.append((Offset(at), len(log)))
+        begin = len(log)
         log += batch
+        placed.append((Offset(at), Offset(at + count - 1), begin, len(log)))
         since_entry += len(batch)
         at += count + gap
     if not times or largest > TIME_ENTRY.unpack(times[-12:])[0]:
@@ -106,7 +107,7 @@ def segment_in_memory(
         offsets=bytes(offsets),
         times=bytes(times),
         aborts=b"".join(ABORT_ENTRY.pack(0, *abort) for abort in aborts),
-        positions=positions,
+        batches=placed,
     )
 
 

@@ -16,6 +16,7 @@ Transfer of segments:
 segment_source.py         interface of a local segment that is uploaded
 segment_upload_driver.py  upload of a segment, and deletion of a copied one: start here
 stepped_crc_driver.py     CRC of large data, computed in steps
+reads/                    reads of copied segments, with caches and read-ahead
 
 Decisions about copied segments:
 

@@ -1,0 +1,115 @@
+"""Files of a bounded cache in one directory.
+
+Each file has a name for good and the CRC of its content at its end, so that a file which a crash
+or the disk has damaged counts as absent. Files therefore survive a restart, and are written without
+fsync. An error of the disk is no error of the cache: the value counts as absent.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.tier.stepped_crc_driver import crc_of_large
+
+CRC_BYTES: Final = 4
+PENDING_BYTES_MAX: Final = 32 << 20
+"""Bytes that may wait for the disk. If it is slower than the store, further values are not kept."""
+
+
+class CachedFiles:
+    """A cache of values in files. It removes the files that were not used for longest."""
+
+    def __init__(self, disk: Disk, directory: str, bytes_max: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.bytes_max = bytes_max
+        """Largest sum of the sizes of all files."""
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        """Size in bytes of each file, also of those that are being written. The file that was not
+        used for longest comes first."""
+        self._pending_bytes = 0
+        self.size_bytes = 0
+        """Sum of the sizes of all files."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._sizes
+
+    async def open(self) -> None:
+        """Create the directory, or adopt the files in it up to the bound."""
+        try:
+            await self._disk.makedirs(self._directory)
+            (found,) = await self._disk.survey([self._directory], lambda _: ())
+        except OSError:
+            return
+        if isinstance(found, OSError):
+            return
+        for name, size in found.sizes.items():
+            self._sizes[name] = size
+            self.size_bytes += size
+        await self._evict()
+
+    async def get(self, name: str) -> bytes | None:
+        """Return the value in a file, or None if there is no such file, or if it is damaged."""
+        if name not in self._sizes:
+            return None
+        self._sizes.move_to_end(name)
+        try:
+            data = await self._disk.read_file(f"{self._directory}/{name}")
+        except OSError:
+            data = b""
+        content = data[:-CRC_BYTES]
+        crc = int.from_bytes(data[-CRC_BYTES:], "big")
+        if len(data) >= CRC_BYTES and await crc_of_large(content) == crc:
+            return content
+        await self.drop([name])
+        return None
+
+    async def put(self, name: str, content: bytes) -> None:
+        """Store a value in a file, unless there is one already, or the disk is too slow."""
+        size = len(content) + CRC_BYTES
+        is_too_much = size > self.bytes_max or self._pending_bytes + size > PENDING_BYTES_MAX
+        if name in self._sizes or is_too_much:
+            return
+        self._sizes[name] = size
+        self.size_bytes += size
+        self._pending_bytes += size
+        is_stored = False
+        try:
+            await self._evict()
+            crc = await crc_of_large(content)
+            data = content + crc.to_bytes(CRC_BYTES, "big")
+            await self._disk.make_directory(self._directory, {name: data})
+            is_stored = True
+        except OSError:
+            pass
+        finally:
+            self._pending_bytes -= size
+            if not is_stored:
+                self._forget(name)  # a part of the file may exist: the next start adopts it
+        if name not in self._sizes:
+            await self._unlink(name)  # it was dropped while it was written, or is incomplete
+
+    async def drop(self, names: list[str]) -> None:
+        """Remove files, if they exist."""
+        for name in names:
+            if self._forget(name):
+                await self._unlink(name)
+
+    async def drop_if(self, is_dropped: Callable[[str], bool]) -> None:
+        """Remove the files with certain names."""
+        await self.drop([name for name in self._sizes if is_dropped(name)])
+
+    async def _evict(self) -> None:
+        while self.size_bytes > self.bytes_max and self._sizes:
+            await self.drop([next(iter(self._sizes))])
+
+    def _forget(self, name: str) -> bool:
+        size = self._sizes.pop(name, None)
+        self.size_bytes -= size or 0
+        return size is not None
+
+    async def _unlink(self, name: str) -> None:
+        with suppress(OSError):
+            await self._disk.unlink(f"{self._directory}/{name}")

@@ -1,0 +1,53 @@
+"""Recently used values in memory, within a bound of bytes. Pure."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class MemoryCache(Generic[K, V]):
+    """A cache that drops the values that were not used for longest."""
+
+    def __init__(self, bytes_max: int, on_drop: Callable[[K], None] = lambda _: None) -> None:
+        self.bytes_max = bytes_max
+        """Largest sum of the sizes of all values."""
+        self._on_drop = on_drop
+        self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.size_bytes = 0
+        """Sum of the sizes of all values."""
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._values
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, or None if it is not in the cache."""
+        found = self._values.get(key)
+        if found is None:
+            return None
+        self._values.move_to_end(key)
+        return found[0]
+
+    def put(self, key: K, value: V, size_bytes: int) -> None:
+        """Add a value. A value that is larger than the whole cache is not added."""
+        if size_bytes > self.bytes_max:
+            return
+        self.drop(key)
+        self._values[key] = value, size_bytes
+        self.size_bytes += size_bytes
+        while self.size_bytes > self.bytes_max:
+            self.drop(next(iter(self._values)))
+
+    def drop(self, key: K) -> None:
+        """Remove a value, if it is in the cache."""
+        found = self._values.pop(key, None)
+        if found is not None:
+            self.size_bytes -= found[1]
+            self._on_drop(key)
+
+    def drop_if(self, is_dropped: Callable[[K], bool]) -> None:
+        """Remove the values with certain keys."""
+        for key in [key for key in self._values if is_dropped(key)]:
+            self.drop(key)

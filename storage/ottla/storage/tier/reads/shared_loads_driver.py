@@ -1,0 +1,89 @@
+"""Loads that several tasks wait for. A load continues if its waiters are cancelled, so that the
+next attempt of a reader with a short deadline finds its result."""
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+import trio
+
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.tier.store_seam import StoreError
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Load(Generic[V]):
+    """A load of one value, in progress or finished."""
+
+    __slots__ = ("error", "finished", "value")
+
+    def __init__(self) -> None:
+        self.finished = trio.Event()
+        self.value: V | None = None
+        self.error: StoreError | None = None
+
+
+class SharedLoads(Generic[K, V]):
+    """Loads in progress, by key. They run in the given nursery."""
+
+    def __init__(self, nursery: trio.Nursery, errors: UnexpectedErrors) -> None:
+        self._nursery = nursery
+        self._errors = errors
+        self._loads: dict[K, _Load[V]] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._loads
+
+    def __len__(self) -> int:
+        return len(self._loads)
+
+    def begin(self, keys: Sequence[K], load: Callable[[], Awaitable[Sequence[V]]]) -> None:
+        """Start a load of one value for each key. No key may be in a load already."""
+        assert keys
+        assert not any(key in self._loads for key in keys)
+        loads = [_Load[V]() for _ in keys]
+        self._loads.update(zip(keys, loads, strict=True))
+        self._nursery.start_soon(self._run, keys, loads, load)
+
+    async def value(self, key: K, load: Callable[[], Awaitable[V]]) -> V:
+        """Return the value of a key: from the load in progress, or from a new one. Raises
+        StoreError."""
+
+        async def load_one() -> Sequence[V]:
+            return [await load()]
+
+        if key not in self._loads:
+            self.begin([key], load_one)
+        return await self.wait(key)
+
+    async def wait(self, key: K) -> V:
+        """Wait for a load in progress and return its value. Raises StoreError."""
+        load = self._loads[key]
+        await load.finished.wait()
+        if load.error is not None:
+            raise load.error
+        assert load.value is not None
+        return load.value
+
+    async def _run(
+        self,
+        keys: Sequence[K],
+        loads: Sequence[_Load[V]],
+        run: Callable[[], Awaitable[Sequence[V]]],
+    ) -> None:
+        error = StoreError("the reader of the object store was closed")
+        try:
+            for load, value in zip(loads, await run(), strict=True):
+                load.value = value
+        except StoreError as raised:
+            error = raised
+        except Exception as raised:
+            self._errors.note("read of an object store", keys[0], raised)
+            error = StoreError("an unexpected error ended a read of the object store")
+        finally:
+            for key, load in zip(keys, loads, strict=True):
+                del self._loads[key]
+                if load.value is None:
+                    load.error = error
+                load.finished.set()
