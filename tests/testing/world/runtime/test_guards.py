@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime as imported_datetime
@@ -28,7 +29,7 @@ from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.whole.clock import WALL_START_MS
 from ottla.jepsen.world.whole.machine import SharedWorld
 from ottla.testing.world.errors import NotInWorldError
-from ottla.testing.world.runtime.guards import REFUSALS, guarded
+from ottla.testing.world.runtime.guards import REFUSALS, RUNS_PER_COLLECTION, guarded
 from tests.testing.world.small_world import in_network, instance, result_of
 
 START_S = WALL_START_MS / 1_000
@@ -269,3 +270,18 @@ def test_two_instances_have_different_chance() -> None:
 
     in_network(scenario)
     assert len(set(seen)) == 4
+
+
+class Circle:
+    """Object that refers to itself, which only the garbage collector releases."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_objects_of_earlier_runs_are_released() -> None:
+    circles = []
+    for _ in range(3 * RUNS_PER_COLLECTION):
+        with guarded(Chance(1)):
+            circles.append(weakref.ref(Circle()))
+    assert sum(circle() is not None for circle in circles) <= RUNS_PER_COLLECTION

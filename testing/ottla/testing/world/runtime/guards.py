@@ -14,6 +14,7 @@ import datetime
 import functools
 import gc
 import io
+import itertools
 import logging
 import multiprocessing.process
 import os
@@ -45,6 +46,11 @@ from ottla.testing.world.runtime.stable_sets import StableFrozenSet, StableSet
 
 COLLECTION_S = 60.0
 """Interval in virtual seconds between two garbage collections during a run."""
+
+RUNS_PER_COLLECTION = 8
+"""Number of runs between full garbage collections. A run of some seconds leaves about 6 MB of
+objects that refer to each other. A collection visits all objects of the process, which takes as
+long as the start of a simulated cluster; with a larger number, more memory is in use."""
 
 _OWN = __name__.rpartition(".")[0]
 """Package of the guards, whose modules keep references to the original functions."""
@@ -471,6 +477,7 @@ class _Guard:
 
 
 _guard: _Guard | None = None
+_run_counts = itertools.count(1)
 
 
 @contextmanager
@@ -480,13 +487,17 @@ def guarded(chance: Chance) -> Iterator[None]:
     The generator behind `random.random` gets a seed as well: default values of parameters may hold
     its methods, and those cannot be replaced.
 
-    Garbage is collected by `collect_garbage` only, because a destructor may act on the simulated
-    world. At the end, the objects of killed lives are released in silence.
+    During a run, garbage is collected by `collect_garbage` only, because a destructor may act on
+    the simulated world. Python's own collections between runs are too rare to reach the objects of
+    earlier runs, so that these are released here, as are those of killed lives at the end. Both
+    happen in silence.
     """
     global _guard
     if _guard is not None:
         yield
         return
+    if not next(_run_counts) % RUNS_PER_COLLECTION:
+        contextvars.copy_context().run(_release_in_silence)
     shared: random.Random = random._inst
     state = shared.getstate()
     _real_seed(shared, chance.stream("random").below(1 << 53))
