@@ -114,6 +114,7 @@ EXAMPLES = {
     "ottla backup restore": "ottla backup restore backup-2026-11-28",
     "ottla tier topics": "ottla tier topics --uri file:///srv/tier",
     "ottla tier verify": "ottla tier verify --uri s3://bucket/prefix --full",
+    "ottla tier restore": "ottla tier restore --uri file:///srv/tier --into restored --dry-run",
     "ottla tier cost": "ottla tier cost --config /etc/ottla/broker.properties",
     "ottla bundle": "ottla bundle --output bundle.tar.gz",
     "ottla cleaner status": "ottla cleaner status states",

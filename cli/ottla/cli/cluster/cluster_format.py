@@ -7,11 +7,12 @@ time.
 """
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode
+from ottla.metadata.records import Record
 from ottla.model.ids import NodeId
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories, read_meta_properties
 from ottla.node.local.forked_process_driver import fork_process, may_fork
@@ -20,15 +21,15 @@ from ottla.storage.directories.meta_properties import uuid_from_text
 from ottla.storage.disk.real_disk_driver import RealDisk
 
 
-def format_plan(plan: ClusterPlan) -> None:
+def format_plan(plan: ClusterPlan, first_records: Sequence[Record] = ()) -> None:
     """Format the directories of all controllers of a local cluster, if its plan is new, and mark
-    the plan as formatted."""
+    the plan as formatted. `first_records` are further metadata records of the new cluster."""
     if plan.is_formatted:
         return
     # cluster.json has the ids before any directory does. If formatting is interrupted, the next
     # attempt therefore uses the same ids.
     plan.write()
-    trio.run(_format_controllers, plan)
+    trio.run(_format_controllers, plan, first_records)
     _mark(plan)
 
 
@@ -68,9 +69,9 @@ def _mark(plan: ClusterPlan) -> None:
     plan.write()
 
 
-async def _format_controllers(plan: ClusterPlan) -> None:
+async def _format_controllers(plan: ClusterPlan, more: Sequence[Record] = ()) -> None:
     voters = VoterSet(tuple(_voter(node) for node in plan.controllers))
-    first_records = plan.secure.first_records() if plan.secure else []
+    first_records = [*(plan.secure.first_records() if plan.secure else ()), *more]
     async with RealDisk() as disk:
         for voter, node in zip(voters, plan.controllers, strict=True):
             known = await read_meta_properties(disk, node.dir)

@@ -600,7 +600,7 @@ _ottla_row() {
       values='--replication-factor= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@dir' ;;
     'tier')
-      verbs='topics verify cost'
+      verbs='topics verify restore cost'
       options='-h --help'
       values=''
       argument='' ;;
@@ -613,6 +613,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --topic --full --uri --config --format'
       values='--topic=@topics --uri= --config=@file --format=table|json'
+      argument='' ;;
+    'tier restore')
+      verbs=''
+      options='-h --help --into --topic --allow-missing --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --format'
+      values='--into=@dir --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --format=table|json'
       argument='' ;;
     'tier cost')
       verbs=''

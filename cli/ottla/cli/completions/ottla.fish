@@ -723,8 +723,8 @@ function __ottla_row
             set -g __ottla_values '--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@dir'
         case 'tier'
-            set -g __ottla_verbs 'topics' 'verify' 'cost'
-            set -g __ottla_summaries 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'show what the segments in the bucket cost'
+            set -g __ottla_verbs 'topics' 'verify' 'restore' 'cost'
+            set -g __ottla_summaries 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -739,6 +739,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--topic' '--full' '--uri' '--config' '--format'
             set -g __ottla_values '--topic=@topics' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'tier restore'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--into' '--topic' '--allow-missing' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format'
+            set -g __ottla_values '--into=@dir' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier cost'
             set -g __ottla_verbs

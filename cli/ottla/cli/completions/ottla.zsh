@@ -601,7 +601,7 @@ _ottla_row() {
       ottla_values=('--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@dir' ;;
     'tier')
-      ottla_verbs=('topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'cost:show what the segments in the bucket cost')
+      ottla_verbs=('topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -614,6 +614,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--topic' '--full' '--uri' '--config' '--format')
       ottla_values=('--topic=@topics' '--uri=' '--config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'tier restore')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--into' '--topic' '--allow-missing' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format')
+      ottla_values=('--into=@dir' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json')
       ottla_argument='' ;;
     'tier cost')
       ottla_verbs=()

@@ -4,6 +4,7 @@ import argparse
 from importlib import import_module
 
 from ottla.cli.common import FORMAT
+from ottla.cli.confirmation import CONFIRMATION
 from ottla.cli.options import option
 from ottla.cli.tier.request_costs import (
     DOLLARS_PER_1000_GETS,
@@ -53,6 +54,34 @@ VERBS = (
         _later("tier_verify"),
         option("--topic NAME ...", "topic to check; may be repeated (default: all)"),
         option("--full", "also read all records and indexes, and compare their CRCs"),
+        *STORE,
+        FORMAT,
+    ),
+    verb(
+        "restore",
+        "make a new cluster on this machine with the topics in the bucket",
+        _later("tier_restore"),
+        option("--into DIR", "new directory for the cluster", required=True),
+        option("--topic NAME ...", "topic to restore; may be repeated (default: all)"),
+        option("--allow-missing", "restore a partition that lacks segments from its last gap on"),
+        option(
+            "--old-cluster-is-gone",
+            "restore although the cluster of the bucket has uploaded within the last hour",
+        ),
+        option("--controllers N", "number of controllers (default: 1)", type=int),
+        option("--brokers N", "number of brokers (default: 1)", type=int),
+        option(
+            "--replication-factor N",
+            "replicas of each partition (default: 3, or one on each broker if there are fewer)",
+            type=int,
+        ),
+        option("--host HOST", "address to listen on", default="localhost"),
+        option(
+            "--port PORT",
+            "port of the first broker; 0 for a free one (default: 9092)",
+            type=int,
+        ),
+        CONFIRMATION,
         *STORE,
         FORMAT,
     ),

@@ -1,0 +1,192 @@
+"""`ottla tier restore`: makes a new local cluster of the topics in a bucket.
+
+The former cluster must be gone: its clients would find two clusters with the same topics. The
+bucket is only read. The new cluster has a cluster id of its own. Topics keep their ids, settings,
+offsets and leader epochs, and all records are copied to its disks.
+"""
+
+import argparse
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+import trio
+
+from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, make_plan
+from ottla.cli.cluster.cluster_format import format_plan
+from ottla.cli.common import counted, print_json, run_async
+from ottla.cli.confirmation import confirm_in_loop
+from ottla.cli.main import OK
+from ottla.cli.tables import ByteCount, print_table
+from ottla.cli.terminal import note
+from ottla.cli.tier.progress_line import BucketProgress
+from ottla.cli.tier.restore_plan import RestorePlan, first_records, plan_restore, replicas_of
+from ottla.cli.tier.restored_files_driver import write_logs
+from ottla.cli.tier.store_options import Bucket, open_bucket
+from ottla.metadata.records import Record
+from ottla.model.amounts import amount, moment
+from ottla.model.errors import ConfigError, CorruptDataError
+from ottla.model.ids import NodeId, TopicPartition
+from ottla.node.clock_driver import RealRng
+from ottla.node.identity import format_directories
+from ottla.node.local.private_files_driver import restrict_umask
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.tier.bucket_driver import read_manifests, read_partition, scan_bucket
+from ottla.storage.tier.manifest import SegmentManifest
+from ottla.storage.tier.stored_partition import StoredPartition
+
+QUIET_MS = 3_600_000
+"""Time since the last upload after which a cluster may be gone. A cluster with traffic uploads at
+least once an hour with usual settings (`segment.ms`, `segment.bytes`)."""
+REPLICAS_DEFAULT = 3
+COLUMNS = ("TOPIC", "PARTITIONS", "SEGMENTS", "SIZE", "RECORDS")
+
+
+class BucketContent(NamedTuple):
+    """The segments of a bucket, and the log of each partition."""
+
+    manifests: list[SegmentManifest]
+    logs: Mapping[tuple[UUID, int], StoredPartition]
+    newest_ms: int
+    """Time of the newest object by the store's clock, in ms since the Unix epoch."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`ottla tier restore`: write the directories of a new local cluster. Returns the exit code."""
+    restrict_umask()
+    directory = Path(arguments.into)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError("--into", f"{directory} is not empty; name a new directory")
+
+    async def body() -> int:
+        async with open_bucket(arguments) as bucket:
+            content = await _read(bucket, arguments.topic)
+            _check_is_gone(bucket, content, arguments)
+            plan = plan_restore(
+                content.manifests,
+                content.logs,
+                names=arguments.topic,
+                may_lack_records=arguments.allow_missing,
+            )
+            _show(plan, arguments)
+            if not plan.topics:
+                raise ConfigError("--uri", "there are no topics in this bucket")
+            question = (
+                f"the last upload of cluster {bucket.cluster_id} was at "
+                f"{moment(content.newest_ms)}; is the cluster gone, and restore its topics?"
+            )
+            if not await confirm_in_loop(arguments, question):
+                return OK
+            await restore(bucket, plan, directory, arguments)
+        note(f"restored; start the cluster with 'ottla up --dir {directory}'")
+        return OK
+
+    return run_async(body)
+
+
+async def restore(
+    bucket: Bucket, plan: RestorePlan, directory: Path, arguments: argparse.Namespace
+) -> None:
+    """Write the directories of a new local cluster with the restored topics. `cluster.json` is
+    written last, so that an interrupted restore cannot be started."""
+    cluster = make_plan(
+        directory,
+        host=arguments.host,
+        port=arguments.port,
+        controllers=arguments.controllers,
+        brokers=arguments.brokers,
+    )
+    brokers = [NodeId(node.id) for node in cluster.brokers]
+    factor = arguments.replication_factor or min(REPLICAS_DEFAULT, len(brokers))
+    placements = plan.placements(brokers, factor)
+    size_bytes = plan.size_bytes * factor
+    free_bytes = shutil.disk_usage(directory).free
+    if size_bytes > free_bytes:
+        raise ConfigError(
+            "--into",
+            f"{amount(size_bytes)} are needed, and {directory} has {amount(free_bytes)} free; "
+            "choose another disk, or fewer topics with --topic",
+        )
+    with BucketProgress("restoring records", "bytes", size_bytes) as line:
+        for node in cluster.brokers:
+            logs = replicas_of(plan, placements, NodeId(node.id))
+            await _write_broker(bucket, cluster, node, logs, line)
+    records = first_records(plan, placements)
+    await trio.to_thread.run_sync(_finish, cluster, records)
+
+
+async def _write_broker(
+    bucket: Bucket,
+    cluster: ClusterPlan,
+    node: ListedNode,
+    logs: Mapping[TopicPartition, tuple[UUID, StoredPartition]],
+    line: BucketProgress,
+) -> None:
+    async with RealDisk() as disk:
+        await format_directories(
+            disk,
+            {node.dir: RealRng().uuid()},
+            cluster_id=cluster.cluster_id,
+            node_id=NodeId(node.id),
+        )
+        await write_logs(disk, bucket.store, node.dir, logs, on_bytes=line.advance)
+
+
+def _finish(cluster: ClusterPlan, records: Sequence[Record]) -> None:
+    cluster.write_properties()
+    format_plan(cluster, records)
+
+
+async def _read(bucket: Bucket, topics: Sequence[str]) -> BucketContent:
+    with BucketProgress("listing the bucket", "objects") as line:
+        scan = await scan_bucket(bucket.store, bucket.cluster_id, on_object=line.advance)
+    segments = [
+        one
+        for one in scan.segments
+        if one.has_manifest and (not topics or one.names.topic in topics)
+    ]
+    with BucketProgress("reading manifests", "manifests", len(segments)) as line:
+        manifests, flaws = await read_manifests(bucket.store, segments, on_manifest=line.advance)
+    for flaw in flaws[:10]:
+        note(f"ottla tier: {flaw.problem}")
+    if flaws:
+        raise CorruptDataError(f"{counted(len(flaws), 'manifest')}; see 'ottla tier verify'")
+    partitions: dict[tuple[UUID, int], list[SegmentManifest]] = {}
+    for manifest in manifests:
+        partitions.setdefault((manifest.topic_id, manifest.partition), []).append(manifest)
+    logs = {at: await read_partition(bucket.store, own) for at, own in partitions.items()}
+    return BucketContent(manifests, logs, scan.newest_ms)
+
+
+def _check_is_gone(bucket: Bucket, content: BucketContent, arguments: argparse.Namespace) -> None:
+    """Raise ConfigError if the former cluster may still be in use."""
+    age_ms = time.time_ns() // 1_000_000 - content.newest_ms
+    if age_ms < QUIET_MS and not arguments.old_cluster_is_gone:
+        raise ConfigError(
+            "--uri",
+            f"cluster {bucket.cluster_id} uploaded at {moment(content.newest_ms)} and may still be "
+            "in use; stop it, and add --old-cluster-is-gone",
+        )
+
+
+def _show(plan: RestorePlan, arguments: argparse.Namespace) -> None:
+    rows = [
+        (
+            topic.name,
+            topic.partition_count,
+            sum(len(log.pieces) for log in topic.logs.values()),
+            ByteCount(topic.size_bytes),
+            sum(log.end_offset - log.start_offset for log in topic.logs.values()),
+        )
+        for topic in plan.topics
+    ]
+    if arguments.format == "json":
+        names = ("topic", "partitions", "segments", "size_bytes", "records")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(COLUMNS, rows)
+    for text in plan.notes:
+        note(text)

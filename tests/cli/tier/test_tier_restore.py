@@ -1,0 +1,189 @@
+"""`ottla tier restore`: the logs of a new cluster are those of the bucket, and a cluster that may
+still be in use is not restored."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import trio
+
+from ottla.cli.main import run
+from ottla.cli.tier.restore_plan import first_records, plan_restore
+from ottla.cli.tier.restored_files_driver import write_log
+from ottla.metadata.directories import UNASSIGNED
+from ottla.metadata.records import Record
+from ottla.model.errors import ConfigError
+from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.node.identity import read_first_records
+from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.log.log import Log, open_log
+from ottla.storage.segments.epoch_cache import EpochEntry
+from ottla.storage.segments.log_config import LogConfig
+from ottla.storage.tier.bucket_driver import read_partition
+from ottla.storage.tier.memory_store import MemoryObjectStore
+from ottla.storage.tier.stored_partition import Piece, StoredPartition, stored_partition
+from tests.cli.tier.conftest import files
+from tests.storage.log.workbench import NOW_MS, read_values
+from tests.storage.tier.example_bucket import ExampleTopic, fill_bucket, values_of
+from tests.storage.tier.segments import MANIFEST
+
+RESTORE = ("tier", "restore", "--port", "0")
+
+
+async def opened(disk: RealDisk, directory: Path, *, end: int) -> Log:
+    """Open a restored log as a broker does: it was never closed, and is flushed up to its end."""
+    return await open_log(
+        disk,
+        str(directory),
+        config=LogConfig(),
+        topic_id=None,
+        is_clean=False,
+        recovery_point=Offset(end),
+        log_start_offset=Offset(0),
+        now_ms=NOW_MS,
+    )
+
+
+def restore(bucket: Path, into: Path, *options: str) -> int:
+    return run([*RESTORE, "--uri", f"file://{bucket}", "--into", str(into), *options])
+
+
+def test_a_restored_cluster_has_the_uploaded_logs_and_topics(bucket: Path, tmp_path: Path) -> None:
+    into = tmp_path / "new"
+    words = ("--old-cluster-is-gone", "--yes", "--brokers", "2", "--topic", "orders")
+    assert restore(bucket, into, *words) == 0
+    assert run(["log", "verify", str(into / "broker-2")]) == 0
+    assert (into / "broker-1" / "orders-1" / "partition.metadata").exists()
+
+    async def check() -> None:
+        async with RealDisk() as disk:
+            check_records(await read_first_records(disk, str(into / "controller-101")))
+            for partition in (0, 1):
+                log = await opened(disk, into / "broker-1" / f"orders-{partition}", end=74)
+                values = values_of(partition, 40)[:74]
+                assert read_values(log) == list(enumerate(values))
+                assert log.state.epochs.entries[:3] == (
+                    EpochEntry(Epoch(3), Offset(0)),
+                    EpochEntry(Epoch(4), Offset(24)),
+                    EpochEntry(Epoch(5), Offset(48)),
+                )
+                log.abandon()
+
+    trio.run(check)
+
+
+def check_records(records: Sequence[Record]) -> None:
+    kinds = [str(one.WhichOneof("record")) for one in records]
+    assert kinds == ["topic", "partition", "partition", "config"]
+    topic, first, second, setting = records
+    assert UUID(bytes=topic.topic.topic_id) == ExampleTopic().topic_id
+    assert list(first.partition.replicas) == list(first.partition.isr) == [1, 2]
+    assert list(second.partition.replicas) == [2, 1]
+    assert first.partition.leader_epoch == 6
+    assert UUID(bytes=first.partition.directories[0]) == UNASSIGNED
+    # The new cluster has no tiered storage.
+    assert (setting.config.key, setting.config.value) == ("retention.ms", "-1")
+
+
+async def test_a_part_of_a_segment_is_restored_without_its_other_batches(tmp_path: Path) -> None:
+    store = MemoryObjectStore()
+    topic = ExampleTopic(partition_count=1)
+    manifests = await fill_bucket(store, tmp_path / "logs", (topic,))
+    whole = await read_partition(store, manifests)
+    first, second, *rest = whole.pieces
+    cut = Offset(first.start_offset + 6)
+    log = StoredPartition(
+        (
+            Piece(first.manifest, first.start_offset, cut),
+            Piece(first.manifest, cut, first.end_offset),
+            second,
+            *rest,
+        ),
+        whole.epochs,
+        (),
+    )
+    directory = tmp_path / "orders-0"
+    async with RealDisk() as disk:
+        await write_log(disk, store, str(directory), topic.topic_id, log)
+        found = await opened(disk, directory, end=log.end_offset)
+        values = values_of(0, topic.batch_count)[: log.end_offset]
+        assert [one.base_offset for one in found.segments][:3] == [0, 6, first.end_offset]
+        pairs = await trio.to_thread.run_sync(read_values, found)
+        assert pairs == list(enumerate(values))
+        found.abandon()
+
+
+def test_nothing_is_written_without_a_confirmation(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    into = tmp_path / "new"
+    assert restore(bucket, into, "--old-cluster-is-gone", "--dry-run", "--format", "json") == 0
+    audit, orders = json.loads(capsys.readouterr().out)
+    assert (audit["topic"], orders["partitions"], orders["records"]) == ("audit", 2, 148)
+    assert restore(bucket, into, "--old-cluster-is-gone") == 2
+    assert not into.exists()
+
+
+def test_a_cluster_that_may_be_in_use_is_not_restored(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert restore(bucket, tmp_path / "new", "--yes") == 1
+    assert "may still be in use" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_with_content_is_refused(bucket: Path) -> None:
+    assert restore(bucket, bucket, "--yes", "--old-cluster-is-gone") == 1
+
+
+def test_an_interrupted_restore_cannot_be_started(bucket: Path, tmp_path: Path) -> None:
+    log = [one for one in files(bucket, ".log") if "audit" in str(one)][-1]
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    words = ("--yes", "--old-cluster-is-gone", "--topic", "audit")
+    assert restore(bucket, tmp_path / "new", *words) == 2
+    assert not (tmp_path / "new" / "cluster.json").exists()
+
+
+def test_a_log_with_a_gap_is_restored_only_on_request(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [one for one in files(bucket, ".manifest.json") if "orders" in str(one)]
+    own[1].unlink()
+    assert restore(bucket, tmp_path / "new", "--yes", "--old-cluster-is-gone") == 1
+    assert "orders:0 lacks its offsets 18 to" in capsys.readouterr().err
+    words = ("--dry-run", "--old-cluster-is-gone", "--allow-missing", "--format", "json")
+    assert restore(bucket, tmp_path / "new", *words) == 0
+    _, orders = json.loads(capsys.readouterr().out)
+    assert orders["segments"] == 8
+
+
+def test_invalid_names_and_settings_of_a_bucket_are_left_out() -> None:
+    internal = replace(
+        MANIFEST, topic="__consumer_offsets", topic_id=UUID(int=1), segment_id=UUID(int=1)
+    )
+    strange = replace(
+        MANIFEST,
+        topic_settings={"retention.ms": "soon", "flush.ms": "7", "shell": "rm"},
+        partition=0,
+    )
+    logs = {
+        (one.topic_id, one.partition): stored_partition([one], one.leader_epochs)
+        for one in (internal, strange)
+    }
+    plan = plan_restore([internal, strange], logs)
+    (topic,) = plan.topics
+    assert (topic.name, topic.settings) == ("orders", {"flush.ms": "7"})
+    assert len(plan.notes) == 4  # the name, two settings, and the partitions without records
+    placements = plan.placements([NodeId(1)], 1)
+    records = first_records(plan, placements)
+    assert records[1].partition.leader_epoch == 6
+    assert records[2].partition.leader_epoch == 0
+    with pytest.raises(ConfigError, match="too many"):
+        plan_restore([replace(strange, partition_count=1 << 30)], {})
+    with pytest.raises(ConfigError, match="is not in the bucket"):
+        plan_restore([strange], logs, names=["payments"])
