@@ -262,10 +262,10 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
 
 
 def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield a metric of the tokens that are left to clients that create and delete partitions,
-    starting with the most recent clients.
+    """Yield two metrics of the clients that create and delete partitions: the tokens that a client
+    has left, and its throttle time.
 
-    A client whose token bucket is full has no series.
+    Only the most recent clients have series, and only if their token buckets are not full.
     """
     # A copy, because a decision in a thread may add a bucket.
     found = [

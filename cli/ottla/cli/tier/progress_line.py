@@ -1,4 +1,4 @@
-"""The progress line of commands that read a bucket."""
+"""Progress line on the terminal, for commands that read a bucket for a long time."""
 
 import time
 from types import TracebackType
@@ -15,8 +15,8 @@ class BucketProgress:
     error is not a terminal. The line is erased at the end of the `with` block."""
 
     def __init__(self, action: str, noun: str, total: int | None = None) -> None:
-        """Create the line. `noun` is the plural of the counted objects, or `bytes`. Without a
-        total, only the count is shown."""
+        """Create the line, which shows a count and, if `total` is given, a bar. `noun` is the
+        plural of the counted objects, or `bytes`."""
         self._action = action
         self._noun = noun
         self._total = total
@@ -36,7 +36,7 @@ class BucketProgress:
             wipe()
 
     def advance(self, count: int) -> None:
-        """Add `count` to the progress."""
+        """Add `count` to the number of objects or bytes that the line shows."""
         self._count += count
         now_s = time.monotonic()
         if is_watched() and now_s - self._drawn_s >= DRAW_INTERVAL_S:

@@ -1,4 +1,4 @@
-"""Requests and money that segments in an object store cost. Pure.
+"""Number of requests, and cost in money, of segments in an object store. Pure.
 
 Default prices are those of S3 Standard in us-east-1, in US dollars (as of 2026-08). Deletions are
 free there. Transfer out of the region is not included.
@@ -14,13 +14,16 @@ DOLLARS_PER_GIB_MONTH = 0.023
 DOLLARS_PER_1000_PUTS = 0.005
 DOLLARS_PER_1000_GETS = 0.0004
 REQUESTS_OF_SMALL_OBJECTS = 2
-"""Requests that upload, or read, the indexes and the manifest of a segment."""
+"""Number of requests that upload, or read, the two small objects of a segment: its indexes and its
+manifest."""
 MULTIPART_REQUESTS = 2
-"""Requests that begin and complete an upload of several parts."""
+"""Number of requests, besides one for each part, that upload an object in several parts: one begins
+the upload and one completes it."""
 
 
 class Prices(NamedTuple):
-    """Prices of an object store, in any currency."""
+    """Prices of an object store, in any currency: of a GiB for a month, of 1000 PUT requests and of
+    1000 GET requests."""
 
     gib_month: float = DOLLARS_PER_GIB_MONTH
     thousand_puts: float = DOLLARS_PER_1000_PUTS
@@ -28,7 +31,8 @@ class Prices(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of segments: what is kept, what its upload took, and what it takes to read it once."""
+    """Cost of some segments in an object store: their number, their size in bytes, the number of
+    PUT requests that uploaded them, and the number of GET requests that read them once."""
 
     segment_count: int = 0
     size_bytes: int = 0
@@ -36,8 +40,8 @@ class Cost(NamedTuple):
     get_count: int = 0
 
     def plus(self, *, log_bytes: int, size_bytes: int) -> "Cost":
-        """Return the cost with one more segment, given the size of its records and of all its
-        objects."""
+        """Return the cost with one more segment. `log_bytes` is the size of its records, and
+        `size_bytes` the size of all its objects."""
         return Cost(
             self.segment_count + 1,
             self.size_bytes + size_bytes,
@@ -46,7 +50,7 @@ class Cost(NamedTuple):
         )
 
     def month(self, prices: Prices) -> float:
-        """Return the price of keeping the segments for a month."""
+        """Return the price of storing the segments for a month."""
         return self.size_bytes / GIB * prices.gib_month
 
     def upload(self, prices: Prices) -> float:
@@ -59,11 +63,11 @@ class Cost(NamedTuple):
 
 
 def puts_of(log_bytes: int) -> int:
-    """Return the number of requests that upload a segment with records of this size."""
+    """Return the number of PUT requests that upload a segment with `log_bytes` bytes of records."""
     parts = -(-log_bytes // PART_BYTES)
     return (1 if parts <= 1 else parts + MULTIPART_REQUESTS) + REQUESTS_OF_SMALL_OBJECTS
 
 
 def gets_of(log_bytes: int) -> int:
-    """Return the number of requests that read a segment with records of this size."""
+    """Return the number of GET requests that read a segment with `log_bytes` bytes of records."""
     return max(1, -(-log_bytes // RANGE_BYTES)) + REQUESTS_OF_SMALL_OBJECTS

@@ -1,4 +1,4 @@
-"""`ottla tier cost`: shows what the segments in a bucket cost."""
+"""`ottla tier cost`: shows the cost of the segments in a bucket, by topic."""
 
 import argparse
 
@@ -18,8 +18,8 @@ TOTAL = "all topics"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla tier cost`: print the requests and the money that each topic costs. Returns the exit
-    code."""
+    """`ottla tier cost`: print the number of requests and the price for the segments of each topic.
+    Returns the exit code."""
     prices = Prices(
         gib_month=_price("--storage-price", arguments.storage_price),
         thousand_puts=_price("--put-price", arguments.put_price),
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def costs_of(scan: BucketScan) -> dict[str, Cost]:
-    """Return the cost of each topic by name, interrupted uploads included."""
+    """Return the cost of each topic's segments, by topic name. Interrupted uploads are included."""
     costs: dict[str, Cost] = {}
     for segment in scan.segments:
         topic = segment.names.topic

@@ -1,4 +1,4 @@
-"""`ottla tier topics`: lists the topics in a bucket."""
+"""`ottla tier topics`: lists the topics whose segments are in a bucket."""
 
 import argparse
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ COLUMNS = ("TOPIC", "ID", "PARTITIONS", "SEGMENTS", "SIZE", "RECORDS", "UPLOADED
 
 
 class BucketTopic(NamedTuple):
-    """A topic in a bucket."""
+    """A topic with segments in a bucket, and the number and size of these segments."""
 
     topic: str
     topic_id: str
@@ -29,7 +29,7 @@ class BucketTopic(NamedTuple):
     segment_count: int
     size_bytes: int
     offset_count: int
-    """Number of offsets from the first uploaded one of each partition to the last."""
+    """Sum over the partitions of the number of offsets from the first uploaded one to the last."""
     uploaded_ms: int
     """Time of the last upload by the broker's clock, in ms since the Unix epoch."""
     settings: Mapping[str, str]
@@ -69,7 +69,7 @@ async def _list(bucket: Bucket, arguments: argparse.Namespace) -> int:
 
 
 def notes_of(scan: BucketScan) -> list[str]:
-    """Return sentences about objects in a bucket that belong to no complete upload."""
+    """Return sentences about the objects in a bucket that are not part of a complete upload."""
     notes = []
     if incomplete := scan.incomplete():
         size = amount(sum(one.size_bytes for one in incomplete))

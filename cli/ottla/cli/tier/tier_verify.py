@@ -32,11 +32,12 @@ from ottla.storage.tier.object_names import SegmentObject
 from ottla.storage.tier.store_seam import ObjectNotFoundError, ObjectStore
 
 FLAWS_MAX = 1_000
-"""Maximum number of flaws that are kept and shown."""
+"""Maximum number of flaws (damaged or missing objects and records) that are kept and shown."""
 
 
 class BucketFlaw(NamedTuple):
-    """A damage in a bucket."""
+    """A flaw in a bucket: an object that is damaged or missing, or records that no segment
+    contains."""
 
     partition: str
     """Topic and partition, as `topic:partition`."""
@@ -44,7 +45,7 @@ class BucketFlaw(NamedTuple):
 
 
 class BucketCheck:
-    """Result of a check of a bucket."""
+    """Result of a check of a bucket: its flaws, and the number of segments that were checked."""
 
     def __init__(self) -> None:
         self.flaws: list[BucketFlaw] = []
@@ -53,7 +54,8 @@ class BucketCheck:
         self.partition_count = 0
         self.log_bytes = 0
         self.unused_count = 0
-        """Number of segments of which no log needs a record."""
+        """Number of segments that no log needs, because other segments contain the same records or
+        the records were removed."""
 
     def add(self, partition: str, problem: str) -> None:
         """Add a flaw. Only the first `FLAWS_MAX` are kept."""
@@ -78,7 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def verify(
     bucket: Bucket, scan: BucketScan, *, topics: list[str], is_full: bool
 ) -> BucketCheck:
-    """Return the result of a check of the given topics, or of all topics if none is given."""
+    """Check the segments of the given topics, or of all topics if none is given, and return the
+    result."""
     found = BucketCheck()
     segments = [
         one
@@ -113,8 +116,9 @@ async def verify(
 async def _problems_of_sizes(
     store: ObjectStore, segment: ListedSegment, manifest: SegmentManifest
 ) -> list[str]:
-    """Return the problems of a segment's objects whose size is not the one in the manifest. A
-    listing may be stale, so that a difference is confirmed."""
+    """Return the problems with the sizes of a segment's objects: an object is missing, or its size
+    differs from the size in the manifest. The listing may be outdated, so each difference is
+    checked again."""
     problems = []
     wanted = {
         SegmentObject.LOG: manifest.size_bytes,

@@ -27,7 +27,8 @@ ALERTS_MAX = 100
 
 
 async def alerts(request: PageRequest) -> PageView:
-    """Return the page of alerts: the causes that all questions about the whole cluster find."""
+    """Return the page of alerts: the causes that the questions of `ottla explain` about the whole
+    cluster find."""
     found: dict[str, Explanation] = {}
     failed: dict[str, str] = {}
 

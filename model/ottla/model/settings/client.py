@@ -15,7 +15,8 @@ last five batches of each producer. With more in flight, it could take a retried
 one."""
 
 ON_MISSING = "ottla.on.missing"
-"""Key of the setting `on_missing`. Kafka's clients have no such setting."""
+"""Key of the setting that selects a client's action if a topic does not exist. Kafka's clients have
+no such setting."""
 
 
 @suggests_fields

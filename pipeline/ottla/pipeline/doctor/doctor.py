@@ -337,8 +337,8 @@ CURES = (
     *WORKER_CURES,
     (r"Cannot run program|error=2", "export PYSPARK_PYTHON=<the Python with the extra spark>"),
 )
-"""Patterns in the log of a failed Spark, each with the remedy for the fault. The first pattern that
-matches counts."""
+"""Patterns in the log of a Spark process that failed, each with the remedy for its fault. The first
+pattern that matches counts."""
 
 
 def _cure_of(text: str) -> str:

@@ -48,8 +48,8 @@ recommends."""
 WINDOW_MS_DEFAULT = 60_000
 SHARES = (0.5, 0.99)
 LIKENESS = 0.85
-"""Minimum similarity to a label's name at which the name of a grouping attribute is refused as a
-misspelling. Any other attribute name is allowed."""
+"""Minimum similarity to the name of a label, from 0 to 1, at which a grouping attribute with
+another name is refused as a misspelling."""
 ERROR_NAMES = r"(^|[._-])(errors?|fail(ed|ures?)?|rejected|expired|timeouts?)([._-]|$)"
 """Pattern of the names of metrics that count errors."""
 

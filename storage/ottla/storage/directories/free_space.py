@@ -25,8 +25,8 @@ FREE_AGAIN_BYTES = 16 * MIB
 space would be used up by the next batches."""
 
 FREE_AGAIN_PART = 20
-"""Divisor of a volume's size. On a small volume, a full directory counts as having space again when
-the quotient, instead of `FREE_AGAIN_BYTES`, is free."""
+"""Divisor of a volume's size in bytes. A full directory counts as having space again when the
+quotient, or `FREE_AGAIN_BYTES` if that is less, is free."""
 
 CLEARANCE = 1.25
 """Factor by which the free space must exceed the warning level before the warning ends. With a

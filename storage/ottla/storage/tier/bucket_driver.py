@@ -1,8 +1,8 @@
-"""Reads what a bucket contains without a cluster: its owner, its segments, their manifests, indexes
-and records.
+"""Reads the contents of a bucket without a cluster: its owner, and its segments with their
+manifests, indexes and records.
 
-Used to list, verify and restore. Every object is bounded and checked, because others may write into
-the bucket. Each call to the store has a deadline.
+Commands that list, verify and restore segments use this module. Every object is bounded and
+checked, because others may write into the bucket. Each call to the store has a deadline.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -46,27 +46,31 @@ from ottla.wire.crc import crc32c
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 120.0
-"""Deadline of one call to the store. The library repeats failed requests for 20 s by itself."""
+"""Timeout of one call to the object store, in seconds. The library for object stores repeats failed
+requests for 20 s by itself."""
 REQUESTS_AT_ONCE = 16
-"""Manifests that are requested at the same time. More would hardly be faster: a store in the same
-region responds within 20 ms."""
+"""Maximum number of manifests that are requested at the same time. More would hardly be faster: a
+store in the same region responds within 20 ms."""
 RANGE_BYTES = 8 << 20
-"""Size of a range of a large object. At most two are in memory."""
+"""Maximum number of bytes that one request reads from a large object. At most two such ranges are
+in memory."""
 
 Progress = Callable[[int], None]
-"""Function that is called with the number of objects, or of bytes, since its last call."""
+"""Function that is called with the number of objects (or bytes) that were read since its last
+call."""
 
 
 class ManifestFlaw(NamedTuple):
-    """A manifest that cannot be used."""
+    """A segment whose manifest is missing or invalid, and the problem as text."""
 
     segment: ListedSegment
     problem: str
 
 
 async def read_owner(store: ObjectStore) -> str:
-    """Return the id of the cluster that reserved the prefix of a store. Raises StoreRefusedError if
-    there is no marker, and CorruptDataError if it is invalid."""
+    """Return the id of the cluster that has reserved the store's prefix for itself. Raises
+    StoreRefusedError if no cluster has, and CorruptDataError if the object `cluster.json` is
+    invalid."""
     try:
         found = await within_deadline(store.get(MARKER_KEY, 0, MARKER_BYTES_MAX + 1))
     except (ObjectNotFoundError, ObjectRangeError):
@@ -109,8 +113,8 @@ async def read_manifests(
     *,
     on_manifest: Progress = lambda _: None,
 ) -> tuple[list[SegmentManifest], list[ManifestFlaw]]:
-    """Return the manifests of segments in the order of the segments, and those that are missing or
-    invalid."""
+    """Return the manifests of segments, in the order of the segments, and a ManifestFlaw for each
+    manifest that is missing or invalid."""
     wanted = list(segments)
     found: list[SegmentManifest | ManifestFlaw | None] = [None] * len(wanted)
     places = iter(range(len(wanted)))
@@ -165,16 +169,16 @@ async def read_epochs(store: ObjectStore, manifest: SegmentManifest) -> Sequence
 async def read_partition(
     store: ObjectStore, manifests: Sequence[SegmentManifest]
 ) -> StoredPartition:
-    """Return the log of a partition, given all of its segments; there must be one. Raises
-    CorruptDataError if the leader epochs of the newest segment are damaged."""
+    """Return the log of a partition, given the manifests of all its segments, at least one. Raises
+    CorruptDataError if the leader epochs in the newest segment are damaged."""
     return stored_partition(manifests, await read_epochs(store, newest_segment(manifests)))
 
 
 async def log_ranges(
     store: ObjectStore, manifest: SegmentManifest, *, on_bytes: Progress = lambda _: None
 ) -> AsyncIterator[bytes]:
-    """Yield the bytes of a segment's records in order. Raises CorruptDataError after the last ones
-    if they do not match the manifest's CRC, and before if the object is too short."""
+    """Yield the bytes of a segment's records in order. Raises CorruptDataError if the object is too
+    short or, after all bytes were yielded, if they do not match the manifest's CRC."""
     key = manifest.names.key(SegmentObject.LOG)
     crc, at = 0, 0
     while at < manifest.size_bytes:
@@ -201,5 +205,5 @@ async def within_deadline(call: Awaitable[T]) -> T:
 
 
 def problem_in(error: Exception) -> str:
-    """Return the problem that an exception about an object describes, as a part of a sentence."""
+    """Return the problem that an exception about an object describes, as part of a sentence."""
     return error.where if isinstance(error, CorruptDataError) else str(error)

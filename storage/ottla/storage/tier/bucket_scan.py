@@ -1,7 +1,8 @@
-"""Uploaded segments that a listing of a bucket contains. Pure.
+"""Collects the uploaded segments from the listing of a bucket. Pure.
 
 A bucket may contain any object. An object that is not a segment's is counted and ignored. The
-number of segments is bounded, because a bucket may have more objects than this process has memory.
+number of segments is bounded, because the list of a bucket's objects may be larger than this
+process's memory.
 """
 
 from typing import NamedTuple
@@ -11,13 +12,13 @@ from ottla.storage.tier.object_names import SegmentNames, SegmentObject, parse_o
 from ottla.storage.tier.store_seam import ObjectEntry, StoreError
 
 SEGMENTS_MAX = 500_000
-"""Maximum number of segments in a scan. Each needs about 1 KiB of memory. With segments of 1 GiB,
-this number contains 500 TB."""
+"""Maximum number of segments in a scan. Each needs about 1 KiB of memory. If each segment has 1
+GiB, this number of segments has 500 TB."""
 UNKNOWN_SAMPLE_MAX = 5
 
 
 class BucketTooLargeError(StoreError):
-    """A bucket contains more segments than a scan may have."""
+    """The bucket contains more segments than a scan collects."""
 
     is_retriable = False
 
@@ -32,7 +33,8 @@ class ListedSegment:
         self.sizes: dict[SegmentObject, int] = {}
         """Sizes in bytes of the segment's objects, by their kinds."""
         self.modified_ms = 0
-        """Time of the newest object by the store's clock, in ms since the Unix epoch."""
+        """Time at which the segment's newest object was written, by the store's clock, in ms since
+        1970."""
 
     @property
     def has_manifest(self) -> bool:
@@ -59,7 +61,7 @@ class TopicKey(NamedTuple):
 
 
 class BucketScan:
-    """The uploaded segments of one cluster, collected from a listing."""
+    """Scan of a bucket: the uploaded segments of one cluster, collected from a listing."""
 
     def __init__(self, cluster_id: str, *, segments_max: int = SEGMENTS_MAX) -> None:
         self.cluster_id = cluster_id
@@ -68,11 +70,11 @@ class BucketScan:
         self.object_count = 0
         """Number of objects in the listing."""
         self.newest_ms = 0
-        """Time of the newest object by the store's clock, in ms since the Unix epoch."""
+        """Time at which the newest object was written, by the store's clock, in ms since 1970."""
         self.unknown_count = 0
         """Number of objects that belong to no segment of the cluster."""
         self.unknown_sample: list[str] = []
-        """Keys of the first unknown objects."""
+        """Keys of the first few objects that belong to no segment of the cluster."""
 
     def add(self, entry: ObjectEntry) -> None:
         """Add an object of the listing. Raises BucketTooLargeError if there are too many
@@ -103,8 +105,8 @@ class BucketScan:
         return sorted(self._segments.values(), key=_place)
 
     def by_topic(self) -> dict[TopicKey, dict[int, list[ListedSegment]]]:
-        """Return the complete uploads of each topic and partition, in the order of their start
-        offsets."""
+        """Return the completely uploaded segments by topic and by partition, in the order of their
+        start offsets."""
         found: dict[TopicKey, dict[int, list[ListedSegment]]] = {}
         for segment in self.segments:
             if segment.has_manifest:
@@ -114,7 +116,8 @@ class BucketScan:
         return found
 
     def incomplete(self) -> list[ListedSegment]:
-        """Return the uploads without a manifest: they are under way, or were interrupted."""
+        """Return the segments without a manifest: their upload is in progress, or was
+        interrupted."""
         return [segment for segment in self.segments if not segment.has_manifest]
 
 

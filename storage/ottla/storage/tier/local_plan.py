@@ -1,4 +1,4 @@
-"""Local segments that a tiered log deletes from its disk. Pure."""
+"""Decides which local segments a tiered log deletes from its disk. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,16 +8,16 @@ from ottla.storage.tier.copy_plan import LocalSegment
 
 
 class LocalDeletion(NamedTuple):
-    """Deletion of the oldest local segments of a tiered log."""
+    """Decision to delete the oldest local segments of a tiered log."""
 
     segment_count: int
     """Number of segments to delete, counted from the oldest."""
     is_roll_due: bool
-    """True if the active segment exceeds local retention. It is to be closed, so that it can be
-    copied and then deleted."""
+    """True if the active segment exceeds local retention. The log then closes the segment, so that
+    it can be copied and deleted."""
     moves_log_start: bool
-    """True if the deleted records are not copied, so that the log start offset moves, not only the
-    local log start offset."""
+    """True if the deleted records are not in the object store. The log start offset then moves too,
+    not only the local log start offset."""
 
 
 def plan_local_deletion(
@@ -31,13 +31,14 @@ def plan_local_deletion(
     is_copied: bool,
     now_ms: int,
 ) -> LocalDeletion:
-    """Return the oldest local segments that may be deleted from the disk of any replica.
+    """Return the decision on the oldest local segments: the number that a replica may delete from
+    its disk.
 
-    A segment is deleted if it is committed, and either below the log start or in excess of local
-    retention (`effective_local_retention`) and copied: `copied_offset` is the last offset up to
-    which all records are readable in the object store. Without copies (`is_copied` is False) the
-    last condition is dropped. A negative retention is unlimited. The active segment is never
-    deleted.
+    A segment is deleted in two cases: it is below the log start, or it exceeds local retention
+    (`effective_local_retention`) and its records are in the object store. All records up to and
+    including `copied_offset` are readable there. If the log is not copied (`is_copied` is False),
+    local retention suffices. A negative retention is unlimited. Uncommitted records and the active
+    segment are never deleted.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
     count, is_roll_due = 0, False

@@ -1,8 +1,9 @@
-"""The log of a partition, as the uploaded segments of a bucket contain it. Pure.
+"""Log of a partition, put together from the uploaded segments in a bucket. Pure.
 
-A bucket can contain segments of several lineages, and segments that overlap: those of a deposed
-leader, of records that an unclean election removed, or of a repeated upload. The log is the lineage
-of the newest leader epoch. Its leader epochs are in the indexes of the segment that ends it.
+Segments in a bucket may overlap: a deposed leader may have uploaded some, an upload may have been
+repeated, and an unclean leader election may have removed records that were uploaded before. The log
+is the lineage (the series of leader epochs) that ends in the newest leader epoch. Its leader epochs
+are in the indexes of the log's last segment.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ from ottla.storage.tier.remote_segment import (
 
 
 class Piece(NamedTuple):
-    """The records `[start_offset, end_offset)` of a log, which an uploaded segment contains."""
+    """The records `[start_offset, end_offset)` of a log, as part of one uploaded segment."""
 
     manifest: SegmentManifest
     start_offset: Offset
@@ -32,7 +33,7 @@ class Piece(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """True if the piece is all records of its segment."""
+        """True if the piece contains all records of its segment."""
         return (self.start_offset, self.end_offset) == (
             self.manifest.start_offset,
             self.manifest.end_offset + 1,
@@ -40,14 +41,14 @@ class Piece(NamedTuple):
 
 
 class StoredPartition(NamedTuple):
-    """The log of one partition in a bucket."""
+    """Log of one partition, as the segments in a bucket contain it."""
 
     pieces: tuple[Piece, ...]
-    """Records of the log in the order of their offsets, from the first one to the last one."""
+    """Pieces of the log, in the order of their offsets. There may be gaps between them."""
     epochs: tuple[EpochEntry, ...]
     """Leader epochs of the log from its start on."""
     unused: tuple[SegmentManifest, ...]
-    """Segments of which the log needs no record."""
+    """Uploaded segments from which the log takes no records."""
 
     @property
     def start_offset(self) -> Offset:
@@ -56,7 +57,7 @@ class StoredPartition(NamedTuple):
 
     @property
     def end_offset(self) -> Offset:
-        """End of the log, exclusive."""
+        """Offset after the last record of the log."""
         return self.pieces[-1].end_offset
 
     @property
@@ -69,7 +70,7 @@ class StoredPartition(NamedTuple):
         )
 
     def after_last_gap(self) -> "StoredPartition":
-        """Return the part of the log that has no gap and reaches its end."""
+        """Return the part of the log after its last gap, or the whole log if it has no gap."""
         if not self.gaps:
             return self
         start = self.gaps[-1][1]
@@ -82,8 +83,10 @@ class StoredPartition(NamedTuple):
 
 
 def newest_segment(manifests: Iterable[SegmentManifest]) -> SegmentManifest:
-    """Return the segment that ends the log: of the newest leader epoch, the one that ends last.
-    Leader epochs grow, so that no deposed leader can have uploaded it."""
+    """Return the last segment of a partition's log: of the segments with the newest leader epoch,
+    the one with the highest end offset.
+
+    A deposed leader cannot have uploaded it, because each new leader has a higher epoch."""
     return max(
         _distinct(manifests),
         key=lambda one: (
@@ -98,9 +101,9 @@ def newest_segment(manifests: Iterable[SegmentManifest]) -> SegmentManifest:
 def stored_partition(
     manifests: Sequence[SegmentManifest], epochs: Sequence[EpochEntry]
 ) -> StoredPartition:
-    """Return the log of a partition, given its segments and the leader epochs of the log.
+    """Return the log of a partition, given the manifests of its segments, at least one.
 
-    `epochs` are those in the indexes of `newest_segment(manifests)`. There must be a segment.
+    `epochs` are the leader epochs in the indexes of `newest_segment(manifests)`.
     """
     distinct = _distinct(manifests)
     newest = newest_segment(distinct)
@@ -147,8 +150,8 @@ def stored_partition(
 
 
 def _distinct(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
-    """Return the segments in the order of their uploads, each id once. Only a hostile writer uses
-    an id twice."""
+    """Return the segments in the order of their uploads, without segments whose id occurred before.
+    Only a hostile writer uses an id twice."""
     found: dict[UUID, SegmentManifest] = {}
     for manifest in sorted(
         manifests, key=lambda one: (one.event_timestamp_ms, one.segment_id, one.start_offset)
@@ -158,7 +161,8 @@ def _distinct(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
 
 
 def _metadata_of(manifests: Iterable[SegmentManifest]) -> RemoteMetadata:
-    """Return the metadata of segments, which are finished in the given order."""
+    """Return metadata of copied segments that contains these segments, as if their uploads had
+    ended in the given order."""
     metadata = RemoteMetadata()
     for manifest in manifests:
         segment = manifest.remote_segment
@@ -177,8 +181,8 @@ def _metadata_of(manifests: Iterable[SegmentManifest]) -> RemoteMetadata:
 
 
 def _append(pieces: list[Piece], piece: Piece) -> None:
-    """Append the next records of a log, joined with those before them if the segment is the
-    same."""
+    """Append a piece to the pieces of a log. If it continues the last piece of the same segment,
+    the two become one piece."""
     if pieces and pieces[-1].manifest is piece.manifest:
         before = pieces[-1]
         if before.end_offset == piece.start_offset:

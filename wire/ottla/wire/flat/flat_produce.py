@@ -48,8 +48,8 @@ compact size of the topic's name."""
 START_BYTES: Final = 1 + 2 + 4
 
 _read_tags: Final = Struct(">BH").unpack_from
-"""Function that reads the end of a Produce request: tagged fields of the partition, tagged fields
-of the topic and the request."""
+"""Function that reads the three counts of tagged fields at the end of a Produce request. It returns
+the count of the partition, and the counts of the topic and the request as one number."""
 NO_TAGS: Final = (0, 0)
 TAGS_BYTES: Final = 3
 REST_BYTES_MIN: Final = 1 + BATCH_HEADER_BYTES + TAGS_BYTES
@@ -65,7 +65,7 @@ _answers: Final[dict[int, Callable[..., bytes]]] = {}
 """Functions that pack Produce responses, by the size in bytes of the fields for topic and
 partition. There are about 130 sizes."""
 NO_ELEMENTS: Final = 1
-"""Compact count of an empty array, as Kafka's compact arrays encode it."""
+"""Encoded count of an empty array: Kafka encodes the count of a compact array plus one."""
 
 ACKS: Final = (-1, 0, 1)
 

@@ -292,8 +292,8 @@ class WorldEventLoop(RefusingEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        """Call a function in the next turn, as `call_soon`. Raises RuntimeError if the loop is
-        closed."""
+        """Call a function in the next iteration of the event loop, like `call_soon`. Raises
+        RuntimeError if the loop is closed."""
         if self._is_over:
             raise RuntimeError("Event loop is closed")
         return self.call_soon(callback, *args, context=context)

@@ -405,8 +405,9 @@ class _ImportedNames:
         self._found: list[tuple[dict[str, Any], str, _Patch]] = []
 
     def of_loaded_modules(self) -> list[tuple[dict[str, Any], str, _Patch]]:
-        """Return the namespace, the name and the patch of each imported name. Each module is
-        scanned once."""
+        """Return the references to patched functions that loaded modules have imported: the
+        namespace of the module, the name of the reference, and the patch. Each module is scanned
+        once."""
         by_id = self._by_id
         for module_name, module in list(sys.modules.items()):
             if self._scanned.get(module_name) == id(module) or not isinstance(module, ModuleType):
