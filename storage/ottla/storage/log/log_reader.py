@@ -11,8 +11,8 @@ from typing import NamedTuple, NoReturn
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset
-from ottla.storage.disk.disk_seam import NotCachedError, read_some, when_cached
-from ottla.storage.disk.slice import FileSlice
+from ottla.storage.disk.disk_seam import DiskFile, NotCachedError, read_some, when_cached
+from ottla.storage.disk.slice import CACHED_FOR_MS, FileSlice
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_state import LogState
 from ottla.storage.segments.segment import COLD_BLOCK_BYTES, Segment
@@ -72,15 +72,28 @@ class KeptRead:
         self.data = data
 
 
+class KnownCached:
+    """Range of a log's newest file that was found in the page cache, and the time in ms of that."""
+
+    __slots__ = ("at_ms", "end", "file", "start")
+
+    def __init__(self, file: DiskFile, start: int, end: int, at_ms: int) -> None:
+        self.file = file
+        self.start = start
+        self.end = end
+        self.at_ms = at_ms
+
+
 class LogReader:
     """Reader of one log: batches as file slices, aborted transactions, and look-ups by time."""
 
-    __slots__ = ("_health", "_kept_read", "_state")
+    __slots__ = ("_health", "_kept_read", "_known_cached", "_state")
 
     def __init__(self, state: LogState, health: LogHealth) -> None:
         self._state = state
         self._health = health
         self._kept_read: KeptRead | None = None
+        self._known_cached: KnownCached | None = None
 
     def read(
         self,
@@ -187,7 +200,7 @@ class LogReader:
         if length > SMALL_READ_BYTES_MAX:
             part = FileSlice(segment.file, position, length)
             if not segment.is_recent(offset):
-                part.note_cached(self._check_cached(part), now_ms)
+                part.note_cached(self._cached_end(part, segment.size_bytes, now_ms), now_ms)
             return part
         if kept is not None and len(kept.data) == length:
             return kept.data
@@ -226,6 +239,26 @@ class LogReader:
             return await read_some(self._state.disk, part.file, part.position, part.length)
         except OSError as error:
             self._health.refuse(error)
+
+    def _cached_end(self, part: FileSlice, file_bytes: int, now_ms: int) -> int:
+        """Return the same as `_check_cached`. A block from the start of the slice that was found
+        in the page cache counts as cached for `CACHED_FOR_MS`, for the next slices of a sequential
+        reader too."""
+        known, start = self._known_cached, part.position
+        end = start + min(part.length, COLD_BLOCK_BYTES)
+        if (
+            known is not None
+            and known.file is part.file
+            and known.start <= start
+            and end <= known.end
+            and now_ms - known.at_ms <= CACHED_FOR_MS
+        ):
+            return end
+        block = min(COLD_BLOCK_BYTES, file_bytes - start)
+        if block > part.length and self._state.disk.is_cached(part.file, start, block):
+            self._known_cached = KnownCached(part.file, start, start + block, now_ms)
+            return end
+        return self._check_cached(part)
 
     def _check_cached(self, part: FileSlice) -> int:
         """Return the file position up to which a slice is in the page cache.

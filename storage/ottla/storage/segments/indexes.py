@@ -76,6 +76,7 @@ class OffsetIndex(EntryFile):
         relative = offset - self.base_offset
         count = self.count
         if count and relative >= self._relative_at(count - 1):
+            self._found_last = count - 1
             return self.entry_at(count - 1)  # no search for readers at the end of the log
         first, end = self._narrowed(relative)
         index = bisect_right(range(count), relative, first, end, key=self._relative_at)
@@ -83,6 +84,12 @@ class OffsetIndex(EntryFile):
             return self.base_offset, 0
         self._found_last = index - 1
         return self.entry_at(index - 1)
+
+    def position_behind_found(self) -> int:
+        """Return the file position in the index entry after the one that the last `lookup` found.
+        Returns -1 if that was the last entry, or if there was none."""
+        behind = self._found_last + 1
+        return self.entry_at(behind)[1] if behind < self.count else -1
 
     def batch_start_before(self, position: int) -> int:
         """Return the file position of the last batch that has an index entry and starts at or

@@ -329,8 +329,37 @@ class Segment:
             return self.find_from(offset, behind_position)
         if offset <= self.base_offset:
             return self.find_from(offset, 0)
-        known_offset, position = self.offset_index.lookup(offset)
+        index = self.offset_index
+        known_offset, position = index.lookup(offset)
+        if position and known_offset < offset:
+            behind = index.position_behind_found()
+            if behind - position > WALK_BLOCK_BYTES:
+                found = self._large_batch_at(behind, offset)
+                if found is not None:
+                    return found
         return self.find_from(offset, position, known_offset if position else None)
+
+    def _large_batch_at(self, position: int, offset: int) -> tuple[int, int, int] | None:
+        """Return the result of `find` if the batch at `position` contains `offset`, otherwise None.
+
+        It saves the walk over the batch before, which reads a block for each of two large batches.
+        """
+        if position + WALK_HEADER_BYTES > self.size_bytes:
+            return None
+        header = self.file.read_cached(position, WALK_HEADER_BYTES)
+        base_offset, length = _BATCH_START.unpack_from(header, 0)
+        size = length + LENGTH_END
+        if (
+            header[MAGIC_AT] != MAGIC
+            or not SIZE_MIN[MAGIC] <= size <= self.size_bytes - position
+            or not base_offset <= offset
+        ):
+            return None
+        last_offset = base_offset + _DELTA.unpack_from(header, LAST_OFFSET_DELTA_AT)[0]
+        if last_offset < offset:
+            return None
+        self._behind_found = last_offset + 1, position + size
+        return position, base_offset, size
 
     def place_to_cut(self, offset: int) -> tuple[int, int, int] | None:
         """Return the file position, base offset and size in bytes of the batch at which a
