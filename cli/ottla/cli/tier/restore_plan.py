@@ -1,7 +1,7 @@
-"""Topics that are restored from a bucket, and their first metadata records. Pure.
+"""Plans the restore of topics from a bucket: the topics, and their first metadata records. Pure.
 
-Everything here comes from manifests, which others may have written: names, numbers of partitions
-and settings are checked, and what is invalid is left out with a note.
+All input comes from manifests, which others may have written. Names, numbers of partitions and
+settings are therefore checked. Invalid topics and settings are not restored, and a note says so.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from ottla.storage.tier.manifest import SegmentManifest
 from ottla.storage.tier.stored_partition import StoredPartition
 
 PARTITIONS_MAX = 100_000
-"""Maximum number of partitions that are restored."""
+"""Maximum number of partitions that one command restores."""
 TIER_SETTINGS = frozenset(
     (
         "remote.storage.enable",
@@ -38,47 +38,47 @@ TIER_SETTINGS = frozenset(
         "remote.copy.lag.bytes",
     )
 )
-"""Settings of topics that have a meaning only in a cluster with tiered storage."""
+"""Keys of topic settings that have an effect only in a cluster with tiered storage."""
 
 
 class RestoredTopic(NamedTuple):
-    """A topic of the former cluster, as it is restored."""
+    """A topic of the former cluster, with the logs and settings that it has after the restore."""
 
     name: str
     topic_id: UUID
     partition_count: int
     settings: Mapping[str, str]
     logs: Mapping[int, StoredPartition]
-    """Logs by partition. A partition without an uploaded segment is not among them, and begins
-    empty."""
+    """Logs by partition index. A partition without an uploaded segment has no entry, and is empty
+    after the restore."""
 
     @property
     def size_bytes(self) -> int:
-        """Size of the segments that the topic needs."""
+        """Total size in bytes of the segments that contain the topic's records."""
         return sum(piece.manifest.size_bytes for log in self.logs.values() for piece in log.pieces)
 
     def epoch_of(self, partition: int) -> Epoch:
-        """Return the newest leader epoch of a partition."""
+        """Return the newest leader epoch in the log of a partition, or 0 if it has no log."""
         log = self.logs.get(partition)
         return log.epochs[-1].epoch if log else Epoch(0)
 
 
 class RestorePlan(NamedTuple):
-    """Topics to restore, and notes on what cannot be restored."""
+    """Topics to restore, and notes on topics, settings and records that cannot be restored."""
 
     topics: tuple[RestoredTopic, ...]
     notes: tuple[str, ...]
 
     @property
     def size_bytes(self) -> int:
-        """Size of the segments that all topics need."""
+        """Total size in bytes of the segments that contain the records of all topics."""
         return sum(topic.size_bytes for topic in self.topics)
 
     def placements(
         self, brokers: Sequence[NodeId], replication_factor: int
     ) -> dict[tuple[str, int], tuple[NodeId, ...]]:
-        """Return the replicas of each partition, by topic and partition. The partitions of a topic
-        are spread over the brokers."""
+        """Return the brokers of each partition's replicas, by topic name and partition index. The
+        partitions of a topic are spread over the brokers."""
         if not 0 < replication_factor <= len(brokers):
             raise ConfigError(
                 "--replication-factor",
@@ -102,12 +102,12 @@ def plan_restore(
     has_tier: bool = False,
     may_lack_records: bool = False,
 ) -> RestorePlan:
-    """Return the topics to restore: the named ones, or all.
+    """Return the plan to restore the topics in `names`, or all topics if there are none.
 
-    `logs` has the log of each partition, by topic id and partition. Of several topics with one
-    name, the one with the latest upload is restored. If a log has gaps, it is restored from its
-    last gap on if `may_lack_records`. Raises ConfigError if it has gaps otherwise, if a named topic
-    is not in the bucket, or if there are too many partitions.
+    `logs` has the log of each partition, by topic id and partition index. If several topics have
+    the same name, the one with the latest upload is restored. A log with gaps is restored only with
+    `may_lack_records`, and only from its last gap on. Raises ConfigError for a log with gaps
+    without that option, for a named topic that is not in the bucket, and for too many partitions.
     """
     by_id: dict[UUID, list[SegmentManifest]] = {}
     for manifest in manifests:
@@ -161,11 +161,11 @@ def plan_restore(
 def first_records(
     plan: RestorePlan, placements: Mapping[tuple[str, int], tuple[NodeId, ...]]
 ) -> list[Record]:
-    """Return the metadata records of the restored topics, for the first start of a new cluster.
+    """Return the metadata records of the restored topics, for the first start of the new cluster.
 
-    Topics keep their ids. The leader epoch of each partition is the newest of its records, so that
-    the first election chooses a higher one. All replicas are in sync, because all have the same
-    files.
+    Topics keep their ids. The leader epoch of a partition is the newest epoch of its records, so
+    that the first election chooses a higher one. All replicas are in sync, because all have the
+    same files.
     """
     records = []
     for topic in plan.topics:
@@ -191,7 +191,7 @@ def replicas_of(
     placements: Mapping[tuple[str, int], tuple[NodeId, ...]],
     broker: NodeId,
 ) -> dict[TopicPartition, tuple[UUID, StoredPartition]]:
-    """Return the logs that a broker has after the restore, with their topic ids."""
+    """Return the logs that a broker has after the restore, each with its topic id."""
     return {
         TopicPartition(topic.name, partition): (topic.topic_id, log)
         for topic in plan.topics
@@ -209,7 +209,7 @@ def _may_be_restored(name: str) -> bool:
 
 
 def _settings(manifest: SegmentManifest, *, has_tier: bool, notes: list[str]) -> dict[str, str]:
-    """Return the valid settings of a topic."""
+    """Return the valid settings in a topic's manifest. Adds a note for each invalid one."""
     found = {}
     for key, value in manifest.topic_settings.items():
         if not has_tier and key in TIER_SETTINGS:

@@ -1,9 +1,9 @@
-"""Writes the logs of restored partitions into the log directory of a broker that never ran.
+"""Writes the logs of restored partitions into the log directory of a new broker.
 
-The files are those that a broker would have written: segments with their indexes, leader epochs,
-the producer snapshot and checkpoints. Records are compared with the CRC of the manifest while they
-are written. A segment of which the log needs only a part gets no indexes: the broker builds them at
-its first start.
+The files are the same as a broker would have written: segments with their indexes, leader epochs,
+the producer snapshot and checkpoints. Records are compared with the CRC in the manifest while they
+are written. If a log needs only a part of a segment, no indexes are written for this part. The
+broker builds them at its first start.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -46,8 +46,8 @@ INDEX_SUFFIXES = {
     IndexKind.TRANSACTIONS: TRANSACTION_INDEX,
 }
 BATCH_BYTES_MAX = 256 << 20
-"""Maximum size of a batch in a segment of which only a part is restored. A batch is in memory as a
-whole."""
+"""Maximum size in bytes of a batch in a segment of which only a part is restored. The whole batch
+is in memory."""
 FLUSHES_AT_ONCE = 16
 
 
@@ -59,8 +59,8 @@ async def write_logs(
     *,
     on_bytes: Progress = lambda _: None,
 ) -> None:
-    """Write logs into a log directory, and the checkpoints last. Raises CorruptDataError if a
-    segment is damaged, and StoreError."""
+    """Write logs into a log directory, and then its checkpoints. Raises CorruptDataError if a
+    segment is damaged, and StoreError if the object store fails."""
     for at, (topic_id, log) in logs.items():
         await write_log(
             disk, store, f"{log_dir}/{at.topic}-{at.partition}", topic_id, log, on_bytes
@@ -85,7 +85,7 @@ async def write_log(
     log: StoredPartition,
     on_bytes: Progress = lambda _: None,
 ) -> None:
-    """Write the log of a partition into a new directory."""
+    """Write the log of a partition into a new directory, and make it durable."""
     await disk.makedirs(directory)
     for piece in log.pieces:
         await write_piece(disk, store, directory, piece, on_bytes)
@@ -102,8 +102,8 @@ async def write_piece(
     piece: Piece,
     on_bytes: Progress = lambda _: None,
 ) -> None:
-    """Write a segment, or the part of it that a log needs, into a directory. It is not durable
-    yet."""
+    """Write a segment, or the part of it that a log needs, into a directory. The files are not
+    durable yet."""
     file = disk.open(f"{directory}/{file_name(piece.start_offset, LOG)}", create=True)
     try:
         file.set_size(0)
@@ -121,7 +121,7 @@ async def write_piece(
 async def write_indexes(
     disk: Disk, store: ObjectStore, directory: str, manifest: SegmentManifest
 ) -> None:
-    """Write the index files of a whole segment into a directory. They are not durable yet."""
+    """Write the index files of a segment into a directory. The files are not durable yet."""
     for kind, suffix in INDEX_SUFFIXES.items():
         if manifest.section(kind) is not None:
             data = await read_index(store, manifest, kind)
@@ -131,14 +131,14 @@ async def write_indexes(
 async def _write_snapshot(
     disk: Disk, store: ObjectStore, directory: str, manifest: SegmentManifest
 ) -> None:
-    """Write the state of the producers at the end of the last segment into a directory."""
+    """Write the producer snapshot at the end of a log, given the manifest of its last segment."""
     data = await read_index(store, manifest, IndexKind.PRODUCERS)
     end_offset = Offset(manifest.end_offset + 1)
     _write(disk, f"{directory}/{file_name(end_offset, SNAPSHOT)}", data)
 
 
 def _write(disk: Disk, path: str, data: bytes) -> None:
-    """Write a file. It is not durable before `_flush`."""
+    """Write a file, which becomes durable by `_flush`."""
     file = disk.open(path, create=True)
     try:
         file.set_size(0)
@@ -167,7 +167,8 @@ async def _flush(disk: Disk, directory: str) -> None:
 
 
 async def _part_of(content: AsyncIterator[bytes], piece: Piece) -> AsyncIterator[bytes]:
-    """Yield the batches of a piece, given the bytes of its segment."""
+    """Yield those batches of a segment that belong to a piece of the log. `content` yields the
+    bytes of the segment."""
     waiting = bytearray()
     async for data in content:
         waiting += data

@@ -1,8 +1,8 @@
-"""`ottla tier restore`: makes a new local cluster of the topics in a bucket.
+"""`ottla tier restore`: creates a new local cluster with the topics whose segments are in a bucket.
 
-The former cluster must be gone: its clients would find two clusters with the same topics. The
-bucket is only read. The new cluster has a cluster id of its own. Topics keep their ids, settings,
-offsets and leader epochs, and all records are copied to its disks.
+The former cluster must not exist any longer, because its clients would find two clusters with the
+same topics. The bucket is only read. The new cluster has a new cluster id. Topics keep their ids,
+settings, offsets and leader epochs, and all their records are copied to the new cluster's disks.
 """
 
 import argparse
@@ -39,19 +39,20 @@ from ottla.storage.tier.manifest import SegmentManifest
 from ottla.storage.tier.stored_partition import StoredPartition
 
 QUIET_MS = 3_600_000
-"""Time since the last upload after which a cluster may be gone. A cluster with traffic uploads at
-least once an hour with usual settings (`segment.ms`, `segment.bytes`)."""
+"""Minimum time in ms since the last upload before the former cluster is assumed to be gone. With
+usual settings (`segment.ms`, `segment.bytes`), a cluster with traffic uploads at least once an
+hour."""
 REPLICAS_DEFAULT = 3
 COLUMNS = ("TOPIC", "PARTITIONS", "SEGMENTS", "SIZE", "RECORDS")
 
 
 class BucketContent(NamedTuple):
-    """The segments of a bucket, and the log of each partition."""
+    """Manifests of the segments in a bucket, and the log of each partition."""
 
     manifests: list[SegmentManifest]
     logs: Mapping[tuple[UUID, int], StoredPartition]
     newest_ms: int
-    """Time of the newest object by the store's clock, in ms since the Unix epoch."""
+    """Time at which the newest object was written, by the store's clock, in ms since 1970."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,7 +92,7 @@ async def restore(
     bucket: Bucket, plan: RestorePlan, directory: Path, arguments: argparse.Namespace
 ) -> None:
     """Write the directories of a new local cluster with the restored topics. `cluster.json` is
-    written last, so that an interrupted restore cannot be started."""
+    written last, so that the cluster cannot be started after an interrupted restore."""
     cluster = make_plan(
         directory,
         host=arguments.host,

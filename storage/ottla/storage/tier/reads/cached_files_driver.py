@@ -1,8 +1,8 @@
-"""Files of a bounded cache in one directory.
+"""A cache of bounded size, whose values are files in one directory.
 
-Each file has a name for good and the CRC of its content at its end, so that a file which a crash
-or the disk has damaged counts as absent. Files therefore survive a restart, and are written without
-fsync. An error of the disk is no error of the cache: the value counts as absent.
+A file is never changed, and the CRC of its content is at its end. A file that a crash or the disk
+has damaged is therefore detected, and counts as absent. The files can be used after a restart, and
+are written without fsync. After an error of the disk, a value counts as absent.
 """
 
 from collections import OrderedDict
@@ -15,29 +15,32 @@ from ottla.storage.tier.stepped_crc_driver import crc_of_large
 
 CRC_BYTES: Final = 4
 PENDING_BYTES_MAX: Final = 32 << 20
-"""Bytes that may wait for the disk. If it is slower than the store, further values are not kept."""
+"""Maximum number of bytes that wait to be written to the disk. If the disk is slower than the
+object store, further values are not cached."""
 
 
 class CachedFiles:
-    """A cache of values in files. It removes the files that were not used for longest."""
+    """A cache of values in files. If it is full, the files that have not been used for the longest
+    time are removed."""
 
     def __init__(self, disk: Disk, directory: str, bytes_max: int) -> None:
         self._disk = disk
         self._directory = directory
         self.bytes_max = bytes_max
-        """Largest sum of the sizes of all files."""
+        """Maximum total size of the files, in bytes."""
         self._sizes: OrderedDict[str, int] = OrderedDict()
-        """Size in bytes of each file, also of those that are being written. The file that was not
-        used for longest comes first."""
+        """Size in bytes of each file, by its name, including files that are being written. The file
+        that has not been used for the longest time comes first."""
         self._pending_bytes = 0
         self.size_bytes = 0
-        """Sum of the sizes of all files."""
+        """Total size of the files, in bytes."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._sizes
 
     async def open(self) -> None:
-        """Create the directory, or adopt the files in it up to the bound."""
+        """Create the cache's directory. If it exists, use the files in it, up to the maximum
+        size."""
         try:
             await self._disk.makedirs(self._directory)
             (found,) = await self._disk.survey([self._directory], lambda _: ())
@@ -51,7 +54,7 @@ class CachedFiles:
         await self._evict()
 
     async def get(self, name: str) -> bytes | None:
-        """Return the value in a file, or None if there is no such file, or if it is damaged."""
+        """Return the value in a file, or None if the file does not exist or is damaged."""
         if name not in self._sizes:
             return None
         self._sizes.move_to_end(name)
@@ -67,7 +70,8 @@ class CachedFiles:
         return None
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store a value in a file, unless there is one already, or the disk is too slow."""
+        """Store a value in a file. Does nothing if the file exists already, or if too many bytes
+        wait for the disk."""
         size = len(content) + CRC_BYTES
         is_too_much = size > self.bytes_max or self._pending_bytes + size > PENDING_BYTES_MAX
         if name in self._sizes or is_too_much:
@@ -92,13 +96,13 @@ class CachedFiles:
             await self._unlink(name)  # it was dropped while it was written, or is incomplete
 
     async def drop(self, names: list[str]) -> None:
-        """Remove files, if they exist."""
+        """Remove the files with these names, if they exist."""
         for name in names:
             if self._forget(name):
                 await self._unlink(name)
 
     async def drop_if(self, is_dropped: Callable[[str], bool]) -> None:
-        """Remove the files with certain names."""
+        """Remove the files for whose names `is_dropped` returns True."""
         await self.drop([name for name in self._sizes if is_dropped(name)])
 
     async def _evict(self) -> None:

@@ -1,7 +1,9 @@
-"""Chunks of the objects with records: from memory, from the cache's directory, or from the store.
+"""Loads chunks of records of copied segments: from memory, from the cache's files, or from the
+object store.
 
-A chunk is fetched once, however many readers wait for it. Adjacent chunks that are read ahead are
-fetched with one request. Every chunk is compared with its checksum before a reader sees it.
+A chunk is a part of fixed size of the object with a segment's records. It is fetched once, however
+many readers wait for it. Adjacent chunks that are read ahead are fetched with one request. Every
+chunk is compared with its checksum before a reader gets it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,15 +25,15 @@ from ottla.storage.tier.reads.shared_loads_driver import SharedLoads
 from ottla.wire.crc import crc32c
 
 ChunkKey = tuple[UUID, int]
-"""Id of a segment, and the number of a chunk in it."""
+"""Id of a segment, and the number of a chunk in it, from 0."""
 
 
 class ChunkedObject(NamedTuple):
-    """The object with the records of a segment."""
+    """The object with the records of a copied segment, divided into chunks."""
 
     manifest: SegmentManifest
     checksums: bytes
-    """CRC32C of each chunk (the section CHECKSUMS)."""
+    """CRC32C of each chunk, from the section CHECKSUMS of the segment's indexes."""
 
     @property
     def chunk_count(self) -> int:
@@ -39,13 +41,13 @@ class ChunkedObject(NamedTuple):
         return chunk_count(self.manifest.size_bytes)
 
     def key(self, chunk: int) -> ChunkKey:
-        """Return the key of a chunk. It contains the id of the upload, so that chunks of another
-        upload with the same offsets, or in another leader epoch, have other keys."""
+        """Return the cache key of a chunk. It contains the id of the upload. Chunks of other
+        uploads therefore have other keys, even if these uploads contain the same offsets."""
         return self.manifest.segment_id, chunk
 
 
 class ChunkSource:
-    """Chunks of segments, cached and read ahead."""
+    """Chunks of copied segments, which are cached and read ahead."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class ChunkSource:
         self._counts = counts
         self._errors = errors
         self._ahead: set[ChunkKey] = set()
-        """Chunks that were read ahead, and not used yet."""
+        """Chunks that were read ahead and have not been used yet."""
         self._ahead_max = limits.unused_chunks
         self._memory: MemoryCache[ChunkKey, bytes] = MemoryCache(
             limits.chunk_memory_bytes, self._ahead.discard
@@ -72,18 +74,19 @@ class ChunkSource:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of chunks in memory."""
+        """Total size of the chunks in memory, in bytes."""
         return self._memory.size_bytes
 
     def want(self, source: ChunkedObject, first: int, end: int) -> None:
-        """Begin to load the chunks `[first, end)` that a reader needs now."""
+        """Start to load the chunks from number `first` up to, but not including, `end`, which a
+        reader needs now."""
         missing = [n for n in range(first, end) if not self._is_here(source.key(n))]
         for run in _runs(missing):
             self._begin(source, run)
 
     def read_ahead(self, source: ChunkedObject, first: int, end: int) -> None:
-        """Begin to load chunks of `[first, end)` that a reader will probably need, in whole runs,
-        as far as there is room for them."""
+        """Start to load those chunks from number `first` up to, but not including, `end` that fit
+        into the memory for read-ahead. They are loaded in groups of `RUN_CHUNKS`."""
         missing = [
             n
             for n in range(first, min(end, source.chunk_count))
@@ -97,7 +100,8 @@ class ChunkSource:
             self._begin(source, run)
 
     async def chunk(self, source: ChunkedObject, number: int) -> bytes:
-        """Return a chunk. Raises StoreError."""
+        """Return the bytes of a chunk, which is loaded if necessary. Raises StoreError if that
+        fails."""
         key = source.key(number)
         self._ahead.discard(key)
         found = self._memory.get(key)
@@ -111,7 +115,7 @@ class ChunkSource:
         return found
 
     async def forget(self, segment_id: UUID) -> None:
-        """Drop the chunks of a segment."""
+        """Remove the chunks of a segment from memory and from the cache's files."""
         self._memory.drop_if(lambda key: key[0] == segment_id)
         await self._files.drop_if(lambda name: name.startswith(f"{segment_id}."))
 
@@ -122,7 +126,8 @@ class ChunkSource:
         self._loads.begin([source.key(n) for n in run], partial(self._load, source, run))
 
     async def _load(self, source: ChunkedObject, run: Sequence[int]) -> list[bytes]:
-        """Return adjacent chunks: from files if all are there, otherwise from the store."""
+        """Return the bytes of adjacent chunks: from the cache's files if all are there, otherwise
+        from the object store."""
         try:
             found = await self._from_files(source, run)
             if found is None:
@@ -191,7 +196,7 @@ def _file_name(key: ChunkKey) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yield adjacent numbers together, at most `RUN_CHUNKS`."""
+    """Yield the numbers in lists of consecutive numbers, each with at most `RUN_CHUNKS` of them."""
     run: list[int] = []
     for number in numbers:
         if run and (number != run[-1] + 1 or len(run) == RUN_CHUNKS):

@@ -1,9 +1,9 @@
-"""Look-ups in the sections of a segment's indexes, which have the formats of Kafka's index files.
-Pure.
+"""Look-ups in the indexes of a copied segment, whose sections have the formats of Kafka's index
+files. Pure.
 
-The sections come from a bucket that others may write, and only their CRCs and sizes were checked. A
-look-up in a section with wrong entries returns a wrong result, which the reader of the records
-notices, but ends after a bounded number of steps.
+The sections come from a bucket into which others may write. Only their CRCs and sizes were checked.
+If a section has wrong entries, a look-up ends after a bounded number of steps with a wrong result,
+which the reader of the records detects.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,28 +20,31 @@ _ABORT_ENTRY: Final = Struct(">hqqqq")
 
 
 class IndexedPosition(NamedTuple):
-    """An entry of the offset index: the last offset of a batch, and the batch's position."""
+    """An entry of the offset index: the last offset of a batch, and the position of the batch in
+    bytes."""
 
     offset: Offset
     position: int
 
 
 class AbortedInSegment(NamedTuple):
-    """Aborted transactions of a segment in a range of offsets."""
+    """Aborted transactions in a range of offsets, as far as one segment's index contains them."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
-    """True if later segments cannot have further aborted transactions of the range."""
+    """True if the indexes of later segments contain no further aborted transactions in the
+    range."""
 
 
 def checksum_at(checksums: bytes, chunk: int) -> int:
-    """Return the CRC32C of a chunk."""
+    """Return the CRC32C of the chunk with the number `chunk`."""
     at = chunk * CHECKSUM_BYTES
     return int.from_bytes(checksums[at : at + CHECKSUM_BYTES], "big")
 
 
 def position_before(offsets: bytes, base_offset: Offset, offset: Offset) -> int:
-    """Return the position of a batch that is, or precedes, the one which contains an offset."""
+    """Return the position, in bytes, of an indexed batch at or before the batch that contains
+    `offset`."""
     relative = offset - base_offset
     at = bisect_right(range(len(offsets) // 8), relative, key=lambda at: _offset(offsets, at)[0])
     return _offset(offsets, at - 1)[1] if at else 0
@@ -50,8 +53,8 @@ def position_before(offsets: bytes, base_offset: Offset, offset: Offset) -> int:
 def last_batch_before(
     offsets: bytes, base_offset: Offset, *, position: int, end_offset: Offset
 ) -> IndexedPosition | None:
-    """Return the entry of the last indexed batch that begins at or before `position`, and whose
-    last offset is below `end_offset`. Returns None if there is none."""
+    """Return the last entry of the offset index whose batch begins at or before `position` and has
+    its last offset below `end_offset`. Returns None if there is no such entry."""
     count = len(offsets) // 8
     by_position = bisect_right(range(count), position, key=lambda at: _offset(offsets, at)[1])
     relative_end: int = end_offset - base_offset
@@ -64,8 +67,8 @@ def last_batch_before(
 
 
 def offset_before_timestamp(times: bytes, base_offset: Offset, timestamp_ms: int) -> Offset:
-    """Return an offset such that no record of the segment before it has a timestamp of at least
-    `timestamp_ms`."""
+    """Return an offset from which to search for a timestamp: all records of the segment before it
+    have timestamps below `timestamp_ms`."""
     at = bisect_left(range(len(times) // 12), timestamp_ms, key=lambda at: _time(times, at)[0])
     return Offset(base_offset + _time(times, at - 1)[1]) if at else base_offset
 

@@ -1,4 +1,4 @@
-"""Recently used values in memory, within a bound of bytes. Pure."""
+"""A cache of bounded size in memory, which keeps the values that were used last. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,15 +9,17 @@ V = TypeVar("V")
 
 
 class MemoryCache(Generic[K, V]):
-    """A cache that drops the values that were not used for longest."""
+    """A cache in memory. If it is full, the values that have not been used for the longest time are
+    removed."""
 
     def __init__(self, bytes_max: int, on_drop: Callable[[K], None] = lambda _: None) -> None:
         self.bytes_max = bytes_max
-        """Largest sum of the sizes of all values."""
+        """Maximum total size of the values, in bytes or in the unit that the caller of `put`
+        uses."""
         self._on_drop = on_drop
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self.size_bytes = 0
-        """Sum of the sizes of all values."""
+        """Total size of the values, in the same unit as `bytes_max`."""
 
     def __contains__(self, key: K) -> bool:
         return key in self._values
@@ -31,7 +33,8 @@ class MemoryCache(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, size_bytes: int) -> None:
-        """Add a value. A value that is larger than the whole cache is not added."""
+        """Add a value of the given size. A value that is larger than the whole cache is not
+        added."""
         if size_bytes > self.bytes_max:
             return
         self.drop(key)
@@ -41,13 +44,13 @@ class MemoryCache(Generic[K, V]):
             self.drop(next(iter(self._values)))
 
     def drop(self, key: K) -> None:
-        """Remove a value, if it is in the cache."""
+        """Remove the value of a key, if it is in the cache."""
         found = self._values.pop(key, None)
         if found is not None:
             self.size_bytes -= found[1]
             self._on_drop(key)
 
     def drop_if(self, is_dropped: Callable[[K], bool]) -> None:
-        """Remove the values with certain keys."""
+        """Remove the values for whose keys `is_dropped` returns True."""
         for key in [key for key in self._values if is_dropped(key)]:
             self.drop(key)

@@ -1,4 +1,5 @@
-"""Manifests and indexes of segments: from memory, from the cache's directory, or from the store."""
+"""Loads manifests and indexes of copied segments: from memory, from the cache's files, or from the
+object store."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -28,26 +29,27 @@ from ottla.storage.tier.stepped_crc_driver import crc_of_large
 MANIFEST: Final = "manifest"
 POSITIONS: Final = "positions"
 MANIFEST_COUNT_MAX: Final = 1000
-"""Number of decoded manifests in memory."""
+"""Maximum number of decoded manifests in memory."""
 PART_BYTES: Final = 8 << 20
-"""Largest part of a section that one request fetches."""
+"""Maximum number of bytes of an index section that one request fetches."""
 
 Fetch = Callable[[], Awaitable[bytes]]
 FileKey = tuple[UUID, str]
-"""Id of a segment, and the kind of its section, MANIFEST or POSITIONS."""
+"""Id of a segment, and the kind of a cached file: MANIFEST, POSITIONS, or the name of an index
+section."""
 
 
 class BatchPositions(NamedTuple):
-    """The sections that every read of a segment needs."""
+    """The two index sections that every read of a copied segment needs."""
 
     checksums: bytes
-    """CRC32C of each chunk."""
+    """CRC32C of each chunk of the segment's records, four bytes each."""
     offsets: bytes
-    """The offset index."""
+    """Offset index of the segment, in Kafka's format."""
 
 
 class RemoteIndexes:
-    """Manifests and index sections of segments."""
+    """Manifests and index sections of copied segments, which are cached."""
 
     def __init__(
         self,
@@ -64,8 +66,8 @@ class RemoteIndexes:
         self._positions: MemoryCache[UUID, BatchPositions] = MemoryCache(memory.bytes_max)
 
     async def manifest(self, names: SegmentNames, segment: RemoteSegment) -> SegmentManifest:
-        """Return the manifest of a segment. Raises StoreError, also if the manifest contradicts the
-        metadata of the segment."""
+        """Return the manifest of a copied segment. Raises StoreError if it cannot be read, or if it
+        contradicts the segment's metadata."""
         manifest = self._manifests.get(names.segment_id)
         if manifest is None:
             key = names.key(SegmentObject.MANIFEST)
@@ -79,8 +81,8 @@ class RemoteIndexes:
         return manifest
 
     async def section(self, manifest: SegmentManifest, kind: IndexKind) -> bytes:
-        """Return a section of a segment's indexes, which is empty if the segment has none of this
-        kind. Raises StoreError."""
+        """Return an index section of a copied segment, or no bytes if the segment has no section of
+        this kind. Raises StoreError if it cannot be read."""
         section = manifest.section(kind)
         if section is None or not section.size_bytes:
             return b""
@@ -88,8 +90,8 @@ class RemoteIndexes:
         return await self._value(key, partial(self._fetch_sections, manifest, [section]))
 
     async def positions(self, manifest: SegmentManifest) -> BatchPositions:
-        """Return the checksums and the offset index of a segment, which every read needs. They are
-        adjacent, and fetched with one request. Raises StoreError."""
+        """Return the checksums and the offset index of a segment. They are adjacent in the object,
+        and fetched by one request. Raises StoreError if they cannot be read."""
         sections = manifest.index_sections[:2]
         assert [section.kind for section in sections] == [IndexKind.CHECKSUMS, IndexKind.OFFSETS]
         found = self._positions.get(manifest.segment_id)
@@ -103,7 +105,8 @@ class RemoteIndexes:
         return found
 
     async def forget(self, segment_id: UUID) -> None:
-        """Drop everything about a segment."""
+        """Remove the manifest and the indexes of a segment from memory and from the cache's
+        files."""
         self._manifests.drop(segment_id)
         self._positions.drop(segment_id)
         self._memory.drop_if(lambda key: key[0] == segment_id)
@@ -141,7 +144,8 @@ class RemoteIndexes:
     async def _fetch_sections(
         self, manifest: SegmentManifest, sections: Sequence[IndexSection]
     ) -> bytes:
-        """Return adjacent sections. Raises CorruptObjectError if their CRCs are wrong."""
+        """Return adjacent index sections from the object store. Raises CorruptObjectError if their
+        size or their CRCs are wrong."""
         key = manifest.names.key(SegmentObject.INDEXES)
         first, last = sections[0].start, sections[-1].end
 
@@ -167,7 +171,7 @@ class RemoteIndexes:
 
 
 def _is_same(manifest: SegmentManifest, segment: RemoteSegment) -> bool:
-    """Return whether a manifest is that of a segment in the metadata."""
+    """Return whether a manifest describes the same segment as the metadata of copied segments."""
     found = manifest.remote_segment
     return (
         found.id == segment.id

@@ -1,16 +1,17 @@
-"""Reader of copied segments: batches, offsets by time, aborted transactions, and the state that a
-new replica begins with.
+"""Reader of copied segments. It reads batches, offsets by time, aborted transactions, and the state
+with which a new replica begins.
 
-A read returns whole batches, which clients get as they are. Their position comes from the offset
-index of the segment; the batch headers on the way are checked, and the checksum of every chunk. If
-an object is not what its manifest says, the read fails with CorruptObjectError.
+A read returns whole batches, which are sent to clients unchanged. The segment's offset index gives
+the position at which a read starts to look for them. The batch headers from there on are checked,
+and so is the checksum of every chunk. If an object differs from its manifest, the read fails with
+CorruptObjectError.
 
-A reader that reads on where it ended is read ahead of, also into the following segment. What was
-begun for a reader continues if the reader is cancelled, so that a consumer with a short deadline
+If a reader continues where its last read ended, the data that follows is read ahead, also from the
+next segment. A load continues if its reader is cancelled, so that a consumer with a short deadline
 makes progress.
 
-Bounds of memory and requests are in `reader_limits`. A check of the headers may hold the event loop
-for some ms, never for longer.
+`reader_limits` has the limits of memory and requests. A check of batch headers may block the event
+loop for some ms, never for longer.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -55,51 +56,54 @@ from ottla.wire.batch import BatchHeader
 from ottla.wire.legacy import header_of_any_format
 
 SCAN_BLOCK_BYTES: Final = 256 << 10
-"""Bytes of batches that a look-up by time scans in one turn of the event loop."""
+"""Number of bytes that a look-up by time scans before other tasks may run."""
 BATCHES_PER_TURN: Final = 500
-"""Number of batch headers that are read in one turn of the event loop. They cost 2 ms."""
+"""Number of batch headers that are read before other tasks may run. Reading them takes 2 ms."""
 
 
 PREPARATIONS_MAX: Final = 20
-"""Number of following segments whose start is loaded at the same time."""
+"""Maximum number of segments whose start is read ahead at the same time, for readers that are near
+the end of the segment before."""
 WANTED_CHUNKS: Final = 16
-"""Number of chunks of one very large batch that are loaded at the same time."""
+"""Maximum number of chunks of one very large batch that are loaded at the same time."""
 
 
 class SegmentRead(NamedTuple):
     """Result of a read of a copied segment."""
 
     records: bytes
-    """Whole batches, the first of which contains the requested offset, or is the next one. Empty if
-    there are no records, or if the first batch is larger than the read may be."""
+    """Whole batches. The first one contains the requested offset or, if no batch does, is the next
+    one. Empty if there are no such batches, or if the first one is larger than the read may be."""
     end_offset: Offset
-    """Offset after the records: where the reader continues. If there are no records from the
-    requested offset to the end of the read, it is that end."""
+    """Offset at which the reader continues: the one after the records. If there are no records
+    between the requested offset and the end of the read, it is that end."""
 
 
 class _OpenSegment(NamedTuple):
-    """A segment with the part of its indexes that every read needs."""
+    """A copied segment with the index sections that every read needs."""
 
     source: ChunkedObject
     offsets: bytes
-    """The offset index."""
+    """Offset index of the segment, in Kafka's format."""
 
 
 class _Batch(NamedTuple):
-    """A batch in a segment."""
+    """A batch in a copied segment: its position in bytes, and its header."""
 
     position: int
     header: BatchHeader
 
     @property
     def end(self) -> int:
-        """Position after the batch."""
+        """Position after the batch, in bytes."""
         return self.position + self.header.size_bytes
 
 
 class RemoteReader:
-    """Reader of the copied segments of a cluster. All methods raise StoreError, and may be
-    cancelled; the caller sets the deadline."""
+    """Reader of the copied segments of a cluster.
+
+    Each method raises StoreError if the object store fails, and may be cancelled. The methods have
+    no timeout of their own."""
 
     def __init__(
         self,
@@ -120,13 +124,15 @@ class RemoteReader:
         self._errors = errors
         self._turns = trio.Semaphore(limits.reads_at_once)
         self._prepared: set[RemoteSegmentId] = set()
-        """Following segments whose first chunks are being read ahead."""
+        """Segments whose start is being read ahead, for readers that are near the end of the
+        segment before."""
         self.counts = counts
-        """Requests, bytes, and hits of the caches so far."""
+        """Numbers of requests, of fetched bytes, and of chunks found in the caches, since the
+        reader was opened."""
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of chunks in memory."""
+        """Total size of the chunks in memory, in bytes."""
         return self._chunks.memory_bytes
 
     async def read(
@@ -140,11 +146,13 @@ class RemoteReader:
         at_least_one: bool = True,
         following: RemoteSegment | None = None,
     ) -> SegmentRead:
-        """Return batches of a segment from the one that contains `offset`, or the next one, up to
-        `end_offset`: at most `bytes_max` and `READ_BYTES_MAX` bytes. With `at_least_one` the first
-        batch is returned even if it is larger.
+        """Return batches of a copied segment. The first one contains `offset` or, if no batch does,
+        is the next one.
 
-        `following` is the segment in which the reader will continue after this one, if known.
+        All returned batches begin below `end_offset`. They have at most `bytes_max` bytes, and at
+        most `READ_BYTES_MAX`. With `at_least_one`, the first batch is returned even if it is
+        larger. `following` is the segment in which the reader will continue after this one, if
+        known.
         """
         assert segment.start_offset <= offset <= segment.end_offset
         end_offset = min(end_offset, Offset(segment.end_offset + 1))
@@ -212,7 +220,8 @@ class RemoteReader:
     async def aborted(
         self, topic: str, segment: RemoteSegment, offset: Offset, end_offset: Offset
     ) -> AbortedInSegment:
-        """Return the aborted transactions in a segment that overlap `[offset, end_offset)`."""
+        """Return the aborted transactions in a segment's index that overlap `[offset,
+        end_offset)`."""
         if segment.has_empty_transaction_index:
             return AbortedInSegment([], is_complete=False)
         manifest = await self._indexes.manifest(self._names(topic, segment), segment)
@@ -220,7 +229,8 @@ class RemoteReader:
         return aborted_between(aborts, offset, end_offset)
 
     async def producer_snapshot(self, topic: str, segment: RemoteSegment) -> bytes:
-        """Return the state of the producers at the end of a segment, as a `.snapshot` file."""
+        """Return the producers of the partition at the end of a segment, as the bytes of a producer
+        snapshot (`.snapshot`)."""
         manifest = await self._indexes.manifest(self._names(topic, segment), segment)
         return await self._indexes.section(manifest, IndexKind.PRODUCERS)
 
@@ -236,7 +246,7 @@ class RemoteReader:
             ) from None
 
     async def forget(self, segment: RemoteSegmentId) -> None:
-        """Drop what the caches have of a segment whose objects are going to be deleted."""
+        """Remove a segment from the caches, because its objects will be deleted."""
         await self._indexes.forget(segment.segment_id)
         await self._chunks.forget(segment.segment_id)
 
@@ -258,7 +268,8 @@ class RemoteReader:
     def _load_around(
         self, opened: _OpenSegment, position: int, bytes_max: int, distance: int
     ) -> None:
-        """Begin to load the chunks of a read, and those behind them."""
+        """Start to load the chunks of a read and, for a sequential reader, the chunks after
+        them."""
         size = opened.source.manifest.size_bytes
         first = _valid(opened, position) // CHUNK_BYTES
         end = (min(position + max(bytes_max, 1), size) - 1) // CHUNK_BYTES + 1
@@ -274,8 +285,8 @@ class RemoteReader:
         distance: int,
         following: RemoteSegment,
     ) -> None:
-        """Begin to load the start of the following segment if a reader is near the end of this
-        one."""
+        """Start to load the beginning of the following segment, if a reader is near the end of its
+        segment."""
         left = opened.source.manifest.size_bytes - position
         if left > distance * CHUNK_BYTES or following.id in self._prepared:
             return
@@ -297,8 +308,8 @@ class RemoteReader:
     async def _first_batch(
         self, opened: _OpenSegment, segment: RemoteSegment, position: int, offset: Offset
     ) -> _Batch | None:
-        """Return the batch from `position` on that contains an offset, or the next one. Returns
-        None if the segment ends before."""
+        """Return the first batch, at or after `position`, whose last offset is at or above
+        `offset`. Returns None if the segment has no such batch."""
         headers = _Headers(self._chunks, opened, segment)
         while position < opened.source.manifest.size_bytes:
             batch = await headers.batch_at(position)
@@ -315,8 +326,8 @@ class RemoteReader:
         position_end: int,
         end_offset: Offset,
     ) -> _Batch:
-        """Return the last batch from `first` on that ends at or before a position, and begins
-        before an offset."""
+        """Return the last batch, at or after `first`, that ends at or before `position_end` and
+        begins below `end_offset`."""
         headers = _Headers(self._chunks, opened, segment)
         last = first
         # A batch at an entry may end beyond the position, but the one at the entry before does not.
@@ -342,7 +353,7 @@ class RemoteReader:
         return last
 
     async def _bytes(self, opened: _OpenSegment, start: int, end: int) -> bytes:
-        """Return a range of the records of a segment."""
+        """Return the bytes of a segment's records from position `start` to position `end`."""
         if end - start > BATCH_BYTES_MAX:
             raise _corrupt(opened, f"a batch has {end - start} bytes")
         first, last = start // CHUNK_BYTES, (end - 1) // CHUNK_BYTES
@@ -357,7 +368,7 @@ class RemoteReader:
 
 
 class _Headers:
-    """Batch headers of a segment, read from its chunks and checked."""
+    """Batch headers of one segment, which are read from its chunks and checked."""
 
     def __init__(self, chunks: ChunkSource, opened: _OpenSegment, segment: RemoteSegment) -> None:
         self._chunks = chunks
@@ -368,8 +379,8 @@ class _Headers:
         self._count = 0
 
     async def batch_at(self, position: int) -> _Batch:
-        """Return the batch at a position. Raises CorruptObjectError if there is none, or if its
-        offsets or its size are beyond those of the segment."""
+        """Return the batch at a position. Raises CorruptObjectError if there is no batch, if it has
+        offsets outside the segment's range, or if it ends beyond the object."""
         self._count += 1
         if self._count % BATCHES_PER_TURN == 0:
             await trio.lowlevel.checkpoint()
@@ -402,18 +413,19 @@ class _Headers:
 
 
 class _SegmentScanner:
-    """Reads of a scan of batches."""
+    """Adapter through which a scan of batches reads a copied segment."""
 
     def __init__(self, read: Callable[[_OpenSegment, int, int], Awaitable[bytes]]) -> None:
         self._read = read
 
     async def read(self, opened: _OpenSegment, position: int, size: int, /) -> bytes:
-        """Return a range of the records of a segment."""
+        """Return `size` bytes of a segment's records from a position."""
         return await self._read(opened, position, position + size)
 
 
 def _valid(opened: _OpenSegment, position: int) -> int:
-    """Return a position that the offset index contains, if it is within the object."""
+    """Return a position from the offset index. Raises CorruptObjectError if it is not within the
+    object with the records."""
     if not 0 <= position < opened.source.manifest.size_bytes:
         raise _corrupt(opened, f"the offset index contains position {position}")
     return position
@@ -434,8 +446,8 @@ async def open_remote_reader(
     limits: ReaderLimits,
     errors: UnexpectedErrors,
 ) -> AsyncIterator[RemoteReader]:
-    """Yield a reader of the copied segments of a cluster. Its cache is in `directory`, where
-    nothing else may be. Loads in progress are cancelled at the end of the block."""
+    """Open and yield a reader of the copied segments of a cluster. Its cache is in `directory`,
+    which must contain no other files. Loads in progress are cancelled at the end of the block."""
     counts = ReadCounts()
     requests = StoreRequests(store, limits, counts)
     index_files = CachedFiles(disk, f"{directory}/indexes", limits.index_file_bytes)

@@ -1,4 +1,5 @@
-"""Requests of a reader to the object store: bounded in number and time, repeated if they fail."""
+"""Requests of a reader to the object store. Their number and time are limited, and failed requests
+are repeated."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,17 +13,18 @@ from ottla.storage.tier.store_seam import ObjectRangeError, ObjectStore, StoreEr
 PAUSE_FACTOR: Final = 4
 
 Check = Callable[[bytes], Awaitable[str | None]]
-"""Function that returns the reason why a content cannot be right, or None."""
+"""Function that checks fetched content. It returns the problem as text, or None if there is
+none."""
 
 
 class CorruptObjectError(StoreError):
-    """An object in the store is not what its manifest, or the segment's metadata, says."""
+    """An object in the store differs from its manifest, or from the metadata of its segment."""
 
     is_retriable = False
 
 
 def right_size(size_bytes: int) -> Check:
-    """Return a check for a content of this size."""
+    """Return a check that content has `size_bytes` bytes."""
 
     async def problem_of(content: bytes) -> str | None:
         if len(content) != size_bytes:
@@ -34,20 +36,21 @@ def right_size(size_bytes: int) -> Check:
 
 @dataclass(slots=True)
 class ReadCounts:
-    """Number of requests and bytes that a reader of copied segments has caused."""
+    """Counters of the requests and the cache hits of a reader of copied segments."""
 
     gets: int = 0
-    """Requests to the store, also those that failed."""
+    """Number of requests to the object store, including those that failed."""
     fetched_bytes: int = 0
-    """Bytes that the store has returned."""
+    """Number of bytes that the object store has returned."""
     memory_hits: int = 0
-    """Chunks that were found in memory."""
+    """Number of chunks that readers needed and that were in memory."""
     file_hits: int = 0
-    """Chunks that were found in the cache's directory."""
+    """Number of chunks that were loaded from the cache's files."""
 
 
 class StoreRequests:
-    """Requests of a reader to the object store."""
+    """Sender of a reader's requests to the object store, which limits their number and time, and
+    repeats failed ones."""
 
     def __init__(self, store: ObjectStore, limits: ReaderLimits, counts: ReadCounts) -> None:
         self._store = store
@@ -56,10 +59,11 @@ class StoreRequests:
         self._counts = counts
 
     async def get(self, key: str, start: int, end: int, problem_of: Check) -> bytes:
-        """Return a range of an object. `problem_of` checks the content, which is fetched again if
-        it has a problem.
+        """Return the bytes `[start, end)` of an object. If `problem_of` returns a problem of the
+        content, it is fetched again.
 
-        Raises CorruptObjectError if the content remains wrong, and StoreError if the store fails.
+        Raises CorruptObjectError if the last attempt has a problem too, and StoreError if the store
+        fails.
         """
         pause_s = RETRY_PAUSE_S
         attempts_left = ATTEMPTS_MAX

@@ -1,4 +1,5 @@
-"""Detection of readers that read on where they ended, and how far to read ahead of them. Pure."""
+"""Detects sequential readers, which continue where their last read ended, and decides how far to
+read ahead for them. Pure."""
 
 from collections import OrderedDict
 from typing import Final
@@ -7,13 +8,16 @@ from uuid import UUID
 from ottla.model.ids import Offset
 
 READERS_MAX: Final = 10_000
-"""Number of positions that are remembered. With fewer, many slow readers are not read ahead."""
+"""Maximum number of end positions of reads that are remembered. With fewer, nothing is read ahead
+for slow readers if there are many readers."""
 
 
 class SequentialReads:
-    """Positions at which the last reads ended, each with the distance to read ahead if a reader
-    continues there. The distance doubles with each read, so that a single read costs nothing, and a
-    long one soon has the store's whole bandwidth."""
+    """Offsets at which the latest reads ended. For each, the number of chunks to read ahead if a
+    reader continues there.
+
+    The number doubles with each read. Nothing is thus read ahead for a single read, and a long
+    sequence of reads soon uses the store's whole bandwidth."""
 
     def __init__(self, *, first: int, largest: int) -> None:
         self._first = first
@@ -21,12 +25,12 @@ class SequentialReads:
         self._distances: OrderedDict[tuple[UUID, int, Offset], int] = OrderedDict()
 
     def distance(self, topic_id: UUID, partition: int, offset: Offset) -> int:
-        """Return the number of chunks to read ahead of a reader at an offset: 0 if no read ended
-        there."""
+        """Return the number of chunks to read ahead for a reader at `offset`. It is 0 if no read
+        has ended there."""
         return self._distances.get((topic_id, partition, offset), 0)
 
     def advance(self, topic_id: UUID, partition: int, offset: Offset, end_offset: Offset) -> None:
-        """Note that a read from an offset ended before another offset."""
+        """Record that a read began at `offset` and ended at `end_offset`."""
         distance = self.distance(topic_id, partition, offset)
         key = (topic_id, partition, end_offset)
         further = min(max(2 * distance, self._first), self._largest)

@@ -1,5 +1,7 @@
-"""Loads that several tasks wait for. A load continues if its waiters are cancelled, so that the
-next attempt of a reader with a short deadline finds its result."""
+"""Loads of values, each of which several tasks may await.
+
+A load continues if the tasks that await it are cancelled. If a reader with a short deadline tries
+again, it finds the result."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
@@ -14,7 +16,7 @@ V = TypeVar("V")
 
 
 class _Load(Generic[V]):
-    """A load of one value, in progress or finished."""
+    """Load of one value, in progress or finished, with its result."""
 
     __slots__ = ("error", "finished", "value")
 
@@ -25,7 +27,7 @@ class _Load(Generic[V]):
 
 
 class SharedLoads(Generic[K, V]):
-    """Loads in progress, by key. They run in the given nursery."""
+    """Loads in progress, by the key of their value. They run as tasks of the given nursery."""
 
     def __init__(self, nursery: trio.Nursery, errors: UnexpectedErrors) -> None:
         self._nursery = nursery
@@ -39,7 +41,8 @@ class SharedLoads(Generic[K, V]):
         return len(self._loads)
 
     def begin(self, keys: Sequence[K], load: Callable[[], Awaitable[Sequence[V]]]) -> None:
-        """Start a load of one value for each key. No key may be in a load already."""
+        """Start one load that returns the values of all `keys`. None of the keys may be loading
+        already."""
         assert keys
         assert not any(key in self._loads for key in keys)
         loads = [_Load[V]() for _ in keys]
@@ -47,8 +50,8 @@ class SharedLoads(Generic[K, V]):
         self._nursery.start_soon(self._run, keys, loads, load)
 
     async def value(self, key: K, load: Callable[[], Awaitable[V]]) -> V:
-        """Return the value of a key: from the load in progress, or from a new one. Raises
-        StoreError."""
+        """Return the value of a key from the load in progress, or start a load and return its
+        result. Raises StoreError if the load fails."""
 
         async def load_one() -> Sequence[V]:
             return [await load()]
@@ -58,7 +61,8 @@ class SharedLoads(Generic[K, V]):
         return await self.wait(key)
 
     async def wait(self, key: K) -> V:
-        """Wait for a load in progress and return its value. Raises StoreError."""
+        """Await the load in progress for a key, and return its value. Raises StoreError if the load
+        fails."""
         load = self._loads[key]
         await load.finished.wait()
         if load.error is not None:
