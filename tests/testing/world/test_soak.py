@@ -94,6 +94,9 @@ def test_without_examples():
 def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "test_of_a_user.py"
     path.write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
+    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, path.stem, raising=False)
     return path
@@ -144,6 +147,18 @@ def test_batches_run_tests_of_users(
     assert facts["virtual_hours"] > 0
     assert facts["seeds"][0] == 3
     assert facts["seeds"][1] == 5
+
+
+def test_a_batch_reports_that_pytest_itself_fails(
+    tests: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_words: Any, **_options: Any) -> int:
+        raise RuntimeError("a plugin is broken")
+
+    monkeypatch.setattr(pytest, "main", fail)
+    batch = run_batch(f"{tests.name}::test_buggy", 1, 1)
+    assert batch.run_count == 0
+    assert batch.problem == "pytest failed: RuntimeError('a plugin is broken')"
 
 
 def result(*failures: SoakFailure, problem: str = "", wall_s: float = 10.0) -> SoakResult:

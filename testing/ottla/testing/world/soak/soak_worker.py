@@ -23,7 +23,12 @@ from ottla.testing.world.run import WorldRun
 
 MESSAGE_CHARS_MAX = 20_000
 """Maximum length, in characters, of the text of a failure."""
-OPTIONS = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
+OPTIONS = (
+    *("-q", "-p", "no:cacheprovider", "-p", "no:randomly"),
+    # A worker runs pytest many times. The second time, plugins are already imported, of which
+    # pytest warns, and a project may treat warnings as errors.
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
 _NUMBERS = re.compile(r"\d+(\.\d+)?")
 
 
@@ -78,8 +83,11 @@ def _run(words: list[str], example_count: int, *, shrinks: bool) -> SoakResult:
         redirect_stdout(output),
         redirect_stderr(output),
     ):
-        code = pytest.main([*OPTIONS, *words], plugins=[plugin])
-    problem = ""
+        problem = ""
+        try:
+            code = pytest.main([*OPTIONS, *words], plugins=[plugin])
+        except Exception as error:  # of pytest itself or of a plugin: no batch of this test can run
+            code, problem = pytest.ExitCode.OK, f"pytest failed: {error!r}"
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         problem = plugin.problem or _reason(output.getvalue()) or f"pytest ended with {code!r}"
     return SoakResult(
