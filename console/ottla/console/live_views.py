@@ -1,4 +1,5 @@
-"""Makes live parts of pages, which call a page's view repeatedly."""
+"""Makes live parts of pages. A live part is renewed while the page is open, by repeated calls of
+the page's view."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -12,8 +13,8 @@ INTERVAL_S_MIN = 1.0
 
 
 def every(interval_s: float, view: ViewFunction) -> LiveFunction:
-    """Return a live part that calls a page's view repeatedly, with `interval_s` seconds between two
-    calls."""
+    """Return a live part. While the page is open, it calls the page's view repeatedly, with
+    `interval_s` seconds between two calls."""
 
     async def views(request: PageRequest) -> AsyncGenerator[PageView, None]:
         began = trio.current_time()

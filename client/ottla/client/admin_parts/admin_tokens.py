@@ -40,11 +40,11 @@ class TokenDescription:
     renewers: tuple[str, ...] = ()
     """Other users who may renew the token or make it expire."""
     issued_ms: int
-    """Time when the token was created."""
+    """Time when the token was created, in ms since 1970."""
     expires_ms: int
-    """Time when the token expires unless it is renewed."""
+    """Time when the token expires unless it is renewed, in ms since 1970."""
     max_ms: int
-    """Latest expiry time that renewals of the token can reach."""
+    """Latest expiry time that renewals of the token can reach, in ms since 1970."""
 
 
 class TokenCalls(AdminCalls):

@@ -116,8 +116,8 @@ class ConsumerProtocolMember:
         self.owned: Assignment = NOTHING
         self.target: Assignment = NOTHING
         self.heartbeat_interval_ms = config.heartbeat_interval_ms
-        """Heartbeat interval that the coordinator requested.  Before its first response, the
-        configured interval."""
+        """Heartbeat interval in ms that the coordinator requested. Before the coordinator's first
+        response, it is the configured interval."""
         self._config = config
         self._topics: frozenset[str] | None = None
         self._regex: str | None = None

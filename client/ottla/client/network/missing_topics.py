@@ -22,7 +22,8 @@ class MissingTopics:
     def __init__(self, grace_ms: int = GRACE_MS) -> None:
         self._grace_ms = grace_ms
         self._since_ms: dict[str, int] = {}
-        """Start of the grace period of each subject that is missing and not reported."""
+        """Time in ms at which the grace period began, for each subject that is missing and not
+        reported yet."""
         self._reported: set[str] = set()
 
     def retain(self, unknown: Collection[str], now_ms: int) -> None:

@@ -139,7 +139,8 @@ async def long_action(request: PageRequest) -> PageView:
 
 
 async def progress(request: PageRequest) -> PageView:
-    """Return the live part with the progress of one long action."""
+    """Return the live part of the page, which is renewed while the page is open: the progress of
+    one long action."""
     one = _one(request)
     sheet = Sheet(heading=one.title, parts=(), live_parts=tuple(_progress(one)))
     return PageView(context={"sheet": sheet}, template="live/sheet")

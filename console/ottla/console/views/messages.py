@@ -114,7 +114,8 @@ async def message(request: PageRequest) -> PageView:
 
 
 async def tail(request: PageRequest) -> AsyncGenerator[PageView, None]:
-    """Yield the content of the page's live part: the newest records of a topic as they arrive."""
+    """Yield the content of the page's live part, which is renewed while the page is open: the
+    newest records of a topic as they arrive."""
     files = await read_schema_files(request.config)
     query = _query_of(request, is_download=False)
     async with open_field_decoder(request.config, files, _formats(query)) as decoder:

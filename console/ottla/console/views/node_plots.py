@@ -71,7 +71,8 @@ async def plots(request: PageRequest) -> PageView:
 
 
 async def live_plots(request: PageRequest) -> PageView:
-    """Return the live part with plots of the most important metrics of all brokers."""
+    """Return the live part of the page, which is renewed while the page is open: plots of the most
+    important metrics of all brokers."""
     sheet = Sheet(heading="Plots of nodes", parts=(), live_parts=tuple(await _plots(request)))
     return PageView(context={"sheet": sheet}, template="live/sheet")
 

@@ -29,11 +29,11 @@ from ottla.model.values import frozen
 from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
 
 LIVE_S = 10.0
-"""Interval of the live part in seconds."""
+"""Interval in seconds at which the live part of the overview is renewed."""
 FIRST_S = 0.25
 """Time in seconds after which the page is sent with what was read by then."""
 FACT_S = 15.0
-"""Longest time in seconds for reading one kind of facts in the live part."""
+"""Timeout in seconds for reading one kind of facts for the part of the page that is renewed."""
 PARTITIONS_AT_ONCE = 1_000
 """Maximum number of partitions whose state the page itself contains. If there are more, the live
 part sends their state."""
@@ -138,8 +138,9 @@ async def overview(request: PageRequest) -> PageView:
 
 
 async def first_overview(request: PageRequest) -> PageView:
-    """Return the view of what can be read at once. The page's live part brings the rest: the state
-    of many partitions, and of nodes that respond late."""
+    """Return the view with the facts that can be read at once. The page's live part, which is
+    renewed while the page is open, has the others: the state of many partitions, and of nodes that
+    respond late."""
     if request.query.get("whole", "") == "1":
         return await overview(request)
     reader = _Reader(request.admin, request.now_ms)

@@ -114,12 +114,14 @@ class SlotLedger:
 
 
 def schema_of(columns: Iterable[str]) -> str:
-    """Return the Spark DDL for the given columns of a rollup stream's state slot."""
+    """Return the Spark DDL (names and types) of the given columns of the table in which a rollup
+    stream stores its state."""
     return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in columns)
 
 
 SLOT = tuple(dict.fromkeys((*META, *SEEN, *HEAD, *OPEN)))
-"""All columns of a rollup stream's state slot except `part`, without repetitions."""
+"""All columns of the table in which a rollup stream stores its state, except `part`, without
+repetitions."""
 
 
 def _memory(slot: DataFrame, newest_ms: int | None, *, has_heads: bool) -> Memory:

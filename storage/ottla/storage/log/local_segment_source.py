@@ -49,7 +49,7 @@ class LocalSegmentSource:
         self.size_bytes = segment.size_bytes
         """Size of the segment's `.log` file in bytes."""
         self.max_timestamp_ms = segment.max_timestamp_ms
-        """Largest timestamp of the segment's records, or -1 if they have none."""
+        """Largest timestamp of the segment's records, in ms since 1970, or -1 if they have none."""
         self.epochs: Sequence[EpochEntry] = tuple(
             entry for entry in state.epochs.entries if entry.start_offset < end_offset
         )

@@ -121,7 +121,8 @@ class MarkMoment:
 
     name: str
     number: int = 1
-    """Number of the pass of this point, counted over all lives of the instance, from 1."""
+    """Number of the call or step among those with this name, counted from 1 over all lives of the
+    instance."""
 
     def __post_init__(self) -> None:
         if self.number < 1:

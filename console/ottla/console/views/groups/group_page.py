@@ -111,8 +111,8 @@ async def group(request: PageRequest) -> PageView:
 
 
 async def lag_over_time(request: PageRequest) -> PageView:
-    """Return the content of the live part of a group's page: its lag now and since the page was
-    opened."""
+    """Return the content of the live part of a group's page, which is renewed while the page is
+    open: the lag now and since the page was opened."""
     name = request.path["group"]
     rows = await lag_rows(request.admin, name, ())
     sheet = Sheet(heading=name, parts=(), live_parts=tuple(await _lag_parts(request, rows)))
