@@ -192,8 +192,6 @@ async def test_the_extremes_of_a_quota_are_used(key: str) -> None:
 
 def extremes(definition: Definition) -> Sequence[str]:
     """Return the least and the largest value of a setting, or every choice of one."""
-    if definition.default_only_because and definition.default is not None:
-        return (definition.default,)
     if definition.kind is SettingKind.BOOLEAN:
         return ("true", "false")
     if definition.one_of:

@@ -51,6 +51,12 @@ def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> E
     return EffectiveSetting(TOPIC_DEFINITIONS[key].default, ConfigSource.DEFAULT)
 
 
+def topic_defaults(image: MetadataImage, config: ControllerConfig) -> dict[str, str]:
+    """Return the settings, by key, of topics without values of their own."""
+    found = {key: topic_default(image, config, key).value for key in TOPIC_DEFINITIONS}
+    return {key: text for key, text in found.items() if text is not None}
+
+
 def min_insync_replicas(image: MetadataImage, config: ControllerConfig, topic: str) -> int:
     """Return the min.insync.replicas of a topic, not yet limited by the replication factor."""
     value = topic_setting(image, config, topic, MIN_INSYNC_REPLICAS).value

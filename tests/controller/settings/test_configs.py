@@ -163,7 +163,8 @@ def test_a_list_grows_from_its_default_and_shrinks(cluster: InMemoryController) 
         (
             resource(TOPIC, "a", ("remote.storage.enable", SET, "true")),
             ErrorCode.INVALID_CONFIG,
-            "remote.storage.enable: is 'true'; it must be false: there is no remote storage",
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured"
+            " with remote log storage.",
         ),
         (
             resource(BROKER, "", ("listener.name.x.ssl.keystore.location", SET, "/x")),

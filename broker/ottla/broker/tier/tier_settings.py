@@ -1,5 +1,6 @@
 """Settings of this broker's remote log manager."""
 
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.model.values import frozen
 
 
@@ -25,3 +26,15 @@ class TierSettings:
     copier_count: int = 10
     """Maximum number of segments that are copied to the object store at the same time
     (`remote.log.manager.copier.thread.pool.size`)."""
+
+
+def tier_settings_of(config: TierConfig) -> TierSettings:
+    """Return the settings of the remote log manager among those of a broker."""
+    return TierSettings(
+        metadata_topic_partition_count=config.metadata_partition_count,
+        metadata_topic_replication_factor=config.metadata_replication_factor,
+        metadata_topic_min_isr=config.metadata_min_isr,
+        task_interval_ms=config.task_interval_ms,
+        task_retry_backoff_max_ms=config.task_retry_backoff_ms_max,
+        copier_count=config.copier_count,
+    )

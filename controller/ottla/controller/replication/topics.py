@@ -7,6 +7,7 @@ names differ only in `.` and `_`, since they would share metric names.
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from uuid import UUID
 
 from ottla.controller.decision import Context, Decision, Draft, decided
@@ -18,7 +19,7 @@ from ottla.controller.replication.assignments import (
     place_more,
 )
 from ottla.controller.requester import Requester
-from ottla.controller.settings_in_force import topic_setting
+from ottla.controller.settings_in_force import topic_defaults, topic_setting
 from ottla.metadata.image import MetadataImage, PartitionState, Topic
 from ottla.metadata.records import (
     TOPIC_RESOURCE,
@@ -33,6 +34,7 @@ from ottla.model.explanations import EXPLAINED_MAX, Explanations
 from ottla.model.ids import METADATA_TOPIC, ZERO_UUID, NodeId
 from ottla.model.limits import TOPIC_NAME_LENGTH_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.storage.tiered_topics import check_tiering
 from ottla.model.settings.storage.topic import (
     TOPIC_DEFINITIONS,
     check_topic_as_a_whole,
@@ -265,6 +267,12 @@ def _create(
     texts = {config.name: config.value for config in asked.configs}
     check_topic_texts(texts)
     check_topic_as_a_whole(texts)
+    check_tiering(
+        {},
+        texts,
+        partial(topic_defaults, image, context.config),
+        is_system_enabled=context.config.is_tiering_enabled,
+    )
     partitions = _partitions_of(image, context, asked, new_topics)
     context.charge.take(len(partitions))
     topic_id = context.rng.uuid()

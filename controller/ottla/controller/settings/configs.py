@@ -20,6 +20,7 @@ from ottla.controller.settings_in_force import (
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION,
     is_elr_enabled,
+    topic_defaults,
     topic_setting,
 )
 from ottla.metadata.image import MetadataImage
@@ -33,6 +34,7 @@ from ottla.model.settings.connections import is_connection_bound
 from ottla.model.settings.declare import SettingKind
 from ottla.model.settings.dynamic import check_texts, definitions_of
 from ottla.model.settings.resources import AlterOperation, ConfigKind
+from ottla.model.settings.storage.tiered_topics import check_tiering
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as ReplacedResource,
@@ -202,6 +204,13 @@ def _alter(
             groups=context.config.groups,
             is_of_all_brokers=resource == (ConfigKind.BROKER, ""),
         )
+        if resource_type is ConfigKind.TOPIC:
+            check_tiering(
+                current,
+                {**current, **wanted},
+                partial(topic_defaults, image, context.config),
+                is_system_enabled=context.config.is_tiering_enabled,
+            )
         _check_controller(image, resource, wanted)
         _check_min_isr(image, resource, wanted)
         _check_balance(image, context.requester, wanted)

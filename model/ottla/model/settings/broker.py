@@ -48,6 +48,7 @@ from ottla.model.settings.share_state import ShareStateConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS, check_cordoned, parse_cordoned
 from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.telemetry.client_telemetry import TelemetryConfig
 from ottla.model.settings.telemetry.exporters import PLUGIN_PREFIX, ExporterConfig
@@ -469,6 +470,8 @@ class BrokerConfig:
     disks: DiskConfig = field(default_factory=DiskConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     cleaner: CleanerConfig = field(default_factory=CleanerConfig)
+    tier: TierConfig = field(default_factory=TierConfig)
+    """Settings of tiered storage: the object store, and the copies and reads of segments."""
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     """Default topic settings that this broker's own file contains, by topic key."""
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -583,16 +586,8 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     disks, unknown_to_disks = values_of(DiskConfig, texts)
     telemetry, unknown_to_telemetry = values_of(TelemetryConfig, texts)
     cleaner, unknown_to_cleaner = values_of(CleanerConfig, texts)
-    if "node_id" not in values:
-        raise ConfigError("node.id", "is not set; give this broker a number of its own")
-    if not values.get("controller_quorum_voters") and not values.get(
-        "controller_quorum_bootstrap_servers"
-    ):
-        raise ConfigError(
-            "controller.quorum.voters",
-            "is not set; name the controllers as id@host:port, or some of them as host:port in"
-            " controller.quorum.bootstrap.servers",
-        )
+    tier, unknown_to_tier = values_of(TierConfig, texts)
+    _check_identity(values)
     sasl = _sasl(values, texts)
     config = BrokerConfig(
         **values,
@@ -613,6 +608,7 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
         disks=DiskConfig(**disks),
         telemetry=TelemetryConfig(**telemetry),
         cleaner=CleanerConfig(**cleaner),
+        tier=TierConfig(**tier),
         topic_defaults=topic_defaults_of(texts),
         texts=dict(texts),
     )
@@ -623,8 +619,22 @@ def load_broker_config(texts: Mapping[str, str]) -> tuple[BrokerConfig, set[str]
     unknown &= unknown_to_metrics & unknown_to_quotas & unknown_to_connections
     unknown &= unknown_to_exporters & unknown_to_telemetry & unknown_to_cleaner
     unknown &= unknown_to_logs & unknown_to_authorizer & unknown_to_disks
-    unknown &= unknown_to_tokens & unknown_to_share_state
+    unknown &= unknown_to_tokens & unknown_to_share_state & unknown_to_tier
     return config, unknown - known
+
+
+def _check_identity(values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if the id of the broker or its controllers are not set."""
+    if "node_id" not in values:
+        raise ConfigError("node.id", "is not set; give this broker a number of its own")
+    if not values.get("controller_quorum_voters") and not values.get(
+        "controller_quorum_bootstrap_servers"
+    ):
+        raise ConfigError(
+            "controller.quorum.voters",
+            "is not set; name the controllers as id@host:port, or some of them as host:port in"
+            " controller.quorum.bootstrap.servers",
+        )
 
 
 def _check_texts(texts: Mapping[str, str]) -> None:

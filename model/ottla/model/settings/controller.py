@@ -44,6 +44,7 @@ from ottla.model.settings.security.security_keys import (
 )
 from ottla.model.settings.security.tls import TlsConfig, is_tls_key
 from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.tier import SYSTEM_ENABLE
 from ottla.model.settings.storage.topic import BROKER_TO_TOPIC, topic_defaults_of
 from ottla.model.settings.telemetry.exporters import PLUGIN_PREFIX, ExporterConfig
 from ottla.model.settings.telemetry.metrics import MetricsConfig
@@ -188,6 +189,11 @@ class ControllerConfig:
         at_least=1,
         doc="Interval between checks for leaderless partitions that may now elect an unclean "
         "leader.",
+    )
+    is_tiering_enabled: bool = setting(
+        False,
+        key=SYSTEM_ENABLE,
+        doc="Whether topics may be tiered. Set it on all brokers and controllers.",
     )
     quorum: QuorumConfig = field(default_factory=QuorumConfig)
     groups: GroupConfig = field(default_factory=GroupConfig)

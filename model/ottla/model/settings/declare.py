@@ -79,8 +79,6 @@ class Definition:
     """Values that have no effect, for a setting whose other values have an effect."""
     is_internal: bool = False
     """True if DescribeConfigs and the documentation omit the setting."""
-    default_only_because: str = ""
-    """Reason why only the default is allowed; empty if other values are allowed."""
 
     @property
     def documentation(self) -> str:
@@ -113,10 +111,6 @@ class Definition:
             raise ConfigError(self.key, f"is {given}; it must be {self.allowed()}") from None
         if not self._is_within_bounds(value):
             raise ConfigError(self.key, f"is {given}; it must be {self.allowed()}")
-        if self.default_only_because and value != self._parsed(self.default or ""):
-            raise ConfigError(
-                self.key, f"is {given}; it must be {self.default}: {self.default_only_because}"
-            )
         return value
 
     def allowed(self) -> str:

@@ -48,6 +48,7 @@ from ottla.model.settings.share_state import ShareStateConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.model.settings.storage.cordoned import CORDONED_LOG_DIRS
 from ottla.model.settings.storage.disks import DiskConfig
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.model.settings.storage.topic import (
     DEFAULT_DEFINITIONS,
     TOPIC_DEFINITIONS,
@@ -88,6 +89,7 @@ def broker_definitions() -> Mapping[str, Definition]:
         **definitions(ExporterConfig),
         **definitions(TelemetryConfig),
         **definitions(CleanerConfig),
+        **definitions(TierConfig),
         **definitions(BalanceSettings),
         **{key: one for key, one in DEFAULT_DEFINITIONS.items() if key not in own},
     }

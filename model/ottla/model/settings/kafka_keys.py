@@ -24,7 +24,6 @@ controller.socket.timeout.ms INT 30000
 delete.records.purgatory.purge.interval.requests INT 1
 early.start.listeners LIST null
 fetch.purgatory.purge.interval.requests INT 1000
-follower.fetch.last.tiered.offset.enable BOOLEAN false dynamic
 group.consumer.assignor.offload.enable BOOLEAN true dynamic internal
 group.coordinator.append.linger.ms INT -1 -1..
 group.coordinator.background.threads INT 2 1..
@@ -63,10 +62,6 @@ internal.metadata.max.batch.size.in.bytes INT 8388608 internal
 kafka.metrics.polling.interval.secs INT 10 1..
 kafka.metrics.reporters LIST ""
 log.dir.failure.timeout.ms LONG 30000 1..
-log.local.retention.bytes LONG -2 -2.. dynamic
-log.local.retention.ms LONG -2 -2.. dynamic
-log.remote.copy.lag.bytes LONG -1 -1.. dynamic
-log.remote.copy.lag.ms LONG 0 -1.. dynamic
 max.request.partition.size.limit INT 2000 1..
 metric.reporters LIST org.apache.kafka.common.metrics.JmxReporter dynamic
 metrics.num.samples INT 2 1..
@@ -79,15 +74,9 @@ offsets.load.buffer.size INT 5242880 1..
 offsets.topic.compression.codec INT 0
 producer.purgatory.purge.interval.requests INT 1000
 queued.max.requests INT 500 1..
-remote.fetch.max.wait.ms INT 500 1.. dynamic
-remote.list.offsets.request.timeout.ms LONG 30000 1.. dynamic
-remote.log.index.file.cache.total.size.bytes LONG 1073741824 1.. dynamic
 remote.log.index.file.cache.ttl.ms LONG 900000 -1.. internal
-remote.log.manager.copier.thread.pool.size INT 10 1.. dynamic
 remote.log.manager.expiration.thread.pool.size INT 10 1.. dynamic
 remote.log.manager.follower.thread.pool.size INT 2 1.. dynamic
-remote.log.manager.task.interval.ms LONG 30000 1..
-remote.log.manager.task.retry.backoff.max.ms LONG 30000 1.. internal
 remote.log.manager.task.retry.backoff.ms LONG 500 1.. internal
 remote.log.manager.task.retry.jitter DOUBLE 0.2 0..0.5 internal
 remote.log.manager.thread.pool.size INT 2 1..
@@ -98,7 +87,6 @@ remote.log.metadata.manager.class.path STRING null
 remote.log.metadata.manager.impl.prefix STRING rlmm.config.
 remote.log.metadata.manager.listener.name STRING null
 remote.log.reader.max.pending.tasks INT 100 1..
-remote.log.reader.threads INT 10 1.. dynamic
 remote.log.storage.manager.class.name STRING null
 remote.log.storage.manager.class.path STRING null
 remote.log.storage.manager.impl.prefix STRING rsm.config.
@@ -136,10 +124,9 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ),
     ("share.coordinator.", "records are appended at the end of each event-loop iteration"),
     ("group.streams.", "groups of Kafka Streams are not served"),
-    ("remote.", "there is no remote storage"),
-    ("log.remote.", "there is no remote storage"),
-    ("log.local.", "there is no remote storage"),
-    ("follower.fetch.last.tiered.", "there is no remote storage"),
+    ("remote.log.storage.manager.", "remote.log.storage.uri names the object store"),
+    ("remote.log.metadata.", "the metadata topic is built in"),
+    ("remote.", "tasks of tiered storage run on the event loop"),
     ("sasl.kerberos.", "GSSAPI is not offered"),
     ("metric.reporters", "code of the JVM is not run here"),
     ("kafka.metrics.", "code of the JVM is not run here"),
@@ -221,8 +208,6 @@ UNKEPT_PROMISES: Mapping[str, str] = {
     "alter.config.policy.class.name": f"{_NO_CODE}, so any configuration would be accepted",
     "create.topic.policy.class.name": f"{_NO_CODE}, so any topic would be accepted",
     "config.providers": f"{_NO_CODE}, so ${{...}} in values would stay as it is",
-    "remote.log.storage.system.enable": "tiered storage is not served, so no segment would be "
-    "copied to it",
 }
 """Keys of settings that an operator would rely on, but whose effect Ottla cannot provide, each with
 the reason."""

@@ -2,7 +2,13 @@
 of its own. Pure."""
 
 from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT32_MAX, INT64_MAX, MIB
-from ottla.model.settings.storage.topic import DAY_MS, HOUR_MS, MINUTE_MS, TopicConfig
+from ottla.model.settings.storage.topic import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SAME_AS_RETENTION,
+    TopicConfig,
+)
 from ottla.model.values import frozen
 from ottla.wire.compression import Codec
 
@@ -13,9 +19,6 @@ CODECS = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-
-SAME_AS_RETENTION = -2
-"""Value of local.retention.ms and local.retention.bytes that stands for the topic's retention."""
 
 
 def effective_local_retention(local: int, total: int, *, is_copied: bool) -> int:
@@ -128,6 +131,12 @@ class LogConfig:
             is_deleted_by_retention="delete" in topic.cleanup_policy,
             producer_id_expiration_ms=producer_id_expiration_ms,
             file_delete_delay_ms=topic.file_delete_delay_ms,
+            is_tiered=topic.remote_storage_enable,
+            is_copied=not topic.remote_log_copy_disable,
+            local_retention_ms=topic.local_retention_ms,
+            local_retention_bytes=topic.local_retention_bytes,
+            copy_lag_ms=topic.remote_copy_lag_ms,
+            copy_lag_bytes=topic.remote_copy_lag_bytes,
         )
 
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ottla.model.errors import ConfigError
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.model.values import frozen
 from ottla.storage.tier.store_seam import is_plain_key
 
@@ -76,6 +77,18 @@ class StoreSettings:
     ca_file: str = ""
     """Path of a PEM file with CA certificates to trust, in addition to those of the operating
     system."""
+
+
+def store_settings_of(config: TierConfig) -> StoreSettings:
+    """Return the settings of the object store among those of a broker."""
+    return StoreSettings(
+        uri=config.store_uri,
+        access_key_id=config.access_key_id,
+        secret_access_key=config.secret_access_key,
+        endpoint=config.endpoint,
+        region=config.region,
+        ca_file=config.ca_file,
+    )
 
 
 def parse_store_uri(uri: str) -> StoreLocation:

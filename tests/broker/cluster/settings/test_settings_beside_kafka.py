@@ -90,7 +90,9 @@ IDLE = (
 SECURITY = "served or refused with a reason, never ignored; see test_every_security_key.py"
 NEGATIVE = "a time or a count below the bound has no meaning, or is a busy loop"
 JAVA_NUMBER = "Java's suffixes, hexadecimal digits and NaN are no numbers here"
-WITHOUT = "a feature that Ottla does not have: its default is accepted, no other value"
+BESIDE_RETENTION = (
+    "compared with the other settings of a topic when it is tiered, as the topic's own"
+)
 
 WIDER_FILES = {
     "group.consumer.max.assignment.interval.ms": "the most is not below the default, which is 0",
@@ -115,7 +117,7 @@ NARROWER_FILES = {
     "connections.max.reauth.ms": SECURITY,
     "authorizer.class.name": SECURITY,
     "config.providers": UNKEPT_PROMISES["config.providers"],
-    "remote.log.storage.system.enable": UNKEPT_PROMISES["remote.log.storage.system.enable"],
+    "remote.log.storage.system.enable": "it needs remote.log.storage.uri",
     "broker.heartbeat.interval.ms": f"{NEGATIVE}; it is below broker.session.timeout.ms",
     "broker.session.timeout.ms": NEGATIVE,
     "controller.quorum.*.ms": NEGATIVE,
@@ -141,6 +143,8 @@ NARROWER_FILES = {
 """Values that Kafka's files may have and ours may not, by key, with the reason."""
 
 WIDER_CHANGES = {
+    "log.local.retention.*": BESIDE_RETENTION,
+    "log.remote.copy.lag.*": BESIDE_RETENTION,
     "metric.reporters": "no class of Java can be loaded; stored, and warned about",
 }
 """Values that our brokers accept while they run and Kafka's do not."""
@@ -153,8 +157,8 @@ NARROWER_CHANGES = {
     "*.cleanable*.ratio": JAVA_NUMBER,
     "log.flush.interval.ms": NEGATIVE,
     "internal.segment.bytes": "of Kafka's own tests",
-    "local.retention.*": WITHOUT,
-    "remote.*": WITHOUT,
+    "remote.*": "the tasks of tiered storage read their settings once",
+    "follower.fetch.last.tiered.offset.enable": "read once, as the others of tiered storage",
     "share.assignor.offload.enable": "internal, and without effect in Kafka 4.4",
     "streams.*": "groups of Kafka Streams are not served",
     "consumer.assignor.offload.enable": "assignments are computed on the coordinator's loop",
@@ -312,6 +316,8 @@ OTHER_DESCRIPTIONS = {
     "listeners": "Kafka describes it as dynamic, and refuses every change",
     "log.dirs": "a default of its own, as there is no log.dir",
     "node.id": "set in every file, and this broker has none",
+    "remote.*": "the tasks of tiered storage read their settings once",
+    "follower.fetch.last.tiered.offset.enable": "read once, as the others of tiered storage",
     "sasl.*": "TLS and SASL change with certificates only while a broker runs",
     "ssl.*": "TLS and SASL change with certificates only while a broker runs; stores are PEM files",
     "socket.*.buffer.bytes": "without the setting, the kernel adapts the buffers",

@@ -28,6 +28,10 @@ not examined for a delay."""
 
 NO_REPLICAS = ThrottledReplicas()
 
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+SAME_AS_RETENTION = -2
+"""Value of local.retention.ms and local.retention.bytes that stands for the topic's retention."""
+
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 
@@ -223,6 +227,59 @@ class TopicConfig:
         broker_keys=("log.preallocate",),
         doc="Whether a new segment's file is created with its full size.",
     )
+    local_retention_bytes: int = setting(
+        SAME_AS_RETENTION,
+        key="local.retention.bytes",
+        kind=SettingKind.LONG,
+        at_least=SAME_AS_RETENTION,
+        broker_keys=("log.local.retention.bytes",),
+        doc="Size of a tiered partition on disk above which its oldest copied segments are deleted "
+        "there; -2 is the value of retention.bytes, -1 is unlimited.",
+    )
+    local_retention_ms: int = setting(
+        SAME_AS_RETENTION,
+        key="local.retention.ms",
+        kind=SettingKind.LONG,
+        at_least=SAME_AS_RETENTION,
+        broker_keys=("log.local.retention.ms",),
+        doc="Age above which copied segments of a tiered partition are deleted on disk; -2 is the "
+        "value of retention.ms, -1 is unlimited.",
+    )
+    remote_copy_lag_bytes: int = setting(
+        -1,
+        key="remote.copy.lag.bytes",
+        kind=SettingKind.LONG,
+        at_least=-1,
+        broker_keys=("log.remote.copy.lag.bytes",),
+        doc="Size of the records after a closed segment from which on it is copied to the object "
+        "store; 0 copies it at once, -1 stands for the local retention (KIP-1241).",
+    )
+    remote_copy_lag_ms: int = setting(
+        0,
+        key="remote.copy.lag.ms",
+        kind=SettingKind.LONG,
+        at_least=-1,
+        broker_keys=("log.remote.copy.lag.ms",),
+        doc="Age from which on a closed segment is copied to the object store; 0 copies it at "
+        "once, -1 stands for the local retention (KIP-1241).",
+    )
+    remote_log_copy_disable: bool = setting(
+        False,
+        key="remote.log.copy.disable",
+        doc="Whether a tiered topic gets no further copies; those that it has stay readable.",
+    )
+    remote_log_delete_on_disable: bool = setting(
+        False,
+        key="remote.log.delete.on.disable",
+        doc="Whether all copies of the topic are deleted when remote.storage.enable becomes false; "
+        "it can become false only with this.",
+    )
+    remote_storage_enable: bool = setting(
+        False,
+        key=REMOTE_STORAGE_ENABLE,
+        doc="Whether closed segments are copied to the object store of tiered storage, and deleted "
+        "on disk by local.retention.ms and local.retention.bytes.",
+    )
     record_validation: str = setting(
         "header",
         key="record.validation",
@@ -305,70 +362,7 @@ class TopicConfig:
 TOPIC_DEFAULTS = TopicConfig()
 """Settings of a topic if neither the topic nor the brokers set any."""
 
-_NO_REMOTE_STORAGE = "there is no remote storage"
-
-
-def _absent(
-    key: str, default: str, why: str, kind: SettingKind, *broker_keys: str, at_least: int = -1
-) -> Definition:
-    return Definition(
-        key=key,
-        field_name="",
-        kind=kind,
-        default=default,
-        doc=f"Accepted at its default only: {why}.",
-        at_least=None if kind is SettingKind.BOOLEAN else at_least,
-        broker_keys=broker_keys,
-        default_only_because=why,
-    )
-
-
-ABSENT_DEFINITIONS: Mapping[str, Definition] = {
-    one.key: one
-    for one in (
-        _absent(
-            "local.retention.bytes",
-            "-2",
-            _NO_REMOTE_STORAGE,
-            SettingKind.LONG,
-            "log.local.retention.bytes",
-            at_least=-2,
-        ),
-        _absent(
-            "local.retention.ms",
-            "-2",
-            _NO_REMOTE_STORAGE,
-            SettingKind.LONG,
-            "log.local.retention.ms",
-            at_least=-2,
-        ),
-        _absent(
-            "remote.copy.lag.bytes",
-            "-1",
-            _NO_REMOTE_STORAGE,
-            SettingKind.LONG,
-            "log.remote.copy.lag.bytes",
-        ),
-        _absent(
-            "remote.copy.lag.ms",
-            "0",
-            _NO_REMOTE_STORAGE,
-            SettingKind.LONG,
-            "log.remote.copy.lag.ms",
-        ),
-        *(
-            _absent(key, "false", _NO_REMOTE_STORAGE, SettingKind.BOOLEAN)
-            for key in (
-                "remote.log.copy.disable",
-                "remote.log.delete.on.disable",
-                "remote.storage.enable",
-            )
-        ),
-    )
-}
-"""Declarations of Kafka's topic settings for features that Ottla lacks, by key."""
-
-TOPIC_DEFINITIONS: Mapping[str, Definition] = {**definitions(TopicConfig), **ABSENT_DEFINITIONS}
+TOPIC_DEFINITIONS: Mapping[str, Definition] = definitions(TopicConfig)
 
 BROKER_TO_TOPIC: dict[str, str] = {
     broker_key: definition.key

@@ -1,0 +1,140 @@
+"""Settings of tiered storage on a broker: the object store, copies of segments, and their reads."""
+
+from ottla.model.errors import ConfigError
+from ottla.model.limits import GIB
+from ottla.model.settings.declare import SettingKind, setting
+from ottla.model.values import frozen
+
+SYSTEM_ENABLE = "remote.log.storage.system.enable"
+STORE_URI = "remote.log.storage.uri"
+METADATA_PREFIX = "rlmm.config."
+"""Prefix of Kafka's keys for the topic `__remote_log_metadata`."""
+
+
+@frozen(kw_only=True)
+class TierConfig:
+    """Settings of tiered storage on one broker. An empty text is a setting without a value."""
+
+    is_enabled: bool = setting(
+        False,
+        key=SYSTEM_ENABLE,
+        doc="Whether topics may be tiered. Set it on all brokers and controllers, and "
+        "remote.log.storage.uri on all brokers.",
+    )
+    store_uri: str = setting(
+        "",
+        key=STORE_URI,
+        doc="Ottla's own: the object store and the prefix of this cluster's objects there, such as "
+        "s3://bucket/prefix, gs://…, az://… or file:///directory. The cluster's id is part of each "
+        "key.",
+    )
+    access_key_id: str = setting(
+        "",
+        key="remote.log.storage.access.key.id",
+        kind=SettingKind.PASSWORD,
+        doc="Ottla's own: access key of the object store (S3), or account name (Azure). By default "
+        "the environment or the machine's role has the credentials.",
+    )
+    secret_access_key: str = setting(
+        "",
+        key="remote.log.storage.secret.access.key",
+        kind=SettingKind.PASSWORD,
+        doc="Ottla's own: secret key of the object store (S3), account key (Azure), or JSON of a "
+        "service account's key (Google Cloud Storage).",
+    )
+    endpoint: str = setting(
+        "",
+        key="remote.log.storage.endpoint",
+        doc="Ottla's own: URL of the object store's server, such as https://minio.example:9000; by "
+        "default the provider's own.",
+    )
+    region: str = setting(
+        "",
+        key="remote.log.storage.region",
+        doc="Ottla's own: region of the bucket (S3).",
+    )
+    ca_file: str = setting(
+        "",
+        key="remote.log.storage.ca.file",
+        doc="Ottla's own: PEM file with certificates to trust beside those of the system.",
+    )
+    fetch_wait_ms_max: int = setting(
+        500,
+        key="remote.fetch.max.wait.ms",
+        at_least=1,
+        doc="Time that a Fetch waits for records from the object store. It is then answered with "
+        "what is there, and the read continues for the next Fetch.",
+    )
+    list_offsets_timeout_ms: int = setting(
+        30_000,
+        key="remote.list.offsets.request.timeout.ms",
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="Time that a look-up of an offset by timestamp in the object store may take, if the "
+        "request has no timeout.",
+    )
+    index_cache_bytes_max: int = setting(
+        GIB,
+        key="remote.log.index.file.cache.total.size.bytes",
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="Size of the cache of copied segments' indexes on disk.",
+    )
+    reader_count: int = setting(
+        10,
+        key="remote.log.reader.threads",
+        at_least=1,
+        doc="Number of copied segments from which this broker reads at the same time.",
+    )
+    task_interval_ms: int = setting(
+        30_000,
+        key="remote.log.manager.task.interval.ms",
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="Interval at which segments are copied, and copies deleted by retention.",
+    )
+    task_retry_backoff_ms_max: int = setting(
+        30_000,
+        key="remote.log.manager.task.retry.backoff.max.ms",
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="Longest pause between attempts after the object store has failed.",
+    )
+    copier_count: int = setting(
+        10,
+        key="remote.log.manager.copier.thread.pool.size",
+        at_least=1,
+        doc="Number of segments that this broker copies at the same time.",
+    )
+    fetches_last_tiered: bool = setting(
+        False,
+        key="follower.fetch.last.tiered.offset.enable",
+        doc="Whether a new replica of a tiered partition begins after the last copied offset in "
+        "place of the leader's local log start (KIP-1023).",
+    )
+    metadata_partition_count: int = setting(
+        50,
+        key=f"{METADATA_PREFIX}remote.log.metadata.topic.num.partitions",
+        at_least=1,
+        doc="Number of partitions of __remote_log_metadata when it is created. Never change it.",
+    )
+    metadata_replication_factor: int = setting(
+        3,
+        key=f"{METADATA_PREFIX}remote.log.metadata.topic.replication.factor",
+        kind=SettingKind.SHORT,
+        at_least=1,
+        doc="Replication factor of __remote_log_metadata when it is created.",
+    )
+    metadata_min_isr: int = setting(
+        2,
+        key=f"{METADATA_PREFIX}remote.log.metadata.topic.min.isr",
+        kind=SettingKind.SHORT,
+        at_least=1,
+        doc="min.insync.replicas of __remote_log_metadata when it is created (KIP-1235).",
+    )
+
+    def __post_init__(self) -> None:
+        if self.is_enabled and not self.store_uri:
+            raise ConfigError(
+                STORE_URI, f"is not set, and {SYSTEM_ENABLE} is true; name the object store"
+            )
