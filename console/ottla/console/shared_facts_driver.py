@@ -66,10 +66,12 @@ async def partition_totals(admin: Admin) -> PartitionTotals:
 
 
 async def latest_changes(admin: Admin, *, since_ms: int, count_max: int) -> RecentChanges:
-    """Return the most recent changes of the metadata since a time in ms since 1970. All callers
-    pass the same `count_max`, and the time passes.
+    """Return the most recent changes of the metadata since `since_ms` (ms since 1970), at most
+    `count_max`.
 
-    Raises RefusedError with UNSUPPORTED_VERSION if the brokers do not have the request.
+    Changes that an earlier call has read are kept. Every call must therefore have the same
+    `count_max`, and a `since_ms` that is not before that of the previous call. Raises RefusedError
+    with UNSUPPORTED_VERSION if the brokers do not have the request.
     """
     kept = _KEPT.setdefault(admin, _SharedFacts())
     async with kept.changes_lock:

@@ -140,8 +140,8 @@ class TablePart:
     """Sentence that the page shows in place of an empty table, with the next step."""
     empty_command: str = ""
     listing: ListPage[Any] | None = None
-    """Page of a long list that the table shows, with its search and order, or None. At most one
-    part of a sheet has one."""
+    """The page of a long list that the table shows, with its search and order. None if the table
+    shows all rows. At most one table of a sheet shows a page of a list."""
     search_label: str = "Search"
     loads: str = ""
     """Address of the same page with more values in the table, which the browser loads after the

@@ -76,7 +76,8 @@ FLOODS = {
 
 
 class FloodRow(NamedTuple):
-    """Result of one flood of one server: the bystander's latencies, and the server's memory."""
+    """Result of one flood of one server: the latencies of a client that sent requests meanwhile
+    (the bystander), and the server's memory."""
 
     flood: str
     server: str

@@ -18,7 +18,7 @@ class BystanderLatencies:
     seconds: list[float] = field(default_factory=list)
 
     def quantile_ms(self, part: float) -> float:
-        """Return a quantile of the bystander's latencies in ms. If `part` is 1, return the longest
+        """Return a quantile of the recorded latencies, in ms. If `part` is 1, return the longest
         latency."""
         ordered = sorted(self.seconds)
         return ordered[min(int(part * len(ordered)), len(ordered) - 1)] * 1_000

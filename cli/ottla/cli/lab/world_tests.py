@@ -11,7 +11,8 @@ OPTIONS_MODULE = "ottla.testing.world_options"
 
 
 def named_test(path: Path) -> str | None:
-    """Return the id of the test whose failing run is in a file, or None if the file is another one.
+    """Return the id of the test whose failing run is stored in a file, or None if the file does not
+    contain a failing run.
 
     Raises CorruptDataError if the file does not name its test.
     """

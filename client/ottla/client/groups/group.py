@@ -60,7 +60,7 @@ class MembershipDriver(Protocol):
         ...
 
     def on_metadata(self) -> None:
-        """React to a change of the topics and partitions that the client knows."""
+        """Handle a change of the topics, or of their partitions, in the client's metadata."""
         ...
 
     def membership(self) -> Membership:
@@ -239,7 +239,7 @@ class Group:
             self._committer.submit(self.processed(), is_watched=True)
 
     def on_metadata(self) -> None:
-        """React to a change of the topics and partitions that the client knows."""
+        """Handle a change of the topics, or of their partitions, in the client's metadata."""
         if self.is_subscribed:
             self.driver.on_metadata()
 

@@ -68,7 +68,7 @@ class ClusterTotals:
     messages_in: float
     requests: float
     topics: tuple[TopicRates, ...]
-    """Rates of the busiest topics."""
+    """Traffic rates of the busiest topics, per second."""
 
 
 @frozen(kw_only=True)

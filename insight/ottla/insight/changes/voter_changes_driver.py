@@ -29,7 +29,7 @@ PROGRESS_S = 2.0
 leader."""
 
 TIMEOUT_S = 60.0
-"""Default time, in seconds, in which one step of a change of the voters is tried."""
+"""Default timeout, in seconds, of one step of a change of the voters."""
 UNDECIDED = frozenset(
     (
         ErrorCode.REQUEST_TIMED_OUT,

@@ -80,8 +80,8 @@ class ScramMechanism:
         return (made_up, False) if found is None else (found, True)
 
     def _refreshed_pattern(self) -> ScramCredential | None:
-        """Refresh the cached SCRAM credentials. Returns the first of them as a pattern for unknown
-        users, or None if there is none."""
+        """Update the cached SCRAM credentials, and return the first of them, or None if there is
+        none. The credential that is derived for an unknown user resembles it."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
             self._seen = credentials

@@ -82,7 +82,8 @@ class SnapshotStore:
 
     @property
     def kept(self) -> list[KeptSnapshot]:
-        """Properties of the metadata snapshots from which retention decides, oldest first."""
+        """The properties of each complete metadata snapshot that decide whether it is deleted,
+        oldest snapshot first."""
         return [self._kept[snapshot_id] for snapshot_id in self.ids]
 
     @property

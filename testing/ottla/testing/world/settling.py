@@ -47,8 +47,9 @@ class LagReader:
         self._clients = clients
 
     async def of(self, group_id: str) -> GroupProgress:
-        """Return the lag of a group, and whether the group is stable. The group's partitions are
-        those that it has committed and those that are assigned to its members."""
+        """Return the lag of a group in each of its partitions, and whether the group is stable. The
+        group's partitions are those with a committed offset and those that are assigned to a
+        member."""
         return await persistently(lambda: self._of(group_id))
 
     async def of_all(self) -> dict[str, GroupProgress]:

@@ -75,7 +75,7 @@ class ControllerHost:
         """The controller that was last seen active and idle, with no work left to do. None if none
         was."""
         self._is_asked = False
-        """True if the controller was called since `_settled` was set."""
+        """True if a call of the controller has begun since it was last observed without work."""
         self._epoch: Epoch | None = None
         self._seen: MetadataImage | None = None
         self._uncommitted: list[tuple[Offset, MetadataImage]] = []
