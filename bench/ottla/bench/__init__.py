@@ -26,6 +26,7 @@ gate.py             CPU instructions of short code paths, compared with bench/ga
 gate_paths.py       the code paths of the gate
 instructions.py     CPU instructions of a broker per request, counted under callgrind
 
+floor/           a broker beside the smallest program with the same system calls
 kafka/           comparisons with Apache Kafka
 performance/     the rows of docs/performance.md
 queues/          consumers of share groups, and many share groups

@@ -22,6 +22,9 @@ from ottla.bench.faults.audit import audit, login_of, read_back
 from ottla.bench.faults.ledger import read_ledger
 from ottla.bench.faults.steady import SteadyLoad, Writer
 from ottla.bench.faults.timeline import as_svg, as_text, longest_gap
+from ottla.bench.floor.floor import ROWS as FLOOR_ROWS
+from ottla.bench.floor.floor import as_table as as_floor_table
+from ottla.bench.floor.floor import run_floor
 from ottla.bench.groups import run_commits, run_rebalances
 from ottla.bench.kafka.beside_kafka import BesideWork, rows_of, run_beside_kafka
 from ottla.bench.kafka.comparison import SERVERS, as_table
@@ -325,6 +328,17 @@ def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
+def _measure_floor(arguments: argparse.Namespace) -> int:
+    """Compare a broker with the smallest program that makes the same system calls. Returns the exit
+    code."""
+    runs = 2 * len(FLOOR_ROWS) * (arguments.rounds + 1)
+    with _progress(arguments.verb, runs) as progress:
+        report = run_floor(rounds=arguments.rounds, progress=progress)
+    is_json = arguments.format == "json"
+    print(json.dumps(report.figures()) if is_json else as_floor_table(report))
+    return HEALTHY
+
+
 def _measure_performance(arguments: argparse.Namespace) -> int:
     """Run the benchmarks of some groups of rows in docs/performance.md and store the measured
     values, or generate the page from stored values. Returns the exit code."""
@@ -454,6 +468,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "authorizer": _measure_authorizer,
     "beside": _measure_beside_kafka,
     "clients": _measure_clients,
+    "floor": _measure_floor,
     "performance": _measure_performance,
     "rebalance": _measure_rebalances,
     "scrape": _measure_scrapes,

@@ -880,7 +880,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'bench')
-      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside performance security transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
+      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor performance security transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
       options='-h --help'
       values=''
       argument='' ;;
@@ -943,6 +943,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --kafka --rows --rounds --count -c --record-bytes --batch-bytes --codec --acks --linger-ms --partitions --singles --requests --connections --in-flight --set --timeout --format'
       values='--kafka=@dir --rows= --rounds= --count= -c= --record-bytes= --batch-bytes= --codec= --acks=0|1|all --linger-ms= --partitions= --singles= --requests= --connections= --in-flight= --set= --timeout= --format=table|json'
+      argument='' ;;
+    'bench floor')
+      verbs=''
+      options='-h --help --rounds --format'
+      values='--rounds= --format=table|json'
       argument='' ;;
     'bench performance')
       verbs=''

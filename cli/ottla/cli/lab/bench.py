@@ -349,6 +349,10 @@ BENCHES: dict[str, Bench] = {
         "row-requests connections in-flight server-set timeout format",
         {"count": 200000},
     ),
+    "floor": Bench(
+        "a broker beside the smallest C program that makes the same system calls",
+        "few-rounds format",
+    ),
     "performance": Bench(
         "every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page",
         "kafka-jars performance topology form few-rounds queue-records out page timeout",
