@@ -31,6 +31,7 @@ kafka/           comparisons with Apache Kafka
 performance/     the rows of docs/performance.md
 queues/          consumers of share groups, and many share groups
 faults/          a steady load for a cluster under faults
+tier/            tiered storage: uploads and reads of segments
 client_metrics/  clients that push metrics
 spark/           benchmarks in Spark
 floods/          floods by an unauthenticated client: memory, and latency of another client

@@ -23,6 +23,7 @@ from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
 from ottla.bench.storage import append, partitions, recovery
+from ottla.bench.tier.tier_transfer import tier_transfer
 from ottla.model.settings.endpoints import parse_bootstrap
 
 Figures = dict[str, Any]
@@ -265,5 +266,6 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "cold": cold,
     "compaction": compaction,
     "log-move": log_move,
+    "tier-transfer": tier_transfer,
 }
 """Functions that measure a local cluster, by their name on the command line."""

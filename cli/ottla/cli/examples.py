@@ -183,6 +183,7 @@ EXAMPLES = {
     "ottla bench replication": "ottla bench replication --rounds 3",
     "ottla bench heartbeat": "ottla bench heartbeat --rounds 3",
     "ottla bench log-move": "ottla bench log-move --rounds 4",
+    "ottla bench tier-transfer": "ottla bench tier-transfer --rounds 10",
     "ottla bench cold": "ottla bench cold --rounds 5",
     "ottla bench compaction": "ottla bench compaction --rounds 3",
     "ottla bench instructions": "ottla bench instructions --rounds 3",

@@ -880,7 +880,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'bench')
-      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor performance security transactions start failover replication heartbeat log-move cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
+      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor performance security transactions start failover replication heartbeat log-move tier-transfer cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
       options='-h --help'
       values=''
       argument='' ;;
@@ -985,6 +985,11 @@ _ottla_row() {
       values='--rounds= --format=table|json'
       argument='' ;;
     'bench log-move')
+      verbs=''
+      options='-h --help --rounds --format'
+      values='--rounds= --format=table|json'
+      argument='' ;;
+    'bench tier-transfer')
       verbs=''
       options='-h --help --rounds --format'
       values='--rounds= --format=table|json'

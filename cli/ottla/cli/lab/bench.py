@@ -380,6 +380,10 @@ BENCHES: dict[str, Bench] = {
         "delay of a producer while 2 GB of its partition move to another log directory",
         "rounds format",
     ),
+    "tier-transfer": Bench(
+        "uploads, and reads of 500 MB a round from an object store limited to 100 MB/s",
+        "rounds format",
+    ),
     "cold": Bench("delay of a producer beside a consumer of a cold backlog", "rounds format"),
     "compaction": Bench(
         "delay of a producer and of a tailing consumer beside a compaction", "rounds format"

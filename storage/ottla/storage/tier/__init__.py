@@ -7,6 +7,7 @@ store_settings.py  settings of the object store, and their checks
 store_errors.py    errors of obstore, converted into those of the interface
 obstore_driver.py  S3, Google Cloud Storage, Azure or a directory, through the library obstore
 memory_store.py    an object store in memory
+counted_store.py   counts of the requests and bytes that a store bills
 object_names.py    keys of a segment's objects
 cluster_marker.py  the object that reserves a prefix for one cluster
 manifest.py        the manifest of a segment, from which its metadata can be restored

@@ -1,0 +1,148 @@
+"""Counts of the requests and bytes that an object store bills, by kind of request. Pure."""
+
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from enum import StrEnum
+
+from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+
+
+class RequestKind(StrEnum):
+    """Kind of a request, by which providers bill."""
+
+    PUT = "put"
+    """Upload of an object, or of a part of a large one, or the start or end of such an upload."""
+    GET = "get"
+    HEAD = "head"
+    LIST = "list"
+    DELETE = "delete"
+
+
+class StoreTraffic:
+    """Requests to an object store, and bytes of contents, since the start of the process. Failed
+    requests count, too; repetitions within the library of the store are not visible."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[RequestKind] = Counter()
+        """Number of requests by kind."""
+        self.failed: Counter[RequestKind] = Counter()
+        """Number of calls that ended with an error or were cancelled, by kind."""
+        self.sent_bytes = 0
+        self.received_bytes = 0
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics of the traffic."""
+        for name, text, counts in (
+            ("ottla_tier_store_requests_total", "Requests to the object store.", self.requests),
+            (
+                "ottla_tier_store_failures_total",
+                "Calls to the object store that failed or were cancelled.",
+                self.failed,
+            ),
+        ):
+            yield Family(
+                name,
+                MetricKind.COUNTER,
+                text,
+                ("kind",),
+                [((kind.value,), counts[kind]) for kind in RequestKind],
+            )
+        yield Family(
+            "ottla_tier_store_bytes_total",
+            MetricKind.COUNTER,
+            "Bytes of contents that were sent to and received from the object store.",
+            ("direction",),
+            [(("sent",), self.sent_bytes), (("received",), self.received_bytes)],
+        )
+
+
+class CountedStore:
+    """An object store whose requests are counted. It implements the protocol `ObjectStore`."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        traffic: StoreTraffic,
+        *,
+        part_bytes: int,
+        list_page: int = 1000,
+        delete_batch: int = 1000,
+    ) -> None:
+        """Count the calls to `store`. The sizes are those of its requests: bytes of a part of an
+        upload, and numbers of objects that one request lists or deletes."""
+        self._store = store
+        self._traffic = traffic
+        self._part_bytes = part_bytes
+        self._list_page = list_page
+        self._delete_batch = delete_batch
+
+    async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
+        """Store an object, with one request."""
+        self._traffic.sent_bytes += len(content)
+        with _RequestCount(self._traffic, RequestKind.PUT):
+            await self._store.put(key, content, only_new=only_new)
+
+    async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
+        """Store an object: with one request, or if it has several parts, with one for each, and two
+        more that begin and complete the upload."""
+        size = 0
+
+        async def counted() -> AsyncIterator[bytes]:
+            nonlocal size
+            async for part in parts:
+                size += len(part)
+                self._traffic.sent_bytes += len(part)
+                yield part
+
+        with _RequestCount(self._traffic, RequestKind.PUT, 0):
+            try:
+                await self._store.put_stream(key, counted())
+            finally:
+                part_count = -(-size // self._part_bytes)
+                requests = 1 if part_count <= 1 else part_count + 2
+                self._traffic.requests[RequestKind.PUT] += requests
+
+    async def get(self, key: str, start: int, end: int) -> bytes:
+        """Return a range of an object."""
+        with _RequestCount(self._traffic, RequestKind.GET):
+            content = await self._store.get(key, start, end)
+        self._traffic.received_bytes += len(content)
+        return content
+
+    async def head(self, key: str) -> ObjectEntry:
+        """Return the size and time of an object."""
+        with _RequestCount(self._traffic, RequestKind.HEAD):
+            return await self._store.head(key)
+
+    async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
+        """Yield the objects whose keys begin with `prefix`, with one request a page."""
+        with _RequestCount(self._traffic, RequestKind.LIST):
+            count = 0
+            async for entry in self._store.entries(prefix, after=after):
+                if count and count % self._list_page == 0:
+                    self._traffic.requests[RequestKind.LIST] += 1
+                count += 1
+                yield entry
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects."""
+        with _RequestCount(self._traffic, RequestKind.DELETE, -(-len(keys) // self._delete_batch)):
+            await self._store.delete(keys)
+
+
+class _RequestCount:
+    """Count of the requests of a call, and of its failure if the block ends with an exception.
+    GeneratorExit is none: the reader of a listing stopped."""
+
+    def __init__(self, traffic: StoreTraffic, kind: RequestKind, count: int = 1) -> None:
+        self._traffic = traffic
+        self._kind = kind
+        traffic.requests[kind] += count
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and kind is not GeneratorExit:
+            self._traffic.failed[self._kind] += 1
