@@ -33,7 +33,8 @@ _CHANGING_APIS = frozenset(
 )  # fmt: skip
 """APIs whose requests change something. The text of a request or answer starts with its API."""
 WEIGHT_MIN = 0.2
-"""Smallest weight of an event that an excerpt shows if it has enough other events."""
+"""Weight (see `_weight`) from which an event is important enough for an excerpt of the timeline.
+Other events are shown only if the excerpt would otherwise have fewer than `EVENTS_MIN`."""
 EVENTS_MIN = 6
 """Minimum number of events that an excerpt of the timeline shows, however unimportant they are."""
 

@@ -489,9 +489,10 @@ def guarded(chance: Chance) -> Iterator[None]:
     its methods, and those cannot be replaced.
 
     During a run, garbage is collected by `collect_garbage` only, because a destructor may act on
-    the simulated world. Python's own collections between runs are too rare to reach the objects of
-    earlier runs, so that these are released here, as are those of killed lives at the end. Both
-    happen in silence.
+    the simulated world. Between runs, Python's own collections are too rare to release the objects
+    of earlier runs. This function therefore releases them at the start of some runs, and the
+    objects of killed lives at the end of each run. Output and warnings of their destructors are not
+    shown.
     """
     global _guard
     if _guard is not None:
