@@ -1,9 +1,9 @@
-"""`ottla bench floor`: CPU and rate of a broker beside the smallest program that makes the same
-system calls on the same bytes.
+"""`ottla bench floor`: CPU time and rate of a broker, compared with the smallest program that makes
+the same system calls on the same bytes (the floor).
 
 The program decodes only the length of a request, and answers it with the bytes of the broker's own
-response. Its CPU is therefore what the kernel takes for the sockets and the file. Broker and
-program serve the same load in turns, after one round that warms up and is not counted.
+response. Its CPU time is therefore the kernel's, for the sockets and the file. Broker and program
+serve the same load in turns. A first round warms both up, and is not counted.
 """
 
 import tempfile
@@ -53,7 +53,8 @@ RATE, CPU = "requests/s", "CPU µs each"
 
 
 class FloorRow(NamedTuple):
-    """One row of the table: kind and size of its requests, and their number on connections."""
+    """One row of the table: the kind and size of the requests, the number of connections, and the
+    number of requests in flight on each."""
 
     kind: str
     """Kind of the requests: "produce" or "fetch"."""
@@ -61,11 +62,11 @@ class FloorRow(NamedTuple):
     connections: int
     in_flight: int
     request_count: int
-    """Number of requests of a round."""
+    """Number of requests in one round."""
 
     @property
     def title(self) -> str:
-        """Words for this row in the table."""
+        """Text that names this row in the table."""
         size = "128 KiB" if self.is_large else f"{RECORD_BYTES} B"
         return f"{self.kind.capitalize()}, {size}, {self.connections} × {self.in_flight}"
 
@@ -88,17 +89,19 @@ ROWS = (
 
 
 class FloorFigure(NamedTuple):
-    """One measured value of a row, of the broker and of the program."""
+    """One measured value of a row (requests per second, or µs of CPU time per request), for the
+    broker and for the program."""
 
     row: str
     figure: str
     ours: Spread
     floor: Spread
     times_floor: float
-    """Cost of the broker, or the rate of the program, divided by that of the other."""
+    """Factor by which the broker is worse than the program: its CPU time divided by the program's,
+    or the program's rate divided by the broker's."""
 
     def figures(self) -> dict[str, Any]:
-        """Return the measured value in its JSON form."""
+        """Return the measured value as a JSON object."""
         return {
             "row": self.row,
             "figure": self.figure,
@@ -119,7 +122,7 @@ class FloorReport(NamedTuple):
     found: list[FloorFigure]
 
     def figures(self) -> dict[str, Any]:
-        """Return the report in its JSON form."""
+        """Return the report as a JSON object."""
         return {
             "what": "floor",
             "rounds": self.rounds,
@@ -130,7 +133,8 @@ class FloorReport(NamedTuple):
 
 
 class FloorServer(NamedTuple):
-    """One of the two servers of a row: its address, its processes, and the request it gets."""
+    """One of the two servers that a row compares: its address, its process ids, and the request
+    that is sent to it."""
 
     address: tuple[str, int]
     pids: Sequence[int]
@@ -140,8 +144,8 @@ class FloorServer(NamedTuple):
 def run_floor(
     *, rounds: int, progress: Progress, rows: Sequence[FloorRow] = ROWS, scale: float = 1.0
 ) -> FloorReport:
-    """Start a broker, and for each row the program, and measure both in turns. `scale` multiplies
-    the numbers of requests.
+    """Measure a broker and the smallest program in turns, row by row. `scale` multiplies the
+    numbers of requests.
 
     Raises RefusedError if the machine has no C compiler or if the broker does not start.
     """
@@ -175,8 +179,8 @@ def run_floor(
 def _servers(
     row: FloorRow, cluster: RunningCluster, program: Path, directory: Path
 ) -> Iterator[dict[str, FloorServer]]:
-    """Prepare the broker for a row, and start the program with the broker's response. Yields both
-    servers by their names."""
+    """Create the topic for a row, and start the program with the broker's response to the row's
+    request. Yields both servers by their names."""
     address = parse_bootstrap(cluster.bootstrap)[0]
     topic = f"floor-{row.kind}-{directory.name}"
     load = Load(bootstrap=cluster.bootstrap, topic=topic, partitions=1, replication_factor=1)
@@ -223,7 +227,8 @@ def _servers(
 
 
 def _measured(row: FloorRow, server: FloorServer, scale: float) -> dict[str, float]:
-    """Send the requests of a row to one server, and return its rate and its CPU for each."""
+    """Send the requests of a row to one server. Returns its requests per second, and its CPU time
+    per request in µs."""
     count = max(1, round(row.request_count * scale))
     before = cpu_seconds(server.pids)
     result = repeat(
@@ -239,7 +244,8 @@ def _measured(row: FloorRow, server: FloorServer, scale: float) -> dict[str, flo
 
 
 def compared(rounds: Sequence[Measured]) -> list[FloorFigure]:
-    """Return the values of all rows, in the order of the first round."""
+    """Return the measured values of all rows over all rounds, in the order of the rows in the first
+    round."""
     found = []
     for row in dict.fromkeys(row for row, _ in rounds[0]):
         for figure in (RATE, CPU):

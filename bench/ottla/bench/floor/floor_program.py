@@ -16,20 +16,21 @@ STOP_TIMEOUT_S = 10.0
 
 
 class FloorAnswer(NamedTuple):
-    """Work of the program: the response to each request, and the records that it writes or
-    sends."""
+    """Response of the program to each request, and the records that it writes to a file or sends
+    from one."""
 
     kind: str
     """Kind of the requests: "produce" or "fetch"."""
     frame: bytes
     """Response with its length prefix."""
     records_at: int
-    """Position of the records in each request for "produce", in the response for "fetch"."""
+    """Position of the records in bytes: in each request for "produce", in the response for
+    "fetch"."""
     records: bytes
 
 
 class RunningFloor(NamedTuple):
-    """The program while it serves: its address and its process id."""
+    """Address and process id of the program while it runs."""
 
     address: tuple[str, int]
     pid: int

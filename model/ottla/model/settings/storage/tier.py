@@ -13,7 +13,8 @@ METADATA_PREFIX = "rlmm.config."
 
 @frozen(kw_only=True)
 class TierConfig:
-    """Settings of tiered storage on one broker. An empty text is a setting without a value."""
+    """Settings of tiered storage on one broker. A text setting without a value is the empty
+    text."""
 
     is_enabled: bool = setting(
         False,

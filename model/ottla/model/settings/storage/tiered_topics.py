@@ -1,4 +1,5 @@
-"""Checks of the settings of tiered topics: those of Kafka's LogConfig, with its messages. Pure."""
+"""Checks of the settings of tiered topics. The rules and messages are those of Kafka's LogConfig.
+Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -36,7 +37,7 @@ IDENTICAL_RETENTION = (
 
 
 def is_tiered_text(text: str | None) -> bool:
-    """Return whether a text of remote.storage.enable turns tiered storage on."""
+    """Return whether the text is a value of `remote.storage.enable` that enables tiered storage."""
     return text is not None and text.strip().lower() == "true"
 
 
@@ -47,12 +48,12 @@ def check_tiering(
     *,
     is_system_enabled: bool,
 ) -> None:
-    """Raise RefusedError(INVALID_CONFIG) if the settings of a topic contradict each other, or the
-    brokers, as to tiered storage.
+    """Raise RefusedError(INVALID_CONFIG) if a change of a topic's settings for tiered storage is
+    not allowed: they contradict each other, or the brokers have no tiered storage.
 
-    `before` and `after` are the valid settings that the topic itself has, and would have.
-    `defaults` returns the settings of topics without settings of their own; it is called for tiered
-    topics alone.
+    `before` and `after` are the valid settings of the topic itself, before and after the change.
+    `defaults` returns the settings of a topic without any of its own. It is called for tiered
+    topics only.
     """
     if is_tiered_text(after.get(REMOTE_STORAGE_ENABLE)):
         if not is_system_enabled:
