@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker": {*SHARED, "node", "client"},
     "insight": {*SHARED, "client"},
     "console": {"model", "wire", "client", "insight"},
-    "pipeline": {*BASE, "client"},
+    "pipeline": {*BASE, "client", "storage"},
     "jepsen": {*SHARED, "node", "controller", "client", "broker"},
     "testing": {*SHARED, "node", "controller", "client", "broker", "jepsen"},
     "bench": {*SHARED, "node", "controller", "client", "broker", "pipeline", "jepsen"},

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -119,8 +120,9 @@ class Record(NamedTuple):
 class LiveCluster:
     """A controller and a broker as processes of their own, with helpers for tests."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, log_dir: Path) -> None:
         self.bootstrap = bootstrap
+        self.log_dir = log_dir
         self._count = 0
 
     def new_topic(
@@ -152,6 +154,22 @@ class LiveCluster:
             return [TopicPartition(topic, one.partition) for one in found]
 
         return self._run(send)
+
+    def transact(self, topic: str, steps: Sequence[tuple[Sequence[bytes], bool]]) -> None:
+        """Produce transactions, each with its values and whether it is committed."""
+
+        async def send() -> None:
+            settings = ProducerConfig(transactional_id=f"writer-of-{topic}", linger_ms=0)
+            async with open_producer(self.bootstrap, settings) as producer:
+                for values, is_committed in steps:
+                    with suppress(ZeroDivisionError):
+                        async with producer.transaction():
+                            for value in values:
+                                await (await producer.send(topic, value, partition=0))
+                            if not is_committed:
+                                raise ZeroDivisionError
+
+        self._run(send)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Move the log start of partitions, as retention does."""
@@ -231,6 +249,6 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveClust
     processes = LocalCluster(plan)
     try:
         assert processes.start() == 0
-        yield LiveCluster(plan.bootstrap)
+        yield LiveCluster(plan.bootstrap, Path(plan.brokers[0].dir))
     finally:
         processes.stop()

@@ -2,6 +2,7 @@
 records of each task."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from ottla.pipeline.read.source_options import SourceOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ottla.pipeline.read.cluster_queries import ClusterQueries
+    from ottla.pipeline.read.segment_planner import SegmentPlanner
 
 READ = "read from topics"
 
@@ -43,6 +47,8 @@ class TopicReader(DataSourceReader):
             asking = ClusterQueries(self._options.read)
             try:
                 ranges = batch_ranges(asking, self._options)
+                if self._options.read.tier is not None:
+                    ranges = with_copies(ranges, self._options.read, asking)
             finally:
                 asking.close()
         return [*cut(ranges, self._options)]
@@ -50,6 +56,24 @@ class TopicReader(DataSourceReader):
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the records of one task of the batch query."""
         return read_task(partition, self._options.read)
+
+
+def with_copies(
+    ranges: list[OffsetRange], options: ReadOptions, asking: "ClusterQueries"
+) -> list[OffsetRange]:
+    """Return the parts of offset ranges that are read from copied segments, and those that are read
+    from brokers."""
+    with closing(open_planner(options, asking)) as planner:
+        return planner.split(ranges)
+
+
+def open_planner(options: ReadOptions, asking: "ClusterQueries") -> "SegmentPlanner":
+    """Return a finder of copied segments, which must be closed."""
+    from ottla.pipeline.read.segment_planner import SegmentPlanner
+
+    assert options.tier is not None
+    is_committed = options.isolation_level == "read_committed"
+    return SegmentPlanner(options.tier, asking, is_committed=is_committed)
 
 
 def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition]:

@@ -15,10 +15,11 @@ from ottla.client.groups.group_offsets import Committed, commit_offsets
 from ottla.client.network.cluster import Cluster, open_cluster, raise_for
 from ottla.client.network.retries import retry_until_timeout
 from ottla.model.errors import ConfigError, ErrorCode, row_of
-from ottla.model.ids import ZERO_UUID, Offset, TopicPartition, uuid_text
+from ottla.model.ids import ZERO_UUID, Epoch, Offset, OffsetAndEpoch, TopicPartition, uuid_text
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.model.settings.resources import ConfigKind
 from ottla.pipeline.loop_thread import start_loop_thread
+from ottla.pipeline.read.epoch_ends import find_epoch_ends
 from ottla.pipeline.read.offsets import LATEST, StreamPosition
 from ottla.pipeline.read.read_options import ReadOptions
 from ottla.pipeline.read.source_options import Assign, Subscribe, SubscribePattern, Topics
@@ -108,6 +109,13 @@ class ClusterQueries:
             return StreamPosition(ends, dict(found.topic_ids))
 
         return self._call(attempt)
+
+    def epoch_ends(
+        self, asked: Mapping[TopicPartition, Epoch]
+    ) -> dict[TopicPartition, OffsetAndEpoch]:
+        """Return, for each partition, the largest leader epoch of the leader's log that is not
+        above the given one, and the end offset of that epoch."""
+        return self._call(lambda: find_epoch_ends(self._cluster, asked))
 
     def commit(self, group: str, position: StreamPosition, note: str) -> None:
         """Commit the position of a query to a group without members, so that other tools show the

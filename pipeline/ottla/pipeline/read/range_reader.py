@@ -8,6 +8,7 @@ connections.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +36,31 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
     Raises RefusedError if records are lost or do not arrive in time, and CorruptDataError if bytes
     are corrupt.  Each error names the partition.
     """
-    if not ranges:
-        return
+    for is_copied, run in groupby(ranges, lambda one: one.copy is not None):
+        yield from (_from_segments if is_copied else _from_brokers)(tuple(run), options)
+
+
+def _from_segments(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ranges that copied segments contain. The rest of a range is read from
+    brokers if the object store fails."""
+    # Most tasks read from brokers only.
+    from ottla.pipeline.read.segment_reader import SegmentRangeReader, open_segment_reader
+
+    assert ranges[0].copy is not None
+    with open_loop_thread() as loop:
+        reader = loop.enter(open_segment_reader(ranges[0].copy.cluster_id, options))
+        for one in ranges:
+            rows = Rows(RangeProgress(one), options)
+            reading = SegmentRangeReader(one, options)
+            for fetched in reading.batches(loop, reader):
+                yield from rows.of(fetched)
+            if reading.position < one.end:
+                rest = one._replace(start=reading.position, copy=None)
+                yield from _from_brokers((rest,), options)
+
+
+def _from_brokers(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ranges that are read from brokers."""
     rows: dict[RangeProgress, Rows] = {}
     with open_loop_thread() as loop:
         fetcher = loop.enter(open_range_fetcher(ranges, options))

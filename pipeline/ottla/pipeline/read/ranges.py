@@ -11,6 +11,8 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 from typing import NamedTuple
 
+from ottla.storage.tier.remote_segment import RemoteSegment
+
 RECORDS_PER_TASK_MIN = 10_000
 """Number of records per Spark task while a query has fewer than `TASK_COUNT` tasks. With fewer
 records, the fixed cost of a task would exceed its work."""
@@ -21,6 +23,16 @@ RECORDS_PER_TASK = 100_000
 """Number of records up to which offset ranges share a Spark task once there are `TASK_COUNT` tasks.
 With a larger number, cores are idle during the last tasks of a large batch. With a smaller number,
 each of many partitions gets its own task."""
+
+
+class SegmentCopy(NamedTuple):
+    """A segment in an object store (tiered storage), from which a range of offsets is read."""
+
+    cluster_id: str
+    segment: RemoteSegment
+    aborted_in: tuple[RemoteSegment, ...]
+    """Segments whose transaction indexes list the aborted transactions of the range. Only for
+    read_committed."""
 
 
 class OffsetRange(NamedTuple):
@@ -34,6 +46,8 @@ class OffsetRange(NamedTuple):
     topic_id: str = ""
     """Topic id in Kafka's text form, or empty if it is unknown. It distinguishes the topic from
     another one of the same name."""
+    copy: SegmentCopy | None = None
+    """Copied segment from which the range is read, or None if brokers are asked."""
 
     @property
     def record_count(self) -> int:

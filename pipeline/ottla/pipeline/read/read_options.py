@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ottla.model.limits import MIB
 from ottla.model.settings.client import ConsumerConfig
 from ottla.model.settings.declare import load
+from ottla.storage.tier.store_settings import StoreSettings
 
 POLL_TIMEOUT_MS = 120_000
 """Default of `poll_timeout_ms` in ms, equal to Spark's network timeout. With a shorter timeout, a
@@ -52,6 +53,9 @@ class ReadOptions:
     replay_lookback_count: int = REPLAY_LOOKBACK_COUNT
     """Number of records before an offset range that are read to detect records that were written
     repeatedly."""
+    tier: StoreSettings | None = None
+    """Object store from which copied segments are read (`tier` is `direct`), or None if all records
+    are read from brokers."""
     client: tuple[tuple[str, str], ...] = ()
     """The `kafka.*` options as (key, value), without the prefix, sorted by key."""
 

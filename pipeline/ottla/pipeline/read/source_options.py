@@ -31,6 +31,16 @@ from ottla.pipeline.read.offsets import (
     parse_partition_offsets,
 )
 from ottla.pipeline.read.read_options import POLL_TIMEOUT_MS, REPLAY_LOOKBACK_COUNT, ReadOptions
+from ottla.storage.tier.store_settings import (
+    ACCESS_KEY_ID_KEY,
+    CA_FILE_KEY,
+    ENDPOINT_KEY,
+    REGION_KEY,
+    SECRET_ACCESS_KEY_KEY,
+    URI_KEY,
+    StoreSettings,
+    checked_location,
+)
 
 OF_SPARK = ("path",)
 """Names of the options that Spark itself adds to the user's options."""
@@ -267,6 +277,35 @@ class SourceSettings:
         at_least=0,
         doc="Records before a range that are read to detect repetitions.",
     )
+    tier: str = setting(
+        "brokers",
+        key="tier",
+        one_of=("brokers", "direct"),
+        doc="Reader of copied segments (tiered storage): with direct, tasks read them from the "
+        "object store, and only the rest from brokers.",
+    )
+    tier_uri: str = setting(
+        "", key="tierUri", doc="Place of the copied segments, as remote.log.storage.uri."
+    )
+    tier_access_key_id: str = setting(
+        "",
+        key="tierAccessKeyId",
+        kind=SettingKind.PASSWORD,
+        doc="Access key of the object store; without it, the environment's credentials count.",
+    )
+    tier_secret_access_key: str = setting(
+        "",
+        key="tierSecretAccessKey",
+        kind=SettingKind.PASSWORD,
+        doc="Secret key of the object store.",
+    )
+    tier_endpoint: str = setting(
+        "", key="tierEndpoint", doc="URL of the object store's server, if not the provider's own."
+    )
+    tier_region: str = setting("", key="tierRegion", doc="Region of the bucket in S3.")
+    tier_ca_file: str = setting(
+        "", key="tierCaFile", doc="PEM file with certificates of the object store to trust."
+    )
     shadow_group: str | None = setting(
         None,
         key="shadowGroup",
@@ -392,6 +431,50 @@ def _check_bounds(settings: SourceSettings) -> None:
         )
 
 
+def _tier(settings: SourceSettings) -> StoreSettings | None:
+    """Return the settings of the object store that tasks read from, or None."""
+    given = {
+        "tierUri": settings.tier_uri,
+        "tierAccessKeyId": settings.tier_access_key_id,
+        "tierSecretAccessKey": settings.tier_secret_access_key,
+        "tierEndpoint": settings.tier_endpoint,
+        "tierRegion": settings.tier_region,
+        "tierCaFile": settings.tier_ca_file,
+    }
+    if settings.tier != "direct":
+        for name, value in given.items():
+            if value:
+                raise ConfigError(name, "has no effect unless tier is direct")
+        return None
+    if settings.drop_replays:
+        raise ConfigError("dropReplays", "cannot be combined with tier=direct")
+    if not settings.tier_uri:
+        raise ConfigError("tierUri", "is not set; tier=direct needs the place of the segments")
+    store = StoreSettings(
+        uri=settings.tier_uri,
+        access_key_id=settings.tier_access_key_id,
+        secret_access_key=settings.tier_secret_access_key,
+        endpoint=settings.tier_endpoint,
+        region=settings.tier_region,
+        ca_file=settings.tier_ca_file,
+    )
+    try:
+        checked_location(store)
+    except ConfigError as error:
+        raise ConfigError(OPTION_OF_SETTING[error.setting], error.problem) from None
+    return store
+
+
+OPTION_OF_SETTING = {
+    URI_KEY: "tierUri",
+    ACCESS_KEY_ID_KEY: "tierAccessKeyId",
+    SECRET_ACCESS_KEY_KEY: "tierSecretAccessKey",
+    ENDPOINT_KEY: "tierEndpoint",
+    REGION_KEY: "tierRegion",
+    CA_FILE_KEY: "tierCaFile",
+}
+
+
 def _read(settings: SourceSettings, given: KafkaOptions) -> ReadOptions:
     columns = column_names(settings.columns, settings.include_headers)
     client = dict(given.client)
@@ -406,5 +489,6 @@ def _read(settings: SourceSettings, given: KafkaOptions) -> ReadOptions:
         columns=columns,
         drop_replays=settings.drop_replays,
         replay_lookback_count=settings.replay_lookback_count,
+        tier=_tier(settings),
         client=given.client,
     )

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.pipeline.one_sentence import one_sentence
-from ottla.pipeline.read.batch_reader import READ, cut, read_task
+from ottla.pipeline.read.batch_reader import READ, TaskPartition, cut, open_planner, read_task
 from ottla.pipeline.read.offsets import (
     EARLIEST,
     BatchDelay,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ottla.pipeline.read.cluster_queries import ClusterQueries
+    from ottla.pipeline.read.segment_planner import SegmentPlanner
 
 logger = logging.getLogger("ottla.pipeline")
 
@@ -70,6 +71,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         (availableNow). None otherwise."""
         self._latest_seen: StreamPosition | None = None
         self._batch_delay: BatchDelay | None = None
+        self._planner: SegmentPlanner | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the start of a new streaming query, by partition. Every call returns the same
@@ -127,7 +129,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with one_sentence(READ):
             batch = between(StreamPosition.from_json(start), StreamPosition.from_json(end))
             self._judge(batch)
-        return [*cut(list(batch.ranges), self._options)]
+            tasks = cut(list(batch.ranges), self._options)
+            if self._options.read.tier is not None:
+                # A task has the same records whether or not their segments are copied.
+                planner = self._planner = self._planner or open_planner(
+                    self._options.read, self._asking
+                )
+                tasks = [TaskPartition(tuple(planner.split(task.ranges))) for task in tasks]
+        return [*tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the records of one Spark task of a batch of the stream."""
@@ -146,7 +155,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def stop(self) -> None:
-        """Close the stream's connection to the cluster."""
+        """Close the stream's connections to the cluster and the object store."""
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
         if self._asked is not None:
             self._asked.close()
             self._asked = None
