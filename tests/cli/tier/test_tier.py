@@ -150,3 +150,36 @@ def test_the_uri_may_be_in_a_file_of_settings(
     path.write_text(f"node.id=1\nremote.log.storage.uri=file://{bucket}\n")
     assert run(["tier", "topics", "--config", str(path)]) == 0
     assert "orders" in capsys.readouterr().out
+
+
+def test_a_partition_is_explained_by_its_segments(
+    bucket: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [one for one in files(bucket, ".manifest.json") if one.parts[-2] == "0"]
+    found = json.loads(_explained(bucket, capsys, code=0))
+    assert (found["start_offset"], found["end_offset"], found["gaps"]) == (0, 74, [])
+    assert found["epochs"][:2] == [[3, 0], [4, 24]]
+    assert {one["use"] for one in found["segments"]} == {"whole"}
+    [one for one in own if "orders" in str(one)][1].unlink()
+    assert json.loads(_explained(bucket, capsys, code=2))["gaps"] == [[18, 34]]
+    for words in (["orders"], ["orders:9"], ["orders:x"]):
+        assert run(["tier", "explain", *words, "--uri", f"file://{bucket}"]) == 1
+
+
+def _explained(bucket: Path, capsys: pytest.CaptureFixture[str], *, code: int) -> str:
+    words = ["tier", "explain", "orders:0", "--uri", f"file://{bucket}", "--format", "json"]
+    assert run(words) == code
+    return capsys.readouterr().out
+
+
+def test_segments_are_fetched_as_the_files_that_a_broker_has(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tier", "fetch", "orders:1", "--uri", f"file://{bucket}", "--into", str(tmp_path)]
+    assert run([*words, "--start-offset", "20", "--end-offset", "40"]) == 0
+    names = sorted(one.name for one in (tmp_path / "orders-1").glob("*.log"))
+    assert names == ["00000000000000000018.log", "00000000000000000034.log"]
+    capsys.readouterr()
+    assert run(["log", "dump", str(tmp_path / "orders-1" / names[0])]) == 0
+    assert "18" in capsys.readouterr().out
+    assert run(words) == 1  # the directory exists

@@ -600,7 +600,7 @@ _ottla_row() {
       values='--replication-factor= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@dir' ;;
     'tier')
-      verbs='topics verify restore cost'
+      verbs='topics verify explain fetch restore cost'
       options='-h --help'
       values=''
       argument='' ;;
@@ -613,6 +613,16 @@ _ottla_row() {
       verbs=''
       options='-h --help --topic --full --uri --config --format'
       values='--topic=@topics --uri= --config=@file --format=table|json'
+      argument='' ;;
+    'tier explain')
+      verbs=''
+      options='-h --help --uri --config --format'
+      values='--uri= --config=@file --format=table|json'
+      argument='' ;;
+    'tier fetch')
+      verbs=''
+      options='-h --help --into --start-offset --end-offset --uri --config --format'
+      values='--into=@dir --start-offset= --end-offset= --uri= --config=@file --format=table|json'
       argument='' ;;
     'tier restore')
       verbs=''

@@ -723,8 +723,8 @@ function __ottla_row
             set -g __ottla_values '--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@dir'
         case 'tier'
-            set -g __ottla_verbs 'topics' 'verify' 'restore' 'cost'
-            set -g __ottla_summaries 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
+            set -g __ottla_verbs 'topics' 'verify' 'explain' 'fetch' 'restore' 'cost'
+            set -g __ottla_summaries 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'show which segment has which records of a partition' 'download segments of a partition as files, for ’ottla log dump’' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -739,6 +739,18 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--topic' '--full' '--uri' '--config' '--format'
             set -g __ottla_values '--topic=@topics' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'tier explain'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--uri' '--config' '--format'
+            set -g __ottla_values '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_argument ''
+        case 'tier fetch'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--into' '--start-offset' '--end-offset' '--uri' '--config' '--format'
+            set -g __ottla_values '--into=@dir' '--start-offset=' '--end-offset=' '--uri=' '--config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier restore'
             set -g __ottla_verbs

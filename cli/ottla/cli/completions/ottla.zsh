@@ -601,7 +601,7 @@ _ottla_row() {
       ottla_values=('--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@dir' ;;
     'tier')
-      ottla_verbs=('topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
+      ottla_verbs=('topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'explain:show which segment has which records of a partition' 'fetch:download segments of a partition as files, for ’ottla log dump’' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -614,6 +614,16 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--topic' '--full' '--uri' '--config' '--format')
       ottla_values=('--topic=@topics' '--uri=' '--config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'tier explain')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--uri' '--config' '--format')
+      ottla_values=('--uri=' '--config=@file' '--format=table|json')
+      ottla_argument='' ;;
+    'tier fetch')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--into' '--start-offset' '--end-offset' '--uri' '--config' '--format')
+      ottla_values=('--into=@dir' '--start-offset=' '--end-offset=' '--uri=' '--config=@file' '--format=table|json')
       ottla_argument='' ;;
     'tier restore')
       ottla_verbs=()

@@ -35,6 +35,8 @@ PRICES = (
     ),
 )
 
+PARTITION = option("partition PARTITION", "partition, such as orders:0")
+
 
 def _later(module: str) -> Handler:
     """Return a handler that imports its module when it is called."""
@@ -54,6 +56,34 @@ VERBS = (
         _later("tier_verify"),
         option("--topic NAME ...", "topic to check; may be repeated (default: all)"),
         option("--full", "also read all records and indexes, and compare their CRCs"),
+        *STORE,
+        FORMAT,
+    ),
+    verb(
+        "explain",
+        "show which segment has which records of a partition",
+        _later("tier_explain"),
+        PARTITION,
+        *STORE,
+        FORMAT,
+    ),
+    verb(
+        "fetch",
+        "download segments of a partition as files, for 'ottla log dump'",
+        _later("tier_fetch"),
+        PARTITION,
+        option("--into DIR", "directory in which one for the partition is made", required=True),
+        option(
+            "--start-offset OFFSET",
+            "fetch segments from the one with this offset on (default: all)",
+            type=int,
+            default=0,
+        ),
+        option(
+            "--end-offset OFFSET",
+            "fetch segments that begin before this offset (default: all)",
+            type=int,
+        ),
         *STORE,
         FORMAT,
     ),
