@@ -122,6 +122,41 @@ def test_pieces_never_overlap_and_lie_within_their_segments(
     assert set(covered) == expected
 
 
+@st.composite
+def strange_segments(draw: st.DrawFn) -> SegmentManifest:
+    """Draw a valid segment of any lineage, perhaps with the id of another one."""
+    start, length = draw(st.integers(0, 40)), draw(st.integers(1, 30))
+    epochs = sorted(draw(st.sets(st.integers(0, 8), min_size=1, max_size=3)))
+    within = st.integers(start, start + length - 1)
+    starts = sorted(draw(st.lists(within, min_size=len(epochs), max_size=len(epochs))))
+    return replace(
+        MANIFEST,
+        start_offset=Offset(start),
+        end_offset=Offset(start + length - 1),
+        segment_id=UUID(int=draw(st.integers(0, 5))),
+        event_timestamp_ms=draw(st.integers(-5, 5)),
+        leader_epochs=entries(*zip(epochs, starts, strict=True)),
+    )
+
+
+@given(
+    st.lists(strange_segments(), min_size=1, max_size=7),
+    st.dictionaries(st.integers(0, 9), st.integers(0, 70), max_size=5),
+)
+def test_segments_of_any_lineage_make_one_log(
+    manifests: list[SegmentManifest], checkpoint: dict[int, int]
+) -> None:
+    epochs = entries(*zip(sorted(checkpoint), sorted(checkpoint.values()), strict=True))
+    found = stored_partition(manifests, epochs)
+    covered: list[int] = []
+    for piece in found.pieces:
+        assert piece.manifest.start_offset <= piece.start_offset < piece.end_offset
+        assert piece.end_offset <= piece.manifest.end_offset + 1
+        covered += range(piece.start_offset, piece.end_offset)
+    assert covered == sorted(set(covered))
+    assert found.after_last_gap().gaps == ()
+
+
 def test_a_scan_has_a_bound() -> None:
     scan = BucketScan(NAMES.cluster_id, segments_max=1)
     scan.add(ObjectEntry(NAMES.key(SegmentObject.LOG), 5, 7))
