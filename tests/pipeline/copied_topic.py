@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ottla.model.ids import uuid_text
+from ottla.model.ids import Epoch, Offset, uuid_text
 from ottla.pipeline.read.ranges import OffsetRange
 from ottla.pipeline.read.read_options import ReadOptions
-from ottla.storage.segments.epoch_cache import decode_epochs
+from ottla.storage.segments.epoch_cache import EpochEntry
 from ottla.storage.tier.cluster_marker import claim_prefix
 from ottla.storage.tier.obstore_driver import open_object_store
 from ottla.storage.tier.store_settings import StoreSettings
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SMALL_SEGMENTS = {"segment.index.bytes": "96", "index.interval.bytes": "0"}
 """Settings of a topic whose segments have some ten batches."""
+FIRST_EPOCH = (EpochEntry(Epoch(0), Offset(0)),)
+"""Leader epochs of a topic whose leader never changed."""
 
 
 class CopiedTopic:
@@ -65,5 +67,4 @@ class CopiedTopic:
             topic = ExampleTopic(self.name, self.topic_id, partition_count=2)
             for partition in (0, 1):
                 path = self.cluster.log_dir / f"{self.name}-{partition}"
-                epochs = decode_epochs((path / "leader-epoch-checkpoint").read_bytes()).entries
-                await upload_log(store, path, topic, partition, epochs=epochs)
+                await upload_log(store, path, topic, partition, epochs=FIRST_EPOCH)
