@@ -92,6 +92,20 @@ def test_only_an_earlier_deadline_notifies_the_driver() -> None:
     assert calls == [50, 40]
 
 
+def test_the_driver_sleeps_past_timers_of_ended_requests() -> None:
+    purgatory = Purgatory()
+    entries = [Entry() for _ in range(5)]
+    for at, entry in enumerate(entries):
+        purgatory.watch(["k", at], entry, 10 * (at + 1))
+    entries[1].can_complete = entries[0].can_complete = entries[3].can_complete = True
+    purgatory.wake("k")
+    assert purgatory.next_deadline_ms == 30
+    assert purgatory.waiting_count == 2
+    assert purgatory.expire(100) == 2
+    assert purgatory.next_deadline_ms is None
+    assert purgatory.waiting_count == 0
+
+
 def test_an_entry_that_wakes_its_own_key_while_it_tries_is_not_tried_again() -> None:
     purgatory = Purgatory()
     entry = Entry(on_try=lambda: purgatory.wake("k"))

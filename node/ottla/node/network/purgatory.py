@@ -319,10 +319,17 @@ class Purgatory:
     @property
     def next_deadline_ms(self) -> int | None:
         """Earliest time, in milliseconds, at which `expire` may have work. None if no request
-        waits."""
+        waits.
+
+        Timers of ended requests before that time are dropped, so that the driver sleeps past them.
+        """
         if self._unwoken:
             return AT_ONCE_MS
-        return self._timers[0][0] if self._timers else None
+        timers = self._timers
+        while timers and not timers[0][2]._keys:
+            heapq.heappop(timers)
+            self._dead_timer_count -= 1
+        return timers[0][0] if timers else None
 
     @property
     def waiting_count(self) -> int:
