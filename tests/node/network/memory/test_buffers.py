@@ -97,6 +97,31 @@ async def test_bytes_before_a_file_slice_go_out_before_it(tmp_path: Path) -> Non
         file.close()
 
 
+async def test_one_response_with_a_large_slice_is_recognized_until_a_part_is_sent(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bytes(2 * JOIN_BYTES_MAX))
+    async with RealDisk([str(tmp_path)]) as disk:
+        file = disk.open(str(path))
+        for slice_bytes, end in ((JOIN_BYTES_MAX, b"end"), (JOIN_BYTES_MAX + 1, None)):
+            output = filled(b"head")
+            output.chunks.append(FileSlice(file, 0, slice_bytes))
+            output.chunks.extend([] if end is None else [end])
+            assert output.framed_slice() is None
+        output = filled(b"head")
+        output.chunks.extend([FileSlice(file, 0, JOIN_BYTES_MAX + 1), b"end"])
+        output.byte_count += JOIN_BYTES_MAX + 4
+        framed = output.framed_slice()
+        assert framed is not None
+        assert (framed[0], framed[1].length, framed[2]) == (b"head", JOIN_BYTES_MAX + 1, b"end")
+        output.on_sent(1)
+        assert output.framed_slice() is None
+        output.clear()
+        del framed
+        file.close()
+
+
 def test_held_bytes_survive_growth_and_give_their_buffer_up_when_empty() -> None:
     held = InputWindow()
     held.append(memoryview(b"abc"))

@@ -159,16 +159,36 @@ class Channel(HostedChannel):
             try:
                 if (whole := output.only_bytes()) is not None:
                     sent = self.sock.send(whole)
+                elif (framed := output.framed_slice()) is not None:
+                    sent = self._send_framed(*framed, left_of_turn, now_ms)
                 elif pieces := output.next_bytes(self._read_if_cached):
                     sent = self._send_bytes(pieces)
                 else:
-                    sent = self._send_slice(left_of_turn, now_ms)
+                    piece, sent_before = output.next_slice()
+                    sent = self._send_slice(piece, sent_before, left_of_turn, now_ms)
             except BlockingIOError:
                 self._is_blocked = True
                 self.connection.on_stalled()
                 return
             left_of_turn -= sent
             self.connection.on_sent(sent, now_ms)
+
+    def _send_framed(
+        self, start: bytes, piece: FileSlice, end: bytes, size_max: int, now_ms: int
+    ) -> int:
+        """Send a response with one file slice, as far as the socket accepts it. Returns the number
+        of bytes sent."""
+        sent = self.sock.send(start, socket.MSG_MORE)
+        if sent < len(start):
+            return sent
+        try:
+            records_sent = self._send_slice(piece, 0, size_max - sent, now_ms)
+            sent += records_sent
+            if records_sent == piece.length:
+                sent += self.sock.send(end)
+        except BlockingIOError:
+            pass  # The next call finds the socket full, and reports that.
+        return sent
 
     def _send_bytes(self, pieces: list[bytes | bytearray | memoryview]) -> int:
         byte_count = self.connection.output.byte_count
@@ -185,8 +205,7 @@ class Channel(HostedChannel):
         except NotCachedError:
             return None
 
-    def _send_slice(self, size_max: int, now_ms: int) -> int:
-        piece, sent_before = self.connection.output.next_slice()
+    def _send_slice(self, piece: FileSlice, sent_before: int, size_max: int, now_ms: int) -> int:
         position = piece.position + sent_before
         size = piece.cached_bytes(position, now_ms)
         if not size:
