@@ -50,6 +50,7 @@ from ottla.broker.share_state.share_coordinator import ShareCoordinator
 from ottla.broker.share_state.share_state_apis import ShareStateApis
 from ottla.broker.shares.led_share import DeliveryPorts, LetterSender
 from ottla.broker.shares.share_apis import ShareApis
+from ottla.broker.tier.remote_reads import NoRemoteReads, RemoteReads
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -104,6 +105,8 @@ class ReplicaPorts(NamedTuple):
     write to a partition."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
     """Function that runs the lookups of offsets by timestamp that one ListOffsets request needs."""
+    remote_reads: RemoteReads = NoRemoteReads()
+    """Reads of records that only the object store of tiered storage has."""
     letters: LetterSender | None = None
     """Sender of dead letters: copies of records that the consumers of a share group rejected. If it
     is None, rejected records are archived without a dead letter."""

@@ -43,6 +43,9 @@ from ottla.broker.replicas.replica_fetcher_driver import ReplicaFetchers
 from ottla.broker.share_state.pruning_driver import ShareStatePruner
 from ottla.broker.share_state.share_persister_driver import SharePersisterDriver
 from ottla.broker.shares.dead_letters_driver import DeadLetterSender
+from ottla.broker.tier.broker_tier_driver import BrokerTier
+from ottla.broker.tier.remote_reads import NoRemoteReads
+from ottla.broker.tier.tier_opening_driver import ClusterStore
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock, allocate_block
 from ottla.model.background_driver import keep_running
@@ -102,6 +105,7 @@ class Broker:
         lifecycle: Lifecycle,
         admission: ListenerAdmission,
         authenticators: Authenticators,
+        cluster_store: ClusterStore | None = None,
     ) -> None:
         self.config = config
         self.cluster_id = cluster_id
@@ -140,6 +144,7 @@ class Broker:
             own=self._loopback,
         )
         self._open_coordinators()
+        self._tier = self._open_tier(cluster_store)
         self._open_replicas(disk)
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._register_parts()
@@ -166,6 +171,22 @@ class Broker:
             own=self._loopback,
             now_ns=lambda: self.dispatcher.clock.now_ns(),
         )
+
+    def _open_tier(self, cluster_store: ClusterStore | None) -> BrokerTier | None:
+        if cluster_store is None:
+            return None
+        tier = BrokerTier(
+            self.config,
+            cluster_store,
+            cluster_id=self.cluster_id,
+            table=self.table,
+            controller=self.controller,
+            clock=self._clock,
+            rng=self._rng,
+            errors=self.errors,
+        )
+        tier.register_with(self.parts)
+        return tier
 
     def _open_coordinators(self) -> None:
         config, lifecycle = self.config, self.lifecycle.lifecycle
@@ -232,6 +253,7 @@ class Broker:
                 coordinators=self._verifications,
                 run_look_ups=side_by_side,
                 letters=letters,
+                remote_reads=NoRemoteReads() if self._tier is None else self._tier.reads,
             )
         )
         self._replicas = self.core.replicas
@@ -356,6 +378,7 @@ class Broker:
             self._markers,
             self.core.transactions,
             self.telemetry,
+            *(() if self._tier is None else (self._tier.manager,)),
             ImageWatch(self.purgatory, self.metadata),
             readiness,
         ):

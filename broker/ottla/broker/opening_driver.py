@@ -2,10 +2,10 @@
 are opened in this order:
 
 disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
-broker starts) → the quorum's observer → registration → recovery of the logs → publishers → unfenced
-→ the handlers of all other requests, ready. They are stopped in the reverse order, after the
-controller has moved this broker's leaderships away. If the broker ends by an error, it counts as
-crashed: no clean-shutdown marker is written.
+broker starts) → the object store of tiered storage → the quorum's observer → registration →
+recovery of the logs → publishers → unfenced → the handlers of all other requests, ready. They are
+stopped in the reverse order, after the controller has moved this broker's leaderships away. If the
+broker ends by an error, it counts as crashed: no clean-shutdown marker is written.
 """
 
 import logging
@@ -22,6 +22,7 @@ from ottla.broker.cluster.describe_node import DescribeNodeApi
 from ottla.broker.cluster.membership.lifecycle import BrokerState, Lifecycle
 from ottla.broker.cluster.peer_connection_driver import OWN_CLUSTER
 from ottla.broker.listener_admission import ListenerAdmission
+from ottla.broker.tier.tier_opening_driver import open_cluster_store
 from ottla.client.network.login import LOGIN
 from ottla.client.network.tls import TLS
 from ottla.metadata.image import EMPTY
@@ -200,6 +201,13 @@ async def open_broker(
         async with (
             _open_server(open_server, config, dispatcher, clock, disk, admission) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher, joined),
+            open_cluster_store(
+                seams.open_object_store,
+                config,
+                cluster_id=properties.cluster_id,
+                disk=disk,
+                errors=errors,
+            ) as cluster_store,
             opening as member,
             trio.open_nursery() as nursery,
         ):
@@ -217,6 +225,7 @@ async def open_broker(
                 lifecycle=lifecycle,
                 admission=admission,
                 authenticators=authenticators,
+                cluster_store=cluster_store,
             )
             nursery.start_soon(_run, broker, admission.certificates)
             yield broker

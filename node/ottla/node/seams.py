@@ -15,6 +15,8 @@ from ottla.node.address_probe import Probe, probe_nothing
 from ottla.rpc.rpc_seam import OpenRpc
 from ottla.storage.cleaner.cleaning_runner import CleaningRunner
 from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.tier.memory_store import open_memory_store
+from ottla.storage.tier.store_settings import OpenObjectStore
 
 R = TypeVar("R")
 
@@ -54,3 +56,5 @@ class NodeSeams:
     cleaning: CleaningRunner | None = None
     """Runner that compacts partition logs in another process. If it is None, logs are compacted in
     this process."""
+    open_object_store: OpenObjectStore = open_memory_store
+    """Function that opens the object store of tiered storage."""

@@ -12,6 +12,7 @@ from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_driver import open_rpc_runtime
 from ottla.storage.cleaner.worker_pool_driver import WorkerPool
 from ottla.storage.disk.real_disk_driver import RealDisk
+from ottla.storage.tier.obstore_driver import open_object_store
 
 R = TypeVar("R")
 
@@ -38,4 +39,5 @@ def real_seams() -> NodeSeams:
         probe=probe_address,
         compute=compute_in_thread,
         cleaning=WorkerPool(),
+        open_object_store=open_object_store,
     )

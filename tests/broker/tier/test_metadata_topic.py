@@ -4,21 +4,21 @@ import trio
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC
 from ottla.broker.tier.metadata_topic_driver import MetadataTopic
-from ottla.broker.tier.tier_settings import TierSettings
 from ottla.client.admin import open_admin
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicIdPartition
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.node.clock_driver import RealClock
 from ottla.storage.tier.remote_segment import RemoteSegmentRemoval, RemoteSegmentState
 from ottla.wire.messages.create_topics_request import CreatableTopic
 from tests.broker.tier.remote_segments import PARTITION, TOPIC_ID, segment, update
 
 TIMEOUT_S = 30
-SETTINGS = TierSettings(
-    metadata_topic_partition_count=2,
-    metadata_topic_replication_factor=1,
-    metadata_topic_min_isr=1,
+SETTINGS = TierConfig(
+    metadata_partition_count=2,
+    metadata_replication_factor=1,
+    metadata_min_isr=1,
 )
 
 

@@ -15,11 +15,11 @@ import trio
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC, remote_metadata_topic
 from ottla.broker.tier.remote_states import RemoteStates
-from ottla.broker.tier.tier_settings import TierSettings
 from ottla.metadata.image import MetadataImage, Topic
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import Offset, TopicIdPartition, TopicPartition
 from ottla.model.seams import Clock
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.node.part_registry import PartRegistry
 from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_records import encode_record
@@ -84,7 +84,7 @@ class MetadataTopic:
 
     def __init__(
         self,
-        settings: TierSettings,
+        settings: TierConfig,
         *,
         address: Callable[[], tuple[str, int] | None],
         create_topic: Callable[[CreatableTopic], Awaitable[None]],
@@ -97,7 +97,7 @@ class MetadataTopic:
         self._address = address
         self._create_topic = create_topic
         self._clock = clock
-        self.states = RemoteStates(settings.metadata_topic_partition_count)
+        self.states = RemoteStates(settings.metadata_partition_count)
         self._is_wanted = trio.Event()
         self._has_image = trio.Event()
         self._changed = trio.lowlevel.ParkingLot()
@@ -221,9 +221,9 @@ class MetadataTopic:
     async def _create(self) -> None:
         settings = self._settings
         topic = remote_metadata_topic(
-            partition_count=settings.metadata_topic_partition_count,
-            replication_factor=settings.metadata_topic_replication_factor,
-            min_insync_replicas=settings.metadata_topic_min_isr,
+            partition_count=settings.metadata_partition_count,
+            replication_factor=settings.metadata_replication_factor,
+            min_insync_replicas=settings.metadata_min_isr,
         )
         try:
             await self._create_topic(topic)

@@ -13,6 +13,8 @@ environment variables, identity of the machine or pod.
 """
 
 import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
@@ -20,7 +22,7 @@ from typing import NamedTuple
 from ottla.model.errors import ConfigError
 from ottla.model.settings.storage.tier import TierConfig
 from ottla.model.values import frozen
-from ottla.storage.tier.store_seam import is_plain_key
+from ottla.storage.tier.store_seam import ObjectStore, is_plain_key
 
 URI_KEY = "remote.log.storage.uri"
 ACCESS_KEY_ID_KEY = "remote.log.storage.access.key.id"
@@ -89,6 +91,11 @@ def store_settings_of(config: TierConfig) -> StoreSettings:
         region=config.region,
         ca_file=config.ca_file,
     )
+
+
+OpenObjectStore = Callable[[StoreSettings], AbstractAsyncContextManager[ObjectStore]]
+"""Function that opens the object store of the given settings, and closes it at the end of the
+block. Raises ConfigError if a setting is invalid."""
 
 
 def parse_store_uri(uri: str) -> StoreLocation:

@@ -1,0 +1,114 @@
+"""Puts the parts of a broker's tiered storage together."""
+
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.tier.metadata_topic_driver import MetadataTopic
+from ottla.broker.tier.partition_tier_driver import TierPorts
+from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
+from ottla.broker.tier.remote_reads import RemoteReads
+from ottla.broker.tier.segment_storage_driver import StoreSegments
+from ottla.broker.tier.store_reads_driver import StoreReads
+from ottla.broker.tier.tier_figures import TierFigures
+from ottla.broker.tier.tier_opening_driver import ClusterStore
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.seams import Clock, Rng
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.admin.forwarding import ForwardingPort, forward_own
+from ottla.node.part_registry import PartRegistry
+from ottla.storage.tier.segment_upload_driver import no_throttle
+from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.create_topics_response import CreateTopicsResponse
+
+CREATE_TOPICS_VERSION = 7
+
+
+class BrokerTier:
+    """Tiered storage of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster_store: ClusterStore,
+        *,
+        cluster_id: str,
+        table: PartitionTable,
+        controller: ForwardingPort,
+        clock: Clock,
+        rng: Rng,
+        errors: UnexpectedErrors,
+    ) -> None:
+        settings = config.tier
+        figures = TierFigures()
+        self._topic = topic = MetadataTopic(
+            settings,
+            address=partial(own_address, config, lambda: table.image),
+            create_topic=partial(create_topic, config, controller),
+            clock=clock,
+        )
+        self.reads: RemoteReads = StoreReads(table, topic, cluster_store.reader, figures)
+        """Reads of copied segments, for the handlers of requests."""
+        self.manager = RemoteLogManager(
+            table,
+            TierPorts(
+                config=settings,
+                node_id=config.node_id,
+                clock=clock,
+                rng=rng,
+                image=lambda: table.image,
+                topic=topic,
+                storage=StoreSegments(
+                    cluster_store.store,
+                    cluster_store.reader,
+                    cluster_id=cluster_id,
+                    node_id=config.node_id,
+                    throttle=no_throttle,
+                    is_claimed=cluster_store.is_claimed,
+                ),
+                figures=figures,
+                errors=errors,
+                copy_slots=trio.CapacityLimiter(settings.copier_count),
+            ),
+            on_image=topic.on_image,
+        )
+        """Metadata publisher that comes after the replicas."""
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background tasks, metrics and status values of tiered storage."""
+        self._topic.register_with(parts)
+        self.manager.register_with(parts)
+
+
+def own_address(config: BrokerConfig, image: Callable[[], MetadataImage]) -> tuple[str, int] | None:
+    """Return host and port at which other brokers reach this broker, or None if it has no address
+    yet."""
+    registration = image().brokers.get(config.node_id)
+    endpoint = None
+    if registration is not None:
+        endpoint = registration.endpoint(config.inter_broker_listener)
+    return None if endpoint is None else (endpoint.host, endpoint.port)
+
+
+async def create_topic(
+    config: BrokerConfig, controller: ForwardingPort, topic: CreatableTopic
+) -> None:
+    """Request the creation of the metadata topic from the controller. Raises RefusedError if the
+    controller refuses it."""
+    timeout_ms = config.request_timeout_ms
+    response = await forward_own(
+        CreateTopicsResponse,
+        controller,
+        CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms),
+        client_id=f"broker-{config.node_id}-remote-log",
+        version=CREATE_TOPICS_VERSION,
+        timeout_ms=timeout_ms,
+    )
+    for created in response.topics:
+        code = ErrorCode(created.error_code)
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise RefusedError(code, created.error_message or "")

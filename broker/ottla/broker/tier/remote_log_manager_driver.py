@@ -1,0 +1,107 @@
+"""Runs tiered storage on a broker: one `PartitionTier` for each replica of a tiered topic.
+
+It is a metadata publisher that comes after the replicas. Each change of the metadata, and each
+interval, the replicas are compared with the running tasks: a replica that begins to lead or to
+follow gets a new task, and the copies of a deleted topic are deleted.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.tier.partition_tier_driver import DeletedPartition, PartitionTier, TierPorts
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import MetadataImage
+from ottla.model.background_driver import keep_running
+from ottla.model.ids import TopicIdPartition
+from ottla.node.part_registry import PartRegistry
+
+logger = logging.getLogger("ottla.broker.tier")
+
+REVIEW_S = 1.0
+"""Seconds between two comparisons of replicas and tasks. A log that was opened, or whose settings
+changed, is noticed after that time at the latest."""
+
+
+class RemoteLogManager:
+    """Tasks of all tiered partitions of this broker."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        ports: TierPorts,
+        *,
+        on_image: Callable[[MetadataImage], None] = lambda image: None,
+    ) -> None:
+        """Create the manager without tasks. `on_image` is called with each metadata image, before
+        the replicas are compared with it."""
+        self._table = table
+        self._on_image = on_image
+        self._ports = ports
+        self._tiers: dict[TopicIdPartition, PartitionTier] = {}
+        self._scopes: dict[TopicIdPartition, trio.CancelScope] = {}
+        self._changed = trio.Event()
+
+    @property
+    def name(self) -> str:
+        """Name of this metadata publisher (a component that applies each new metadata image), for
+        fault reports."""
+        return "remote log manager"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Note that replicas may have changed."""
+        self._on_image(image)
+        self._changed.set()
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background tasks, metrics and status values of tiered storage."""
+        parts.task("remote log manager", self.run)
+        parts.families(self._ports.figures.families)
+        parts.figures(self._ports.figures.metrics)
+
+    async def run(self) -> None:
+        """Run the tasks of all tiered partitions until cancelled."""
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    self._review(nursery)
+                    with trio.move_on_after(REVIEW_S):
+                        await self._changed.wait()
+                    self._changed = trio.Event()
+        finally:
+            self._tiers.clear()
+            self._scopes.clear()
+
+    def _review(self, nursery: trio.Nursery) -> None:
+        """Start and end tasks, so that each tiered replica has the task of its role."""
+        for key, tier in list(self._tiers.items()):
+            if not tier.is_current():
+                self._end(key, nursery)
+        for replica in self._table:
+            log = replica.log
+            if log is not None and log.is_tiered and replica.key not in self._tiers:
+                tier = PartitionTier(replica, log, self._ports)
+                self._tiers[replica.key] = tier
+                self._ports.topic.assign(replica.key)
+                self._scopes[replica.key] = trio.CancelScope()
+                nursery.start_soon(self._run_tier, tier, self._scopes[replica.key])
+
+    async def _run_tier(self, tier: PartitionTier, scope: trio.CancelScope) -> None:
+        with scope:
+            await keep_running(f"tiered storage of {tier}", tier.run, self._ports.errors)
+
+    def _end(self, key: TopicIdPartition, nursery: trio.Nursery) -> None:
+        tier = self._tiers.pop(key)
+        self._scopes.pop(key).cancel()
+        self._ports.figures.forget(key)
+        if not tier.partition.is_removed:
+            return  # its next role needs the metadata, too
+        if key.topic_id in self._table.image.topics:
+            self._ports.topic.unassign(key)  # the replica moved to another broker
+            return
+        deletion = DeletedPartition(tier, self._ports)
+        name = f"deletion of the copies of {tier}"
+        nursery.start_soon(partial(keep_running, name, deletion.run, self._ports.errors))

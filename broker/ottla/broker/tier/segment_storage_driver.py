@@ -1,0 +1,87 @@
+"""Uploads and deletes segments in the object store of this cluster; implements `SegmentStorage`."""
+
+import trio
+
+from ottla.broker.tier.segment_storage import TieredTopic
+from ottla.model.ids import NodeId
+from ottla.storage.tier.cluster_marker import claim_prefix
+from ottla.storage.tier.object_names import SegmentNames
+from ottla.storage.tier.reads.remote_reader_driver import RemoteReader
+from ottla.storage.tier.remote_segment import RemoteSegment
+from ottla.storage.tier.segment_source import SegmentSource
+from ottla.storage.tier.segment_upload_driver import (
+    SegmentUpload,
+    Throttle,
+    delete_segments,
+    upload_segment,
+)
+from ottla.storage.tier.store_seam import ObjectStore
+
+DELETE_TIMEOUT_S = 60.0
+"""Seconds after which a deletion of one segment's objects is ended and repeated."""
+
+
+class StoreSegments:
+    """Segments in the object store of a cluster."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        reader: RemoteReader,
+        *,
+        cluster_id: str,
+        node_id: NodeId,
+        throttle: Throttle,
+        is_claimed: bool,
+    ) -> None:
+        """`is_claimed` is True if the cluster has reserved its prefix of the store; otherwise the
+        first upload does it."""
+        self._store = store
+        self._reader = reader
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._throttle = throttle
+        self._is_claimed = is_claimed
+
+    async def upload(
+        self, source: SegmentSource, segment: RemoteSegment, topic: TieredTopic
+    ) -> None:
+        """Store all objects of a segment."""
+        if not self._is_claimed:
+            await claim_prefix(self._store, self._cluster_id)
+            self._is_claimed = True
+        await upload_segment(
+            self._store,
+            source,
+            SegmentUpload(
+                cluster_id=self._cluster_id,
+                topic=topic.name,
+                topic_id=segment.id.topic_id,
+                partition=segment.id.partition,
+                segment_id=segment.id.segment_id,
+                partition_count=topic.partition_count,
+                topic_settings=dict(topic.settings),
+                broker_id=self._node_id,
+                event_timestamp_ms=segment.event_timestamp_ms,
+            ),
+            throttle=self._throttle,
+        )
+
+    async def delete(self, segment: RemoteSegment, topic: str) -> None:
+        """Delete all objects of a segment."""
+        with trio.fail_after(DELETE_TIMEOUT_S):
+            await self._reader.forget(segment.id)
+            names = names_of(self._cluster_id, segment, topic)
+            await delete_segments(self._store, [names])
+
+
+def names_of(cluster_id: str, segment: RemoteSegment, topic: str) -> SegmentNames:
+    """Return the names of a segment's objects in the object store of a cluster."""
+    return SegmentNames(
+        cluster_id=cluster_id,
+        topic=topic,
+        topic_id=segment.id.topic_id,
+        partition=segment.id.partition,
+        start_offset=segment.start_offset,
+        segment_id=segment.id.segment_id,
+    )

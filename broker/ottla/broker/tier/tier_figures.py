@@ -1,0 +1,131 @@
+"""Counters of tiered storage on this broker, and the metrics of Kafka that show them. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ottla.model.ids import TopicIdPartition
+from ottla.storage.tier.remote_metadata import RemoteMetadata
+from ottla.storage.tier.remote_segment import RemoteSegmentState
+from ottla.telemetry.metrics.instruments import Family, MetricKind
+from ottla.telemetry.metrics.kafka_names import prometheus_name
+
+_KAFKA_NAMES = {
+    "copy": "RemoteCopy",
+    "fetch": "RemoteFetch",
+    "delete": "RemoteDelete",
+}
+"""Kafka's prefix of the meters of each operation (RemoteStorageMetrics)."""
+
+
+class TierFigures:
+    """Requests, bytes and failures of tiered storage since the start of this broker, and its
+    present backlog."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[tuple[str, str]] = Counter()
+        """Number of operations, by operation and topic."""
+        self.bytes: Counter[tuple[str, str]] = Counter()
+        """Number of bytes of finished operations, by operation and topic."""
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """Number of failed rounds, by subject and topic."""
+        self.lags: dict[TopicIdPartition, tuple[str, int, int]] = {}
+        """Topic, bytes and segments that are closed but not copied yet, by partition."""
+        self.remote: dict[TopicIdPartition, tuple[str, int, int]] = {}
+        """Topic, bytes and segments in the object store, by partition."""
+
+    def note_request(self, operation: str, topic: str) -> None:
+        """Count an operation that begins: copy, fetch or delete."""
+        self.requests[operation, topic] += 1
+
+    def note_bytes(self, operation: str, topic: str, count: int) -> None:
+        """Count the bytes of a finished operation."""
+        self.bytes[operation, topic] += count
+
+    def note_failure(self, subject: str, topic: str) -> None:
+        """Count a failed operation."""
+        self.failures[subject, topic] += 1
+
+    def note_lag(
+        self, partition: TopicIdPartition, topic: str, *, bytes_: int, segments: int
+    ) -> None:
+        """Set the backlog of copies of a partition."""
+        self.lags[partition] = (topic, bytes_, segments)
+
+    def note_remote(
+        self, partition: TopicIdPartition, topic: str, metadata: RemoteMetadata
+    ) -> None:
+        """Set the size of a partition in the object store."""
+        sizes = [
+            segment.size_bytes
+            for segment in metadata.all_segments()
+            if segment.state is RemoteSegmentState.COPY_FINISHED
+        ]
+        self.remote[partition] = (topic, sum(sizes), len(sizes))
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """Drop the gauges of a partition that this broker no longer leads."""
+        self.lags.pop(partition, None)
+        self.remote.pop(partition, None)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the totals by name, which DescribeNode reports."""
+        return {
+            "tier.copied.bytes": _total(self.bytes, "copy"),
+            "tier.fetched.bytes": _total(self.bytes, "fetch"),
+            "tier.copies": _total(self.requests, "copy"),
+            "tier.fetches": _total(self.requests, "fetch"),
+            "tier.deletions": _total(self.requests, "delete"),
+            "tier.failures": sum(self.failures.values()),
+            "tier.lag.bytes": sum(size for _, size, _ in self.lags.values()),
+            "tier.lag.segments": sum(count for _, _, count in self.lags.values()),
+            "tier.remote.bytes": sum(size for _, size, _ in self.remote.values()),
+            "tier.remote.segments": sum(count for _, _, count in self.remote.values()),
+        }
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metric families of tiered storage, with Kafka's names."""
+        for operation, kafka in _KAFKA_NAMES.items():
+            yield _counter(f"{kafka}RequestsPerSec", self.requests, operation)
+            if operation != "delete":
+                yield _counter(f"{kafka}BytesPerSec", self.bytes, operation)
+        for kafka, subject in (
+            ("RemoteCopyErrorsPerSec", "copies"),
+            ("RemoteFetchErrorsPerSec", "fetches"),
+            ("RemoteDeleteErrorsPerSec", "deletions"),
+        ):
+            yield _counter(kafka, self.failures, subject)
+        yield _gauge("RemoteCopyLagBytes", self.lags, 1)
+        yield _gauge("RemoteCopyLagSegments", self.lags, 2)
+        yield _gauge("RemoteLogSizeBytes", self.remote, 1)
+        yield _gauge("RemoteLogMetadataCount", self.remote, 2)
+
+
+def _total(counts: Counter[tuple[str, str]], operation: str) -> int:
+    return sum(count for (kind, _), count in counts.items() if kind == operation)
+
+
+def _name(kafka: str) -> str:
+    return prometheus_name(f"kafka.server:type=BrokerTopicMetrics,name={kafka}")
+
+
+def _counter(kafka: str, counts: Counter[tuple[str, str]], operation: str) -> Family:
+    return Family(
+        _name(kafka),
+        MetricKind.COUNTER,
+        f"Tiered storage: {kafka} of Kafka.",
+        ("topic",),
+        [((topic,), count) for (kind, topic), count in sorted(counts.items()) if kind == operation],
+    )
+
+
+def _gauge(kafka: str, values: dict[TopicIdPartition, tuple[str, int, int]], at: int) -> Family:
+    totals: Counter[str] = Counter()
+    for row in values.values():
+        totals[row[0]] += int(row[at])
+    return Family(
+        _name(kafka),
+        MetricKind.GAUGE,
+        f"Tiered storage: {kafka} of Kafka.",
+        ("topic",),
+        [((topic,), count) for topic, count in sorted(totals.items())],
+    )

@@ -1,0 +1,100 @@
+"""Opens the object store of a broker, and reserves this cluster's prefix in it.
+
+A store that refuses this broker, or whose prefix belongs to another cluster, ends the start with
+one sentence. A store that is down does not: local records are written and read meanwhile, and the
+first upload reserves the prefix.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import trio
+
+from ottla.model.errors import ConfigError
+from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.storage.tier import STORE_URI, TierConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.storage.disk.directory_names import REMOTE_INDEX_DIRECTORY
+from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.tier.cluster_marker import claim_prefix
+from ottla.storage.tier.reads.reader_limits import ReaderLimits
+from ottla.storage.tier.reads.remote_reader_driver import RemoteReader, open_remote_reader
+from ottla.storage.tier.store_seam import ObjectStore, StoreError, StoreRefusedError
+from ottla.storage.tier.store_settings import OpenObjectStore, StoreSettings
+
+logger = logging.getLogger("ottla.broker.tier")
+
+CLAIM_TIMEOUT_S = 20.0
+"""Seconds that the start of a broker waits for its object store. A store with wrong credentials
+answers within some seconds."""
+
+
+class ClusterStore(NamedTuple):
+    """The open object store of a cluster."""
+
+    store: ObjectStore
+    reader: RemoteReader
+    is_claimed: bool
+    """True if the cluster has reserved its prefix of the store."""
+
+
+def store_settings_of(config: TierConfig) -> StoreSettings | None:
+    """Return the settings of the object store, or None if tiered storage is off."""
+    if not config.is_enabled:
+        return None
+    return StoreSettings(
+        uri=config.store_uri,
+        access_key_id=config.access_key_id,
+        secret_access_key=config.secret_access_key,
+        endpoint=config.endpoint,
+        region=config.region,
+        ca_file=config.ca_file,
+    )
+
+
+@asynccontextmanager
+async def open_cluster_store(
+    open_store: OpenObjectStore,
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    disk: Disk,
+    errors: UnexpectedErrors,
+) -> AsyncIterator[ClusterStore | None]:
+    """Yield the object store of a cluster, or None if tiered storage is off. It is closed at the
+    end of the block. Raises ConfigError if a setting is invalid, or if the store refuses this
+    cluster."""
+    settings = store_settings_of(config.tier)
+    if settings is None:
+        yield None
+        return
+    async with open_store(settings) as store:
+        is_claimed = await _claim(store, cluster_id)
+        async with open_remote_reader(
+            store,
+            disk,
+            f"{config.log_dirs[0]}/{REMOTE_INDEX_DIRECTORY}",
+            cluster_id=cluster_id,
+            limits=ReaderLimits(
+                index_file_bytes=config.tier.index_cache_bytes_max,
+                gets_at_once=config.tier.reader_count,
+            ),
+            errors=errors,
+        ) as reader:
+            yield ClusterStore(store, reader, is_claimed)
+
+
+async def _claim(store: ObjectStore, cluster_id: str) -> bool:
+    """Reserve this cluster's prefix of the store. Returns False if the store is down."""
+    try:
+        with trio.fail_after(CLAIM_TIMEOUT_S):
+            await claim_prefix(store, cluster_id)
+    except StoreRefusedError as error:
+        raise ConfigError(STORE_URI, str(error)) from None
+    except (StoreError, trio.TooSlowError) as error:
+        reason = str(error) or f"it did not answer within {CLAIM_TIMEOUT_S:.0f} s"
+        logger.warning("the object store is not usable yet, and nothing is copied: %s", reason)
+        return False
+    return True
