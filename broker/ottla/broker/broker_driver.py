@@ -231,6 +231,8 @@ class Broker:
             quota=self.core.replication_quotas.follower,
             errors=errors,
         )
+        if self._tier is not None:
+            fetchers.tier_starts = self._tier.starts
         work = LogWork(errors)
         read_aheads = ReadAheads(disk, errors)
         letters = DeadLetterSender(

@@ -15,6 +15,7 @@ import logging
 
 from ottla.broker.replicas.follower_fetch import (
     LEADER_LACKS_RECORDS,
+    BeginAfterTier,
     Flush,
     FollowedPartition,
     FollowerFetch,
@@ -32,7 +33,7 @@ from ottla.storage.log.log import Log
 
 logger = logging.getLogger("ottla.broker.replicas")
 
-DiskDuty = Flush | Truncate | TruncateFully | RaiseStart
+DiskDuty = Flush | Truncate | TruncateFully | RaiseStart | BeginAfterTier
 """Disk operation on a follower's log that needs no further information from the leader."""
 
 
@@ -78,9 +79,17 @@ def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDut
 def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: DiskDuty) -> None:
     """Write a log message about the truncation that a duty (disk work on the log) causes. Raises
     LeaderLacksRecordsError if the duty would drop committed records."""
+    leader, name = core.leader_id, followed.name
+    if isinstance(duty, BeginAfterTier):
+        logger.info(
+            "%s begins again at %s, after the records that only the object store has, and drops its"
+            " records up to %s",
+            name,
+            duty.start.offset,
+            log.end_offset,
+        )
     if not isinstance(duty, Truncate | TruncateFully):
         return
-    leader, name = core.leader_id, followed.name
     if violated_high_watermark(followed, log, duty) is not None:
         raise LeaderLacksRecordsError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -139,5 +148,14 @@ async def _change(log: Log, duty: DiskDuty) -> None:
         await log.truncate_to(duty.offset)
     elif isinstance(duty, TruncateFully):
         await log.truncate_fully_and_start_at(duty.offset)
+    elif isinstance(duty, BeginAfterTier):
+        start = duty.start
+        await log.begin_at(
+            start.offset,
+            log_start_offset=duty.log_start_offset,
+            epochs=start.epochs,
+            producer_snapshot=start.producer_snapshot,
+            now_ms=duty.now_ms,
+        )
     elif duty.offset > log.log_start_offset:
         await log.delete_records_before(duty.offset)

@@ -7,12 +7,13 @@ partition is no longer followed. A caller that stops following a partition can w
 to end.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
 from ottla.broker.replicas.follower_duties import DiskDuty, perform_duty
 from ottla.broker.replicas.follower_fetch import Flush, FollowedPartition, FollowerFetch
+from ottla.model.errors import OttlaError
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
@@ -69,6 +70,33 @@ class FollowerDuties:
             self._changing.add(followed)
         self._awaited.add(followed)
         self._nursery.start_soon(self._perform, followed, followed.log, duty)
+
+    def begin_found(
+        self, followed: FollowedPartition, find: Callable[[], Awaitable[DiskDuty]]
+    ) -> None:
+        """Find a duty in the background, which may take as long as an object store, and start it.
+        The partition is not fetched meanwhile, and may be left. If `find` raises an error, the
+        partition is marked as failed."""
+        if self._core.find(followed.key) is not followed:
+            return
+        assert self._nursery is not None
+        self._core.hold_back(followed)
+        self._nursery.start_soon(self._find, followed, find)
+
+    async def _find(
+        self, followed: FollowedPartition, find: Callable[[], Awaitable[DiskDuty]]
+    ) -> None:
+        try:
+            duty = await find()
+        except OttlaError as error:
+            self._core.mark_failed(followed, error, self._clock.monotonic_ms())
+        except Exception as error:
+            self._errors.note("partition", followed.name, error)
+            self._core.mark_failed(followed, error, self._clock.monotonic_ms())
+        else:
+            self.begin(followed, duty)
+            self._awaited.discard(followed)  # no fetch waits for it
+        self._on_late()
 
     async def wait(self) -> None:
         """Wait until all disk work on followers' logs is done, for at most PATIENCE_MS. Unfinished

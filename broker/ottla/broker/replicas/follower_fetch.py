@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterator
 
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.tier_start import TierStart
 from ottla.client.fetch.fetch_session import FetchSessionHandler
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError, row_of
 from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, NodeId, Offset, TopicIdPartition
@@ -107,12 +108,30 @@ class TruncateFully:
 
 
 @frozen
+class FindTierStart:
+    """Instruction to find a copied segment after which the follower begins, because the leader has
+    the records that the follower needs next only in the object store."""
+
+
+@frozen
+class BeginAfterTier:
+    """Instruction to delete all local records of the follower, and to continue after a copied
+    segment."""
+
+    start: TierStart
+    log_start_offset: Offset
+    """Log start offset of the leader. The object store has the records from there on."""
+    now_ms: int
+    """Wall time, at which the producers of the copied records count as seen."""
+
+
+@frozen
 class Flush:
     """Instruction to flush the follower's appended records to disk. The next fetch then
     acknowledges them to the leader."""
 
 
-Duty = Truncate | FindLogRange | RaiseStart | TruncateFully | Flush
+Duty = Truncate | FindLogRange | FindTierStart | BeginAfterTier | RaiseStart | TruncateFully | Flush
 """Work on a followed partition that a leader's response requires and that must be done before the
 partition is fetched again. It may take time."""
 
@@ -378,6 +397,8 @@ class FollowerFetch:
             return Truncate(log.hole_offset) if is_within else TruncateFully(log.hole_offset)
         if is_out_of_range:
             return FindLogRange()
+        if data.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            return FindTierStart()
         if data.error_code:
             raise RefusedError(ErrorCode(row_of(data.error_code).code))
         if data.diverging_epoch.epoch >= 0:

@@ -14,9 +14,12 @@ import trio
 
 from ottla.broker.cluster.peer_connection_driver import expected_peer
 from ottla.broker.quotas.replication_quota import ReplicationQuota
+from ottla.broker.replicas.follower_duties import DiskDuty
 from ottla.broker.replicas.follower_duties_driver import FollowerDuties
 from ottla.broker.replicas.follower_fetch import (
+    BeginAfterTier,
     FindLogRange,
+    FindTierStart,
     Flush,
     FollowedPartition,
     FollowerFetch,
@@ -25,8 +28,10 @@ from ottla.broker.replicas.follower_fetch import (
     TruncateFully,
     place_of,
 )
+from ottla.broker.replicas.leader_offsets_driver import LeaderOffsets
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.tier_start import NoTierStarts, TierStarts
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError, open_connection
 from ottla.client.network.login import starter_of
 from ottla.model.errors import (
@@ -35,7 +40,6 @@ from ottla.model.errors import (
     ProtocolError,
     RefusedError,
     only_error,
-    row_of,
 )
 from ottla.model.ids import NO_NODE, NodeId, Offset, TopicIdPartition
 from ottla.model.seams import Clock
@@ -46,13 +50,12 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import gauges
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
-from ottla.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
+from ottla.wire.offset_timestamps import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
 )
-from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
-from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 logger = logging.getLogger("ottla.broker.replicas")
 
@@ -98,6 +101,8 @@ class ReplicaFetchers:
     ) -> None:
         """Create the fetchers of this broker's followers, without partitions at first. `quota` is
         the replication quota for throttled replicas, shared by all leaders."""
+        self.tier_starts: TierStarts = NoTierStarts()
+        """Look-ups of copied segments after which followers begin."""
         self._config = config
         self._quota = quota
         self._table = table
@@ -167,6 +172,7 @@ class ReplicaFetchers:
                 table=self._table,
                 clock=self._clock,
                 broker_epoch=self._broker_epoch,
+                tier_starts=lambda: self.tier_starts,
                 errors=self._errors,
             )
             if self._nursery is not None:
@@ -218,9 +224,11 @@ class LeaderFetcher:
         table: PartitionTable,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        tier_starts: Callable[[], TierStarts],
         errors: UnexpectedErrors,
     ) -> None:
         self.core = core
+        self._tier_starts = tier_starts
         self._config = config
         self._table = table
         self._clock = clock
@@ -380,6 +388,7 @@ class LeaderFetcher:
 
     async def _take(self, connection: BrokerConnection, response: FetchResponse) -> None:
         lost: list[FollowedPartition] = []
+        tiered: list[FollowedPartition] = []
         turn_bytes = 0
         for topic in response.responses:
             for data in topic.partitions:
@@ -398,13 +407,16 @@ class LeaderFetcher:
                     continue
                 if isinstance(duty, FindLogRange):
                     lost.append(followed)
+                elif isinstance(duty, FindTierStart):
+                    tiered.append(followed)
                 elif duty is not None:
                     self.duties.begin(followed, duty)
                 turn_bytes += 0 if data.records is None else len(data.records)
                 if turn_bytes >= TURN_BYTES:
                     turn_bytes = 0
                     await trio.lowlevel.checkpoint()
-        await self._find_places(connection, lost)
+        await self._find_places(connection, lost, self._place_of)
+        await self._find_places(connection, tiered, self._begin_after_tier)
         await self.duties.wait()
 
     async def _flush_all(self, unflushed: list[FollowedPartition]) -> None:
@@ -415,12 +427,15 @@ class LeaderFetcher:
     # ---- position in the leader's log
 
     async def _find_places(
-        self, connection: BrokerConnection, lost: list[FollowedPartition]
+        self,
+        connection: BrokerConnection,
+        lost: list[FollowedPartition],
+        place_of: Callable[[BrokerConnection, FollowedPartition], Awaitable[DiskDuty | None]],
     ) -> None:
         while lost:
             followed = lost[-1]
             try:
-                duty = await self._place_of(connection, followed)
+                duty = await place_of(connection, followed)
             except (ConnectionLostError, ProtocolError):
                 for unplaced in lost:
                     self.core.done(unplaced)
@@ -445,31 +460,46 @@ class LeaderFetcher:
     ) -> Truncate | TruncateFully | RaiseStart | None:
         """Ask the leader for its log start and end offsets. Returns the work (`Duty`) that brings
         the follower's log within these offsets, or None."""
-        end = await self._offset_of_leader(connection, followed, LATEST)
-        start = await self._offset_of_leader(connection, followed, EARLIEST)
+        leader = self._leader_offsets(connection, followed)
+        end = (await leader.offset_of(LATEST)).offset
+        start = (await leader.offset_of(EARLIEST)).offset
         if self.core.find(followed.key) is not followed:
             return None
         return place_of(followed, start, end)
 
-    async def _offset_of_leader(
-        self, connection: BrokerConnection, followed: FollowedPartition, timestamp: int
-    ) -> Offset:
-        asked = ListOffsetsPartition(
-            partition_index=followed.key.partition,
-            current_leader_epoch=followed.leader_epoch,
-            timestamp=timestamp,
+    async def _begin_after_tier(
+        self, connection: BrokerConnection, followed: FollowedPartition
+    ) -> None:
+        """Ask the leader where its local records begin, and let the partition continue after the
+        copied segment before it, which is looked up in the background."""
+        leader = self._leader_offsets(connection, followed)
+        log = followed.log
+        is_late_start = self._config.tier.fetches_last_tiered and not log.end_offset
+        target = await leader.offset_of(
+            EARLIEST_PENDING_UPLOAD if is_late_start else EARLIEST_LOCAL
         )
-        request = ListOffsetsRequest(
-            replica_id=self._config.node_id,
-            topics=[ListOffsetsTopic(name=followed.partition.topic, partitions=[asked])],
+        start = (await leader.offset_of(EARLIEST)).offset
+        if target.offset < start or target.offset == 0:
+            raise RefusedError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, "the leader does not know what is copied yet"
+            )
+        before = await leader.epoch_before(target)
+        if self.core.find(followed.key) is not followed:
+            return
+
+        async def find() -> BeginAfterTier:
+            previous = Offset(target.offset - 1)
+            found = await self._tier_starts().find(followed.key, previous, before)
+            return BeginAfterTier(found, start, self._clock.wall_ms())
+
+        self.duties.begin_found(followed, find)
+
+    def _leader_offsets(
+        self, connection: BrokerConnection, followed: FollowedPartition
+    ) -> LeaderOffsets:
+        return LeaderOffsets(
+            connection,
+            followed.partition,
+            leader_epoch=followed.leader_epoch,
+            timeout_s=self._config.replica_socket_timeout_ms / 1000,
         )
-        with trio.move_on_after(self._config.replica_socket_timeout_ms / 1000) as patience:
-            answer = await connection.request(request, ListOffsetsResponse)
-        if patience.cancelled_caught:
-            raise ConnectionLostError(f"{connection.address} did not answer")
-        if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
-            raise ProtocolError("the ListOffsets response does not match the request")
-        found = answer.topics[0].partitions[0]
-        if found.error_code:
-            raise RefusedError(ErrorCode(row_of(found.error_code).code))
-        return Offset(found.offset)

@@ -6,6 +6,7 @@ from functools import partial
 import trio
 
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.replicas.tier_start import TierStarts
 from ottla.broker.tier.metadata_topic_driver import MetadataTopic
 from ottla.broker.tier.partition_tier_driver import TierPorts
 from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
@@ -14,6 +15,7 @@ from ottla.broker.tier.segment_storage_driver import StoreSegments
 from ottla.broker.tier.store_reads_driver import StoreReads
 from ottla.broker.tier.tier_figures import TierFigures
 from ottla.broker.tier.tier_opening_driver import ClusterStore
+from ottla.broker.tier.tier_starts_driver import StoreStarts
 from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.seams import Clock, Rng
@@ -53,6 +55,8 @@ class BrokerTier:
         )
         self.reads: RemoteReads = StoreReads(table, topic, cluster_store.reader, figures)
         """Reads of copied segments, for the handlers of requests."""
+        self.starts: TierStarts = StoreStarts(table, topic, cluster_store.reader)
+        """Look-ups of copied segments after which followers begin."""
         self.manager = RemoteLogManager(
             table,
             TierPorts(

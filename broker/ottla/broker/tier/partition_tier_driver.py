@@ -16,6 +16,7 @@ from functools import partial
 import trio
 
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.tier.orphans import orphans_among
 from ottla.broker.tier.remote_log_manager import (
     Backoff,
     LogSnapshot,
@@ -60,6 +61,10 @@ upload hangs."""
 TAKE_OVER_S = 1.0
 """Seconds until a new leader, whose high watermark is below the start of the copied segments, looks
 again."""
+
+ORPHANS_S = 6 * 60 * 60.0
+"""Seconds between two searches of a leader for orphans, each of which lists the objects of its
+partition: one request for 1000 objects."""
 
 DELETION_S = 60.0
 """Seconds that a former follower leaves to the former leader to delete the copies of a deleted
@@ -125,6 +130,12 @@ class PartitionTier:
             and self._log.is_tiered
         )
 
+    @property
+    def is_disabled(self) -> bool:
+        """True if the topic is no longer tiered, and its copies are to be deleted (KIP-950)."""
+        config = self.partition.config
+        return not self._log.is_tiered and config.remote_log_delete_on_disable
+
     # ---- tasks
 
     async def run(self) -> None:
@@ -135,13 +146,18 @@ class PartitionTier:
             if self.is_leader:
                 nursery.start_soon(self._repeat, "copies", self._copy_round)
                 nursery.start_soon(self._repeat, "deletions", self._expiry_round)
+                nursery.start_soon(self._repeat, "orphans", self._orphan_round, ORPHANS_S)
             else:
                 nursery.start_soon(self._repeat, "copied offset", self._follower_round)
 
-    async def _repeat(self, subject: str, work: Callable[[], Awaitable[None]]) -> None:
-        backoff = Backoff(self._ports.config.task_retry_backoff_ms_max)
+    async def _repeat(
+        self, subject: str, work: Callable[[], Awaitable[None]], interval_s: float | None = None
+    ) -> None:
+        """Do `work` in each interval, by default that of the setting."""
+        config = self._ports.config
+        backoff = Backoff(config.task_retry_backoff_ms_max)
         while True:
-            pause_ms = self._ports.config.task_interval_ms
+            pause_ms = config.task_interval_ms if interval_s is None else int(interval_s * 1000)
             try:
                 await work()
                 backoff.on_success()
@@ -286,8 +302,32 @@ class PartitionTier:
                     )
                     await self._delete(segment)
 
+    async def _orphan_round(self) -> None:
+        """Delete the objects of this partition that belong to no segment."""
+        objects = await self._ports.storage.objects_of(self.key, self.partition.topic)
+        keys = orphans_among(
+            objects,
+            partition=self.key,
+            segment_ids={segment.id.segment_id for segment in self._metadata().all_segments()},
+            now_ms=self._now_ms(),
+        )
+        if keys and self.is_current():
+            logger.warning("%s: deleting %d objects that belong to no segment", self, len(keys))
+            await self._ports.storage.delete_objects(keys)
+            self._ports.figures.orphan_count += len(keys)
+
     async def _delete(self, segment: RemoteSegment) -> None:
         await delete_copy(self._ports, self.partition.topic, segment)
+
+    def is_tiered_again(self) -> bool:
+        """Return whether the partition still exists, and is tiered."""
+        return not self.partition.is_removed and self._log.is_tiered
+
+    async def give_up_remote(self) -> None:
+        """Raise the log start to the local start, because the topic is no longer tiered
+        (KIP-950)."""
+        if self._log.log_start_offset < self._log.local_start_offset:
+            await self._raise_start(self._log.local_start_offset)
 
     # ---- follower
 
@@ -314,9 +354,11 @@ async def delete_copy(ports: TierPorts, topic: str, segment: RemoteSegment) -> N
 
 
 class DeletedPartition:
-    """The copies of a partition whose topic was deleted. They are deleted until none is left."""
+    """The copies of a partition whose topic was deleted, or is no longer tiered. They are deleted
+    until none is left."""
 
     def __init__(self, tier: PartitionTier, ports: TierPorts) -> None:
+        self._tier = tier
         self.key = tier.key
         self._topic = tier.partition.topic
         self._was_leader = tier.is_leader
@@ -327,9 +369,13 @@ class DeletedPartition:
         ports = self._ports
         if not self._was_leader:
             await trio.sleep(DELETION_S)
+        if not self._tier.partition.is_removed:
+            await self._tier.give_up_remote()
         backoff = Backoff(ports.config.task_retry_backoff_ms_max)
         await ports.topic.wait_ready(self.key)
         while (metadata := ports.topic.metadata_of(self.key)) is not None:
+            if self._tier.is_tiered_again():
+                return  # copies of its next life are among them
             segments = steps_of_deletion(metadata)
             if not segments:
                 break

@@ -98,10 +98,15 @@ class RemoteLogManager:
         self._scopes.pop(key).cancel()
         self._ports.figures.forget(key)
         if not tier.partition.is_removed:
+            if tier.is_leader and tier.is_disabled:
+                self._delete_copies(tier, nursery)
             return  # its next role needs the metadata, too
         if key.topic_id in self._table.image.topics:
             self._ports.topic.unassign(key)  # the replica moved to another broker
             return
+        self._delete_copies(tier, nursery)
+
+    def _delete_copies(self, tier: PartitionTier, nursery: trio.Nursery) -> None:
         deletion = DeletedPartition(tier, self._ports)
         name = f"deletion of the copies of {tier}"
         nursery.start_soon(partial(keep_running, name, deletion.run, self._ports.errors))

@@ -1,11 +1,13 @@
 """Interfaces of a remote log manager: metadata of copied segments, and the object store."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.model.ids import TopicIdPartition
 from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteRecord, RemoteSegment
 from ottla.storage.tier.segment_source import SegmentSource
+from ottla.storage.tier.store_seam import ObjectEntry
 
 
 class TieredTopic(NamedTuple):
@@ -42,6 +44,10 @@ class SegmentMetadata(Protocol):
         ...
 
 
+OBJECTS_MAX = 300_000
+"""Maximum number of objects of one partition that are listed: those of 100,000 segments."""
+
+
 class SegmentStorage(Protocol):
     """Copies of segments in an object store."""
 
@@ -55,4 +61,13 @@ class SegmentStorage(Protocol):
     async def delete(self, segment: RemoteSegment, topic: str) -> None:
         """Delete all objects of a segment. An object that does not exist is no error. Raises
         StoreError."""
+        ...
+
+    async def objects_of(self, partition: TopicIdPartition, topic: str) -> list[ObjectEntry]:
+        """Return the objects of a partition, in any order, at most OBJECTS_MAX. Raises
+        StoreError."""
+        ...
+
+    async def delete_objects(self, keys: Sequence[str]) -> None:
+        """Delete single objects, in this order. Raises StoreError."""
         ...

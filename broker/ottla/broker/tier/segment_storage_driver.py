@@ -1,11 +1,13 @@
 """Uploads and deletes segments in the object store of this cluster; implements `SegmentStorage`."""
 
+from collections.abc import Sequence
+
 import trio
 
-from ottla.broker.tier.segment_storage import TieredTopic
-from ottla.model.ids import NodeId
+from ottla.broker.tier.segment_storage import OBJECTS_MAX, TieredTopic
+from ottla.model.ids import NodeId, TopicIdPartition
 from ottla.storage.tier.cluster_marker import claim_prefix
-from ottla.storage.tier.object_names import SegmentNames
+from ottla.storage.tier.object_names import SegmentNames, partition_prefix
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader
 from ottla.storage.tier.remote_segment import RemoteSegment
 from ottla.storage.tier.segment_source import SegmentSource
@@ -15,10 +17,13 @@ from ottla.storage.tier.segment_upload_driver import (
     delete_segments,
     upload_segment,
 )
-from ottla.storage.tier.store_seam import ObjectStore
+from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
 
 DELETE_TIMEOUT_S = 60.0
 """Seconds after which a deletion of one segment's objects is ended and repeated."""
+
+KEYS_PER_DELETION = 300
+"""Number of objects that one call of the store deletes."""
 
 
 class StoreSegments:
@@ -73,6 +78,22 @@ class StoreSegments:
             await self._reader.forget(segment.id)
             names = names_of(self._cluster_id, segment, topic)
             await delete_segments(self._store, [names])
+
+    async def objects_of(self, partition: TopicIdPartition, topic: str) -> list[ObjectEntry]:
+        """Return the objects of a partition, in any order."""
+        prefix = partition_prefix(self._cluster_id, topic, *partition)
+        found: list[ObjectEntry] = []
+        async for entry in self._store.entries(prefix):
+            found.append(entry)
+            if len(found) == OBJECTS_MAX:
+                break
+        return found
+
+    async def delete_objects(self, keys: Sequence[str]) -> None:
+        """Delete single objects, in this order."""
+        for at in range(0, len(keys), KEYS_PER_DELETION):
+            with trio.fail_after(DELETE_TIMEOUT_S):
+                await self._store.delete(keys[at : at + KEYS_PER_DELETION])
 
 
 def names_of(cluster_id: str, segment: RemoteSegment, topic: str) -> SegmentNames:

@@ -33,6 +33,9 @@ class TierFigures:
         self.remote: dict[TopicIdPartition, tuple[str, int, int]] = {}
         """Topic, bytes and segments in the object store, by partition."""
 
+        self.orphan_count = 0
+        """Number of deleted objects that belonged to no segment."""
+
     def note_request(self, operation: str, topic: str) -> None:
         """Count an operation that begins: copy, fetch or delete."""
         self.requests[operation, topic] += 1
@@ -79,6 +82,7 @@ class TierFigures:
             "tier.lag.bytes": sum(size for _, size, _ in self.lags.values()),
             "tier.lag.segments": sum(count for _, _, count in self.lags.values()),
             "tier.remote.bytes": sum(size for _, size, _ in self.remote.values()),
+            "tier.orphans.deleted": self.orphan_count,
             "tier.remote.segments": sum(count for _, _, count in self.remote.values()),
         }
 

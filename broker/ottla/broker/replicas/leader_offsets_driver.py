@@ -1,0 +1,91 @@
+"""Offsets of a leader's log, as a follower asks for them over its connection to the leader."""
+
+import trio
+
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.replicas.tier_start import epoch_before
+from ottla.client.network.connection import BrokerConnection, ConnectionLostError
+from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, row_of
+from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
+from ottla.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ottla.wire.messages.list_offsets_response import ListOffsetsResponse
+from ottla.wire.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ottla.wire.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
+
+
+class LeaderOffsets:
+    """Questions about one partition's log to its leader. Every question raises ConnectionLostError
+    if the leader does not answer, and RefusedError with the leader's error code."""
+
+    def __init__(
+        self,
+        connection: BrokerConnection,
+        partition: Partition,
+        *,
+        leader_epoch: Epoch,
+        timeout_s: float,
+    ) -> None:
+        self._connection = connection
+        self._partition = partition
+        self._leader_epoch = leader_epoch
+        self._timeout_s = timeout_s
+
+    async def offset_of(self, timestamp: int) -> OffsetAndEpoch:
+        """Return the offset, with its leader epoch, for a special timestamp of ListOffsets."""
+        asked = ListOffsetsPartition(
+            partition_index=self._partition.index,
+            current_leader_epoch=self._leader_epoch,
+            timestamp=timestamp,
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._partition.local_id,
+            topics=[ListOffsetsTopic(name=self._partition.topic, partitions=[asked])],
+        )
+        with trio.move_on_after(self._timeout_s) as patience:
+            answer = await self._connection.request(request, ListOffsetsResponse)
+        if patience.cancelled_caught:
+            raise ConnectionLostError(f"{self._connection.address} did not answer")
+        if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
+            raise ProtocolError("the ListOffsets response does not match the request")
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise RefusedError(ErrorCode(row_of(found.error_code).code))
+        return OffsetAndEpoch(Offset(found.offset), Epoch(found.leader_epoch))
+
+    async def epoch_before(self, position: OffsetAndEpoch) -> Epoch:
+        """Return the leader epoch of the record before a position. The position has the leader
+        epoch of the record at it."""
+        if position.epoch <= 0:
+            return Epoch(0)
+        asked = OffsetForLeaderPartition(
+            partition=self._partition.index,
+            current_leader_epoch=self._leader_epoch,
+            leader_epoch=position.epoch - 1,
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=self._partition.local_id,
+            topics=[OffsetForLeaderTopic(topic=self._partition.topic, partitions=[asked])],
+        )
+        with trio.move_on_after(self._timeout_s) as patience:
+            answer = await self._connection.request(request, OffsetForLeaderEpochResponse)
+        if patience.cancelled_caught:
+            raise ConnectionLostError(f"{self._connection.address} did not answer")
+        if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
+            raise ProtocolError("the OffsetForLeaderEpoch response does not match the request")
+        found = answer.topics[0].partitions[0]
+        if found.error_code:
+            raise RefusedError(ErrorCode(row_of(found.error_code).code))
+        return epoch_before(
+            position.offset,
+            epoch=position.epoch,
+            earlier_epoch=Epoch(found.leader_epoch),
+            earlier_end=Offset(found.end_offset),
+        )

@@ -1,0 +1,57 @@
+"""Position after a copied segment, at which a follower without its leader's oldest records begins
+(KIP-405, Kafka's TierStateMachine). Pure.
+
+The leader has deleted these records from its disk. The follower's local log begins after a copied
+segment instead, with the leader epochs and the producers that the copy brings.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.ids import Epoch, Offset, TopicIdPartition
+from ottla.storage.segments.epoch_cache import EpochEntry
+
+
+class TierStart(NamedTuple):
+    """State of a log at the end of a copied segment."""
+
+    offset: Offset
+    """Offset after the segment's last record, where the local log begins."""
+    epochs: Sequence[EpochEntry]
+    """Leader epochs of the records below it, oldest first."""
+    producer_snapshot: bytes
+    """State of the producers at that offset, in the format of a `.snapshot` file."""
+
+
+class TierStarts(Protocol):
+    """Look-ups of copied segments after which followers begin."""
+
+    async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
+        """Return the state of the log at the end of the copied segment that contains the record
+        with this offset and leader epoch. Raises OttlaError if there is none, or if the object
+        store fails; the follower tries again later."""
+        ...
+
+
+class NoTierStarts:
+    """Look-ups of a broker without tiered storage."""
+
+    async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
+        """Raise RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE)."""
+        raise RefusedError(
+            ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+            "the leader has its oldest records only in the object store, and this broker has no"
+            " tiered storage; set remote.log.storage.system.enable",
+        )
+
+
+def epoch_before(
+    offset: Offset, *, epoch: Epoch, earlier_epoch: Epoch, earlier_end: Offset
+) -> Epoch:
+    """Return the leader epoch of the record before `offset`, where the leader's log has `epoch`.
+
+    `earlier_epoch` and `earlier_end` are the leader's newest epoch below `epoch`, and the end of
+    its records.
+    """
+    return earlier_epoch if earlier_end > offset - 1 else epoch
