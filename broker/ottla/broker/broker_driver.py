@@ -115,8 +115,7 @@ class Broker:
         self.logs = logs
         self.dispatcher = dispatcher
         self.errors = dispatcher.errors
-        """Counter of unexpected exceptions in the components of this broker. Each component catches
-        and counts its own."""
+        """Counter of unexpected exceptions, which each component catches and counts itself."""
         self.is_ready = trio.Event()
         self._clock = clock
         self._rng = rng
@@ -133,8 +132,7 @@ class Broker:
         self.core = BrokerCore(
             config, clock=clock, rng=rng, dispatcher=dispatcher, authenticators=authenticators
         )
-        self.purgatory = self.core.purgatory
-        self.table = self.core.table
+        self.purgatory, self.table = self.core.purgatory, self.core.table
         self._loopback = Loopback(dispatcher, clock)
         self._verifications = self._new_verifications()
         self._markers = MarkerSender(
@@ -144,7 +142,8 @@ class Broker:
             own=self._loopback,
         )
         self._open_coordinators()
-        self._tier = self._open_tier(cluster_store)
+        self.tier = self._open_tier(cluster_store)
+        """Tiered storage of this broker, or None if it is off."""
         self._open_replicas(disk)
         self.telemetry = ClientTelemetry(config, clock=clock, rng=rng, errors=self.errors)
         self._register_parts()
@@ -231,8 +230,8 @@ class Broker:
             quota=self.core.replication_quotas.follower,
             errors=errors,
         )
-        if self._tier is not None:
-            fetchers.tier_starts = self._tier.starts
+        if self.tier is not None:
+            fetchers.tier_starts = self.tier.starts
         work = LogWork(errors)
         read_aheads = ReadAheads(disk, errors)
         letters = DeadLetterSender(
@@ -255,7 +254,7 @@ class Broker:
                 coordinators=self._verifications,
                 run_look_ups=side_by_side,
                 letters=letters,
-                remote_reads=NoRemoteReads() if self._tier is None else self._tier.reads,
+                remote_reads=NoRemoteReads() if self.tier is None else self.tier.reads,
             )
         )
         self._replicas = self.core.replicas
@@ -380,7 +379,7 @@ class Broker:
             self._markers,
             self.core.transactions,
             self.telemetry,
-            *(() if self._tier is None else (self._tier.manager,)),
+            *(() if self.tier is None else (self.tier.manager,)),
             ImageWatch(self.purgatory, self.metadata),
             readiness,
         ):

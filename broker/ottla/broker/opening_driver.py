@@ -164,23 +164,21 @@ async def open_broker(
     is_stopping: trio.Event | None = None,
     own_controller: OwnController | None = None,
 ) -> AsyncIterator[Broker]:
-    """Start a broker and yield it. The broker is stopped at the end of the block. The broker's
-    `is_ready` is set when it accepts requests.
+    """Start a broker and yield it. It is stopped at the end of the block.
 
     `errors` counts unexpected errors of its components. `own_controller` is the controller role of
-    the same process, whose member of the quorum the broker shares. Raises StoppedEarlyError if
-    `is_stopping` is set first.
+    the same process, whose quorum member it shares. Raises StoppedEarlyError if `is_stopping` is
+    set first.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
-    clock, rng = seams.clock, seams.rng
     async with (
         seams.open_disk(sorted({*config.log_dirs, config.metadata_directory})) as disk,
         seams.open_rpc(config.dial_tls) as rpc,
         open_log_manager(
             disk,
             config,
-            clock,
-            rng,
+            seams.clock,
+            seams.rng,
             cluster_id=(
                 joined := own_controller.cluster_id
                 if own_controller is not None
@@ -190,32 +188,26 @@ async def open_broker(
             runner=seams.cleaning,
         ) as logs,
     ):
-        properties = await _metadata_identity(disk, config, logs, rng)
+        properties = await _metadata_identity(disk, config, logs, seams.rng)
         if own_controller is None:
             opening = await _observer(seams, disk, config, logs, properties, rpc, errors)
         else:
             opening = own_controller.open_member(disk, rpc, _free_space_of_metadata(config, logs))
-        lifecycle, authenticators = _starting(), Authenticators(config, rng, clock)
+        lifecycle, authenticators = _starting(), Authenticators(config, seams.rng, seams.clock)
         dispatcher = _guarded_dispatcher(errors, authenticators)
         admission = _listener_admission(config, seams.compute)
         async with (
-            _open_server(open_server, config, dispatcher, clock, disk, admission) as server,
+            _open_server(open_server, config, dispatcher, seams.clock, disk, admission) as server,
             _checked_cluster(config, properties.cluster_id, rpc, lifecycle, dispatcher, joined),
-            open_cluster_store(
-                seams.open_object_store,
-                config,
-                cluster_id=properties.cluster_id,
-                disk=disk,
-                errors=errors,
-            ) as cluster_store,
+            open_cluster_store(seams, config, properties, disk, errors) as cluster_store,
             opening as member,
             trio.open_nursery() as nursery,
         ):
             broker = Broker(
                 config,
                 cluster_id=properties.cluster_id,
-                clock=clock,
-                rng=rng,
+                clock=seams.clock,
+                rng=seams.rng,
                 rpc=rpc,
                 server=server,
                 dispatcher=dispatcher,

@@ -14,7 +14,7 @@ from ottla.storage.tier.remote_segment import RemoteSegmentRemoval, RemoteSegmen
 from ottla.wire.messages.create_topics_request import CreatableTopic
 from tests.broker.tier.remote_segments import PARTITION, TOPIC_ID, segment, update
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 SETTINGS = TierConfig(
     metadata_partition_count=2,
     metadata_replication_factor=1,

@@ -30,7 +30,7 @@ from ottla.storage.tier.segment_upload_driver import no_throttle
 from tests.broker.conftest import World, batch, partition_state
 
 CLUSTER_ID = "rVyN6nEfTFCY4mGkyA7S8w"
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 SETTINGS = TierConfig(task_interval_ms=10, task_retry_backoff_ms_max=20)
 
 
@@ -98,6 +98,7 @@ class TieredBroker:
     def __init__(self, world: World, store: MemoryObjectStore, reader: RemoteReader) -> None:
         self.world = world
         self.store = store
+        self.reader = reader
         self.metadata = MetadataInMemory()
         self.figures = TierFigures()
         self.errors = UnexpectedErrors()

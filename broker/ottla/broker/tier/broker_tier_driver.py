@@ -11,7 +11,7 @@ from ottla.broker.tier.metadata_topic_driver import MetadataTopic
 from ottla.broker.tier.partition_tier_driver import TierPorts
 from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
 from ottla.broker.tier.remote_reads import RemoteReads
-from ottla.broker.tier.segment_storage_driver import StoreSegments
+from ottla.broker.tier.segment_storage_driver import StoreSegments, names_of
 from ottla.broker.tier.store_reads_driver import StoreReads
 from ottla.broker.tier.tier_figures import TierFigures
 from ottla.broker.tier.tier_opening_driver import ClusterStore
@@ -23,6 +23,7 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.admin.forwarding import ForwardingPort, forward_own
 from ottla.node.part_registry import PartRegistry
+from ottla.storage.tier.remote_segment import RemoteSegment
 from ottla.storage.tier.segment_upload_driver import no_throttle
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
@@ -47,7 +48,8 @@ class BrokerTier:
     ) -> None:
         settings = config.tier
         figures = TierFigures()
-        self._topic = topic = MetadataTopic(
+        self._cluster_id = cluster_id
+        self.topic = topic = MetadataTopic(
             settings,
             address=partial(own_address, config, lambda: table.image),
             create_topic=partial(create_topic, config, controller),
@@ -82,9 +84,13 @@ class BrokerTier:
         )
         """Metadata publisher that comes after the replicas."""
 
+    def keys_of(self, segment: RemoteSegment, topic: str) -> tuple[str, ...]:
+        """Return the keys of a segment's objects in the object store."""
+        return names_of(self._cluster_id, segment, topic).keys()
+
     def register_with(self, parts: PartRegistry) -> None:
         """Register the background tasks, metrics and status values of tiered storage."""
-        self._topic.register_with(parts)
+        self.topic.register_with(parts)
         self.manager.register_with(parts)
 
 

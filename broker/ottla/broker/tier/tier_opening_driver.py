@@ -14,15 +14,17 @@ import trio
 
 from ottla.model.errors import ConfigError
 from ottla.model.settings.broker import BrokerConfig
-from ottla.model.settings.storage.tier import STORE_URI, TierConfig
+from ottla.model.settings.storage.tier import STORE_URI
 from ottla.model.unexpected_errors import UnexpectedErrors
+from ottla.node.seams import NodeSeams
+from ottla.storage.directories.meta_properties import MetaProperties
 from ottla.storage.disk.directory_names import REMOTE_INDEX_DIRECTORY
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.tier.cluster_marker import claim_prefix
 from ottla.storage.tier.reads.reader_limits import ReaderLimits
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader, open_remote_reader
 from ottla.storage.tier.store_seam import ObjectStore, StoreError, StoreRefusedError
-from ottla.storage.tier.store_settings import OpenObjectStore, StoreSettings
+from ottla.storage.tier.store_settings import store_settings_of
 
 logger = logging.getLogger("ottla.broker.tier")
 
@@ -40,37 +42,22 @@ class ClusterStore(NamedTuple):
     """True if the cluster has reserved its prefix of the store."""
 
 
-def store_settings_of(config: TierConfig) -> StoreSettings | None:
-    """Return the settings of the object store, or None if tiered storage is off."""
-    if not config.is_enabled:
-        return None
-    return StoreSettings(
-        uri=config.store_uri,
-        access_key_id=config.access_key_id,
-        secret_access_key=config.secret_access_key,
-        endpoint=config.endpoint,
-        region=config.region,
-        ca_file=config.ca_file,
-    )
-
-
 @asynccontextmanager
 async def open_cluster_store(
-    open_store: OpenObjectStore,
+    seams: NodeSeams,
     config: BrokerConfig,
-    *,
-    cluster_id: str,
+    properties: MetaProperties,
     disk: Disk,
     errors: UnexpectedErrors,
 ) -> AsyncIterator[ClusterStore | None]:
-    """Yield the object store of a cluster, or None if tiered storage is off. It is closed at the
-    end of the block. Raises ConfigError if a setting is invalid, or if the store refuses this
+    """Yield the object store of a node's cluster, or None if tiered storage is off. It is closed at
+    the end of the block. Raises ConfigError if a setting is invalid, or if the store refuses this
     cluster."""
-    settings = store_settings_of(config.tier)
-    if settings is None:
+    if not config.tier.is_enabled:
         yield None
         return
-    async with open_store(settings) as store:
+    cluster_id = properties.cluster_id
+    async with seams.open_object_store(store_settings_of(config.tier)) as store:
         is_claimed = await _claim(store, cluster_id)
         async with open_remote_reader(
             store,

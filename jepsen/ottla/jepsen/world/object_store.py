@@ -106,7 +106,12 @@ class StoreFaults:
 class SimulatedObjectStore:
     """An object store in virtual time. It implements the protocol `ObjectStore`."""
 
-    def __init__(self, chance: Chance, faults: StoreFaults | None = None) -> None:
+    def __init__(
+        self, chance: Chance, faults: StoreFaults | None = None, *, wall_start_ms: int = 0
+    ) -> None:
+        """Create an empty store. `wall_start_ms` is its wall-clock time at the start of the
+        run."""
+        self._wall_start_ms = wall_start_ms
         self.faults = faults or StoreFaults()
         self.requests: Counter[StoreOperation] = Counter()
         """Number of requests by kind, including requests that failed."""
@@ -196,7 +201,7 @@ class SimulatedObjectStore:
 
         def read() -> ObjectEntry:
             content = self._found(key)
-            return ObjectEntry(key, len(content), int(self._versions[key][-1][0] * 1000))
+            return ObjectEntry(key, len(content), self._wall_ms(self._versions[key][-1][0]))
 
         return await self._read(StoreOperation.HEAD, read)
 
@@ -209,7 +214,7 @@ class SimulatedObjectStore:
             staleness_s = min(self.faults.stale_list_s, STALE_S_MAX)
             moment = trio.current_time() - self._drawn((0.0, staleness_s))
             found = [
-                ObjectEntry(key, len(content), int(since * 1000))
+                ObjectEntry(key, len(content), self._wall_ms(since))
                 for key, versions in sorted(self._versions.items())
                 if key.startswith(prefix) and key > after
                 for since, content in [_version_at(versions, moment)]
@@ -325,6 +330,9 @@ class SimulatedObjectStore:
             outcome = StoreOutcome.LATE
         self.outcomes[outcome] += 1
         return outcome
+
+    def _wall_ms(self, time_s: float) -> int:
+        return self._wall_start_ms + int(time_s * 1000)
 
     def _add_late_effect(self, effect: Callable[[], None]) -> None:
         due_at = trio.current_time() + self._drawn((0.0, self.faults.late_s))

@@ -16,7 +16,8 @@ from ottla.client.network.transport import TRANSPORT
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.disk import Pause, SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
-from ottla.jepsen.world.whole.clock import MachineClock
+from ottla.jepsen.world.object_store import SimulatedObjectStore
+from ottla.jepsen.world.whole.clock import WALL_START_MS, MachineClock
 from ottla.jepsen.world.whole.encryption import Encryption
 from ottla.jepsen.world.whole.loop import TASKS, Loop, Tasks, next_instant
 from ottla.jepsen.world.whole.net.network import SimulatedNetwork
@@ -28,6 +29,8 @@ from ottla.model.settings.security.tls import TlsConfig
 from ottla.node.seams import NodeSeams
 from ottla.rpc.rpc_seam import Rpc
 from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.tier.store_seam import ObjectStore
+from ottla.storage.tier.store_settings import StoreSettings
 
 BOOT_MS_MAX = 1_000_000
 """Upper limit of the time in ms for which a simulated machine was already running when the run
@@ -79,6 +82,10 @@ class SharedWorld:
         """TLS configuration of the brokers' listeners, or None if they are not encrypted."""
         self.disk_delay_s = 0.000_3
         """Average duration in seconds of a disk call that the page cache cannot serve."""
+        self.object_store = SimulatedObjectStore(
+            chance.stream("object store"), wall_start_ms=WALL_START_MS
+        )
+        """The object store of tiered storage, which only some subjects use."""
         self.is_over = False
         """True at the end of the run. Errors of the tasks that are then cancelled do not matter."""
 
@@ -150,6 +157,7 @@ class Machine:
             open_disk=self._open_disk,
             open_rpc=self._open_rpc,
             probe=MachineProbe(world.network, world.ports, world.exchange, self.host),
+            open_object_store=self._open_object_store,
         )
 
     @property
@@ -259,6 +267,10 @@ class Machine:
     async def _open_rpc(self, tls: TlsConfig | None = None) -> AsyncIterator[Rpc]:
         async with open_machine_rpc(self.world.network, self.world.exchange, self.host) as rpc:
             yield rpc
+
+    @asynccontextmanager
+    async def _open_object_store(self, settings: StoreSettings) -> AsyncIterator[ObjectStore]:
+        yield self.world.object_store
 
     async def _pause(self) -> None:
         mean_s = self.world.disk_delay_s + self.slow_disk_s

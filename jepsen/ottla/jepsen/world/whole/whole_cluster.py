@@ -113,6 +113,10 @@ class WholeCluster:
     ) -> None:
         """Start the observers of the cluster that only this engine's subject needs."""
 
+    def check_end(self, cluster: SimulatedCluster) -> None:
+        """Raise Violation if the cluster is wrong at the end of a run, in a way that only this
+        engine's subject knows."""
+
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one simulation of a whole cluster, with random choices from `chance` and for about
         `budget` events. Returns the outcome, which includes a broken invariant."""
@@ -417,6 +421,7 @@ class _ClusterRun:
             await nemesis.heal()
             workload.is_quiet = self._engine.is_quiet_at_end
             await EndJudge(cluster, workload, self._history, nemesis.recreations).judge()
+            self._engine.check_end(cluster)
             if world.encryption is not None:
                 await CertificateChanges(nemesis.context).judge()
             nursery.cancel_scope.cancel()

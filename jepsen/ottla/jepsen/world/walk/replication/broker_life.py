@@ -15,6 +15,7 @@ from ottla.broker.replicas.follower_duties import DiskDuty, perform_duty
 from ottla.broker.replicas.follower_fetch import (
     Duty,
     FindLogRange,
+    FindTierStart,
     Flush,
     FollowedPartition,
     FollowerFetch,
@@ -260,6 +261,8 @@ class BrokerLife:
                     fetcher.flushing.append(followed)
                 elif isinstance(duty, FindLogRange):
                     fetcher.places.append(followed)
+                elif isinstance(duty, FindTierStart):
+                    raise AssertionError("no topic of a walk is in an object store")
                 else:
                     self._carry_out(fetcher, followed, duty)
         return duties

@@ -1,0 +1,203 @@
+"""Test subject of the simulator: topics that are copied to an object store, deleted locally, and
+read from there, while nodes and the store fail.
+
+Segments have about a dozen batches, and local logs keep no copied segment, so that readers from the
+start read the store. The store is slow, fails before and after the effect of a request, loses
+responses, returns stale listings, throttles, and hangs.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar, NoReturn
+
+import trio
+
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.object_store import SimulatedObjectStore
+from ottla.jepsen.world.rare import RareStates
+from ottla.jepsen.world.violation import Violation
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.whole_cluster import WholeCluster
+from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
+from ottla.storage.log.log import Log
+from ottla.storage.tier.remote_segment import RemoteSegmentState
+
+LOOK_S = 0.1
+STORE_FAULTS_S = 9.0
+"""Seconds during which the object store has faults. The nemesis of the nodes works longer, so that
+the end of the run finds the copies complete."""
+FAULT_S_MAX = 2.0
+TIERED_CONFIGS = {"remote.storage.enable": "true"}
+
+
+class TieredWorkload(ClientWorkload):
+    """Clients whose topics are tiered."""
+
+    def _topic_configs(self) -> dict[str, str] | None:
+        return TIERED_CONFIGS
+
+
+class StoreNemesis:
+    """Faults of the simulated object store, one after the other."""
+
+    def __init__(self, store: SimulatedObjectStore, chance: Chance, rare: RareStates) -> None:
+        self._store = store
+        self._chance = chance
+        self._rare = rare
+        self._kinds: tuple[tuple[str, Callable[[], None]], ...] = (
+            ("the store fails", self._fail),
+            ("the store is down", self._go_down),
+            ("the store hangs", store.hang),
+            ("the store throttles", self._throttle),
+            ("the store's listings are stale", self._be_stale),
+        )
+
+    async def run(self) -> None:
+        """Let the store have faults for STORE_FAULTS_S seconds, then end them all."""
+        chance = self._chance
+        with trio.move_on_after(STORE_FAULTS_S):
+            while True:
+                await trio.sleep(chance.random() * FAULT_S_MAX)
+                name, begin = self._kinds[chance.below(len(self._kinds))]
+                begin()
+                self._rare.sometimes(name)
+                await trio.sleep(chance.random() * FAULT_S_MAX)
+                self._end()
+        self._end()
+
+    def _end(self) -> None:
+        self._store.faults.end()
+        self._store.resume()
+
+    def _fail(self) -> None:
+        faults = self._store.faults
+        faults.failed = faults.lost_response = faults.late = 0.1
+        faults.late_s = 5.0
+        faults.partial_delete = 0.2
+
+    def _go_down(self) -> None:
+        self._store.faults.is_down = True
+
+    def _throttle(self) -> None:
+        self._store.faults.requests_per_s = 5
+
+    def _be_stale(self) -> None:
+        self._store.faults.stale_list_s = 5.0
+
+
+class TierWatch:
+    """Observer of the tiered logs of running brokers, which checks them while the run goes on."""
+
+    def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
+        self._cluster = cluster
+        self._rare = rare
+
+    async def run(self) -> NoReturn:
+        """Check the logs at intervals."""
+        while True:
+            for broker in list(self._cluster.brokers.values()):
+                for partition in broker.table:
+                    log = partition.log
+                    if log is not None and log.is_tiered and partition.is_leader:
+                        self._check(log, partition.key)
+            await trio.sleep(LOOK_S)
+
+    def _check(self, log: Log, key: object) -> None:
+        if log.local_start_offset > log.log_start_offset:
+            self._rare.sometimes("records are only in the store")
+        if log.copied_offset >= log.last_stable_offset > 0:
+            raise Violation(
+                "OnlyStableIsCopied",
+                f"{key} is copied up to {log.copied_offset}, and stable up to"
+                f" {log.last_stable_offset}",
+            )
+
+
+def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None:
+    """Check that the store has all objects of each finished copy."""
+    keys = store.objects.keys()
+    for broker in cluster.brokers.values():
+        tier = broker.tier
+        assert tier is not None
+        for partition in broker.table:
+            metadata = tier.topic.metadata_of(partition.key)
+            if partition.log is None or not partition.log.is_tiered or metadata is None:
+                continue
+            for segment in metadata.all_segments():
+                if segment.state is not RemoteSegmentState.COPY_FINISHED:
+                    continue
+                missing = set(tier.keys_of(segment, partition.topic)) - keys
+                if missing:
+                    raise Violation(
+                        "FinishedIsComplete", f"{partition} lacks the objects {sorted(missing)}"
+                    )
+
+
+class TieredCluster(WholeCluster):
+    """Search engine that simulates whole nodes and clients, with topics in an object store."""
+
+    subject = "tiered"
+    budget = 12_000
+    topics: tuple[str, ...] = ("orders",)
+    workload = TieredWorkload
+    is_quiet_at_end = True
+    only: tuple[str, ...] = (
+        *("kill",) * 3,
+        *("pause",) * 2,
+        *("reassignment",) * 2,
+        *("partition",) * 2,
+        *("replaced leader",) * 2,
+        "restart",
+        "breaks",
+        "kill many",
+        "power",
+        "slow link",
+        "slow disk",
+    )
+    settings: ClassVar[dict[str, str]] = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.uri": "memory:",
+        "remote.log.manager.task.interval.ms": "300",
+        "remote.log.manager.task.retry.backoff.max.ms": "1000",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "2",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
+        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+        "log.local.retention.bytes": "1",
+        "log.retention.check.interval.ms": "500",
+        "log.index.interval.bytes": "0",
+        "log.index.size.max.bytes": "100",
+    }
+    required: tuple[str, ...] = (
+        "a broker fails over",
+        "records are only in the store",
+        "the store fails",
+        "the store hangs",
+        "the store is down",
+    )
+
+    def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
+        """Return the clients' work plan with few partitions, and records of today."""
+        return replace(
+            plan,
+            partition_count=min(2, plan.partition_count),
+            has_churn=False,
+            age_ms=0,
+            record_key_count=0,
+        )
+
+    def watch_more(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: RareStates,
+    ) -> None:
+        """Start the faults of the object store, and the observer of tiered logs."""
+        world = cluster.world
+        nemesis = StoreNemesis(world.object_store, world.chance.stream("store nemesis"), rare)
+        nursery.start_soon(nemesis.run)
+        nursery.start_soon(TierWatch(cluster, rare).run)
+
+    def check_end(self, cluster: SimulatedCluster) -> None:
+        """Check that the store has all objects of the finished copies."""
+        check_copies(cluster, cluster.world.object_store)
