@@ -74,7 +74,9 @@ class FollowerDuties:
     def begin_found(
         self, followed: FollowedPartition, find: Callable[[], Awaitable[DiskDuty]]
     ) -> None:
-        """Find a duty in the background, which may take as long as an object store, and start it.
+        """Call `find` in the background to find a duty, which may take as long as a request to an
+        object store, and then start the duty.
+
         The partition is not fetched meanwhile, and may be left. If `find` raises an error, the
         partition is marked as failed."""
         if self._core.find(followed.key) is not followed:

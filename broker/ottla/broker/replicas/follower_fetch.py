@@ -109,20 +109,22 @@ class TruncateFully:
 
 @frozen
 class FindTierStart:
-    """Instruction to find a copied segment after which the follower begins, because the leader has
-    the records that the follower needs next only in the object store."""
+    """Instruction to find a copied segment after which the follower's log begins, because the
+    leader has the next records only in the object store."""
 
 
 @frozen
 class BeginAfterTier:
-    """Instruction to delete all local records of the follower, and to continue after a copied
+    """Instruction to delete all local records of the follower, and to begin its log after a copied
     segment."""
 
     start: TierStart
     log_start_offset: Offset
-    """Log start offset of the leader. The object store has the records from there on."""
+    """Log start offset of the leader. Records from this offset up to the start of the local log are
+    in the object store."""
     now_ms: int
-    """Wall time, at which the producers of the copied records count as seen."""
+    """Wall time in ms since 1970, which becomes the last-seen time of the producers of the copied
+    records."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""Offsets of a leader's log, as a follower asks for them over its connection to the leader."""
+"""Requests of a follower to its leader for offsets and leader epochs of the leader's log."""
 
 import trio
 
@@ -22,8 +22,8 @@ from ottla.wire.messages.offset_for_leader_epoch_response import OffsetForLeader
 
 
 class LeaderOffsets:
-    """Questions about one partition's log to its leader. Every question raises ConnectionLostError
-    if the leader does not answer, and RefusedError with the leader's error code."""
+    """Requests to the leader about the log of one partition. Each raises ConnectionLostError if the
+    leader does not respond, and RefusedError with the error code of the leader."""
 
     def __init__(
         self,
@@ -39,7 +39,8 @@ class LeaderOffsets:
         self._timeout_s = timeout_s
 
     async def offset_of(self, timestamp: int) -> OffsetAndEpoch:
-        """Return the offset, with its leader epoch, for a special timestamp of ListOffsets."""
+        """Return the offset, and its leader epoch, that the leader reports for a special timestamp
+        of ListOffsets."""
         asked = ListOffsetsPartition(
             partition_index=self._partition.index,
             current_leader_epoch=self._leader_epoch,
@@ -61,8 +62,8 @@ class LeaderOffsets:
         return OffsetAndEpoch(Offset(found.offset), Epoch(found.leader_epoch))
 
     async def epoch_before(self, position: OffsetAndEpoch) -> Epoch:
-        """Return the leader epoch of the record before a position. The position has the leader
-        epoch of the record at it."""
+        """Return the leader epoch of the record before a position, which is an offset with the
+        leader epoch of the record at it."""
         if position.epoch <= 0:
             return Epoch(0)
         asked = OffsetForLeaderPartition(

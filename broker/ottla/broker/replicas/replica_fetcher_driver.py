@@ -102,7 +102,7 @@ class ReplicaFetchers:
         """Create the fetchers of this broker's followers, without partitions at first. `quota` is
         the replication quota for throttled replicas, shared by all leaders."""
         self.tier_starts: TierStarts = NoTierStarts()
-        """Look-ups of copied segments after which followers begin."""
+        """Finder of the copied segment after which a follower's log begins."""
         self._config = config
         self._quota = quota
         self._table = table
@@ -470,8 +470,8 @@ class LeaderFetcher:
     async def _begin_after_tier(
         self, connection: BrokerConnection, followed: FollowedPartition
     ) -> None:
-        """Ask the leader where its local records begin, and let the partition continue after the
-        copied segment before it, which is looked up in the background."""
+        """Request from the leader the offset at which its local records begin, and find the copied
+        segment before it in the background. The partition's log then begins after that segment."""
         leader = self._leader_offsets(connection, followed)
         log = followed.log
         is_late_start = self._config.tier.fetches_last_tiered and not log.end_offset

@@ -1,8 +1,9 @@
-"""Position after a copied segment, at which a follower without its leader's oldest records begins
-(KIP-405, Kafka's TierStateMachine). Pure.
+"""State in which the local log of a follower begins after a copied segment (KIP-405, Kafka's
+TierStateMachine). Pure.
 
-The leader has deleted these records from its disk. The follower's local log begins after a copied
-segment instead, with the leader epochs and the producers that the copy brings.
+The leader has deleted its oldest records from its disk, so that a new follower cannot fetch them.
+The follower's local log begins after a copied segment instead, with the leader epochs and the
+producers that are stored with the segment.
 """
 
 from collections.abc import Sequence
@@ -17,15 +18,15 @@ class TierStart(NamedTuple):
     """State of a log at the end of a copied segment."""
 
     offset: Offset
-    """Offset after the segment's last record, where the local log begins."""
+    """Offset after the segment's last record, at which the local log begins."""
     epochs: Sequence[EpochEntry]
-    """Leader epochs of the records below it, oldest first."""
+    """Leader epochs of the records below `offset`, oldest first."""
     producer_snapshot: bytes
-    """State of the producers at that offset, in the format of a `.snapshot` file."""
+    """States of the producers at `offset`, as the bytes of a producer snapshot (`.snapshot`)."""
 
 
 class TierStarts(Protocol):
-    """Look-ups of copied segments after which followers begin."""
+    """Interface that finds the copied segment after which a follower's log begins."""
 
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
         """Return the state of the log at the end of the copied segment that contains the record
@@ -35,10 +36,11 @@ class TierStarts(Protocol):
 
 
 class NoTierStarts:
-    """Look-ups of a broker without tiered storage."""
+    """Implementation of `TierStarts` for a broker without tiered storage: it finds nothing."""
 
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
-        """Raise RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE)."""
+        """Raise RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE), because this broker cannot read
+        copied segments."""
         raise RefusedError(
             ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
             "the leader has its oldest records only in the object store, and this broker has no"
@@ -49,7 +51,8 @@ class NoTierStarts:
 def epoch_before(
     offset: Offset, *, epoch: Epoch, earlier_epoch: Epoch, earlier_end: Offset
 ) -> Epoch:
-    """Return the leader epoch of the record before `offset`, where the leader's log has `epoch`.
+    """Return the leader epoch of the record before `offset` in the leader's log. `epoch` is the
+    leader epoch of the record at `offset`.
 
     `earlier_epoch` and `earlier_end` are the leader's newest epoch below `epoch`, and the end of
     its records.

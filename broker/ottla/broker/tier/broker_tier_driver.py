@@ -1,4 +1,4 @@
-"""Puts the parts of a broker's tiered storage together."""
+"""Creates the parts of a broker's tiered storage, and connects them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +32,7 @@ CREATE_TOPICS_VERSION = 7
 
 
 class BrokerTier:
-    """Tiered storage of one broker."""
+    """Tiered storage of one broker: its reads, its background tasks and its metrics."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class BrokerTier:
             clock=clock,
         )
         self.reads: RemoteReads = StoreReads(table, topic, cluster_store.reader, figures)
-        """Reads of copied segments, for the handlers of requests."""
+        """Reader of copied segments, for the handlers of requests."""
         self.starts: TierStarts = StoreStarts(table, topic, cluster_store.reader)
-        """Look-ups of copied segments after which followers begin."""
+        """Finder of the copied segment after which a follower's log begins."""
         self.manager = RemoteLogManager(
             table,
             TierPorts(
@@ -82,7 +82,8 @@ class BrokerTier:
             ),
             on_image=topic.on_image,
         )
-        """Metadata publisher that comes after the replicas."""
+        """Metadata publisher that manages tiered storage. It must be called after the replica
+        manager."""
 
     def keys_of(self, segment: RemoteSegment, topic: str) -> tuple[str, ...]:
         """Return the keys of a segment's objects in the object store."""

@@ -1,7 +1,8 @@
-"""Objects of a partition in the store that belong to no copied segment: orphans. Pure.
+"""Finds orphans: objects of a partition in the object store that belong to no copied segment. Pure.
 
-An upload that was ended may still have its effect after its objects were deleted, and a broker may
-die before it deletes them. Such objects are no part of the metadata, and cost storage permanently.
+An upload that was cancelled may still take effect after its objects were deleted. A broker may also
+die before it deletes them. The metadata does not contain such objects, so that they would cost
+storage permanently.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,8 +13,8 @@ from ottla.storage.tier.object_names import SegmentObject, parse_object_key
 from ottla.storage.tier.store_seam import ObjectEntry
 
 ORPHAN_AGE_MS = 24 * 60 * 60 * 1000
-"""Age in ms, by the store's clock, from which an unknown object counts as an orphan. If it is
-shorter than the longest upload, objects are deleted before their segment is finished."""
+"""Minimum age in ms, by the store's clock, of an orphan. With an age shorter than the longest
+upload, objects would be deleted while their segment is being uploaded."""
 
 _ORDER = (SegmentObject.MANIFEST, SegmentObject.INDEXES, SegmentObject.LOG)
 
@@ -25,10 +26,11 @@ def orphans_among(
     segment_ids: Collection[UUID],
     now_ms: int,
 ) -> list[str]:
-    """Return the keys of orphans among objects of a partition, manifests first. `segment_ids` are
-    those of all segments in the metadata, in any state, which must be loaded.
+    """Return the keys of the orphans among a partition's objects, manifests first.
 
-    Objects whose keys are not ours, or name another partition, are no orphans.
+    `segment_ids` are the ids of all segments in the partition's metadata, in any state. The
+    metadata must be loaded completely. Objects whose keys do not have the form of a segment's
+    object, or that belong to another partition, are not returned.
     """
     found: list[tuple[int, str]] = []
     for entry in entries:

@@ -54,26 +54,26 @@ from ottla.storage.tier.remote_segment import (
 logger = logging.getLogger("ottla.broker.tier")
 
 COPY_DEADLINE_S = 30 * 60
-"""Seconds after which an upload of one segment is ended and repeated. A smaller value never
-finishes a large segment on a slow line. A larger value stops a partition's copies for longer if an
-upload hangs."""
+"""Maximum seconds that the upload of one segment may take before it is cancelled and repeated. With
+a smaller value, a large segment is never copied over a slow line. With a larger value, an upload
+that hangs stops a partition's copies for longer."""
 
 TAKE_OVER_S = 1.0
-"""Seconds until a new leader, whose high watermark is below the start of the copied segments, looks
-again."""
+"""Seconds until a new leader checks again whether its high watermark has reached the log start that
+follows from the copied segments."""
 
 ORPHANS_S = 6 * 60 * 60.0
-"""Seconds between two searches of a leader for orphans, each of which lists the objects of its
-partition: one request for 1000 objects."""
+"""Seconds between two searches of a leader for orphans (objects of its partition that belong to no
+copied segment). A search sends one request to the store for 1000 objects."""
 
 DELETION_S = 60.0
-"""Seconds that a former follower leaves to the former leader to delete the copies of a deleted
-topic. It then deletes what is left."""
+"""Seconds for which a former follower waits while the former leader deletes the copies of a deleted
+topic. The follower then deletes those that are left."""
 
 
 @frozen(kw_only=True)
 class TierPorts:
-    """Everything that all tiered partitions of a broker share."""
+    """Settings, interfaces and counters that all tiered partitions of a broker share."""
 
     config: TierConfig
     node_id: NodeId
@@ -85,7 +85,7 @@ class TierPorts:
     figures: TierFigures
     errors: UnexpectedErrors
     copy_slots: trio.CapacityLimiter
-    """Slots of the segments that are copied at the same time."""
+    """Limit of the number of segments that are copied at the same time."""
 
 
 def snapshot_of(log: Log) -> LogSnapshot:
@@ -102,8 +102,8 @@ def snapshot_of(log: Log) -> LogSnapshot:
 
 
 class PartitionTier:
-    """Tiered storage of one replica on this broker, for as long as it leads in one leader epoch, or
-    follows."""
+    """Tiered storage of one replica on this broker, for as long as the replica follows, or leads in
+    one leader epoch."""
 
     def __init__(self, partition: Partition, log: Log, ports: TierPorts) -> None:
         self.partition = partition
@@ -120,7 +120,8 @@ class PartitionTier:
         return f"{self.partition.topic}-{self.partition.index}"
 
     def is_current(self) -> bool:
-        """Return whether the replica still has the role for which this object was created."""
+        """Return whether the replica still has the role (leader in the same epoch, or follower) for
+        which this object was created."""
         partition = self.partition
         return (
             not partition.is_removed
@@ -132,7 +133,8 @@ class PartitionTier:
 
     @property
     def is_disabled(self) -> bool:
-        """True if the topic is no longer tiered, and its copies are to be deleted (KIP-950)."""
+        """True if the topic is no longer tiered, and its settings require that its copies are
+        deleted (KIP-950)."""
         config = self.partition.config
         return not self._log.is_tiered and config.remote_log_delete_on_disable
 
@@ -153,7 +155,8 @@ class PartitionTier:
     async def _repeat(
         self, subject: str, work: Callable[[], Awaitable[None]], interval_s: float | None = None
     ) -> None:
-        """Do `work` in each interval, by default that of the setting."""
+        """Call `work` repeatedly, after pauses of `interval_s` seconds, or by default of the
+        interval in the settings. After a failure, the pause is that of a `Backoff`."""
         config = self._ports.config
         backoff = Backoff(config.task_retry_backoff_ms_max)
         while True:
@@ -184,8 +187,8 @@ class PartitionTier:
         return self._ports.clock.wall_ms()
 
     async def _take_over(self) -> bool:
-        """Derive the log start from the copied segments, once. Returns False while the high
-        watermark is below it."""
+        """Set the log start, once, to the offset that follows from the copied segments. Returns
+        False if the high watermark is still below that offset."""
         if self._has_taken_over:
             return True
         start = start_of_leader(snapshot_of(self._log), self._metadata())
@@ -303,7 +306,8 @@ class PartitionTier:
                     await self._delete(segment)
 
     async def _orphan_round(self) -> None:
-        """Delete the objects of this partition that belong to no segment."""
+        """Delete the orphans of this partition: objects in the store that belong to no copied
+        segment."""
         objects = await self._ports.storage.objects_of(self.key, self.partition.topic)
         keys = orphans_among(
             objects,
@@ -320,7 +324,7 @@ class PartitionTier:
         await delete_copy(self._ports, self.partition.topic, segment)
 
     def is_tiered_again(self) -> bool:
-        """Return whether the partition still exists, and is tiered."""
+        """Return whether the partition exists on this broker and its topic is tiered."""
         return not self.partition.is_removed and self._log.is_tiered
 
     async def give_up_remote(self) -> None:
@@ -337,7 +341,8 @@ class PartitionTier:
 
 
 async def delete_copy(ports: TierPorts, topic: str, segment: RemoteSegment) -> None:
-    """Delete a copied segment: mark it, delete its objects, then remove it from the metadata."""
+    """Delete a copied segment in three steps: mark it in the metadata, delete its objects, and
+    remove it from the metadata."""
     write = partial(ports.topic.write, topic)
     if segment.state is not RemoteSegmentState.DELETE_STARTED:
         await write(
@@ -354,8 +359,8 @@ async def delete_copy(ports: TierPorts, topic: str, segment: RemoteSegment) -> N
 
 
 class DeletedPartition:
-    """The copies of a partition whose topic was deleted, or is no longer tiered. They are deleted
-    until none is left."""
+    """Partition whose copies must all be deleted, because its topic was deleted or is no longer
+    tiered."""
 
     def __init__(self, tier: PartitionTier, ports: TierPorts) -> None:
         self._tier = tier
@@ -365,7 +370,8 @@ class DeletedPartition:
         self._ports = ports
 
     async def run(self) -> None:
-        """Delete all copies, and return. Failures are repeated."""
+        """Delete all copies of the partition. Failed deletions are repeated. Ends early if the
+        topic is tiered again."""
         ports = self._ports
         if not self._was_leader:
             await trio.sleep(DELETION_S)

@@ -1,8 +1,8 @@
 """Decisions about one tiered partition on this broker. Pure.
 
 A driver (`partition_tier_driver`) takes a snapshot of the log, asks this module for the next steps,
-and performs them. It asks again after each step, because records, elections and other brokers'
-segments arrive meanwhile.
+and performs them. It asks again after each step, because the log, the leader or the copied segments
+may have changed.
 
 Rules: a segment is copied only below the last stable offset; the log start moves before segments
 are deleted; a replica deletes a local segment only if all its records are readable in the store.
@@ -38,10 +38,10 @@ from ottla.storage.tier.remote_segment import (
 
 @frozen(kw_only=True)
 class LogSnapshot:
-    """State of a tiered log at one moment."""
+    """State of a tiered log at one moment: its offsets, leader epochs and local segments."""
 
     epochs: Sequence[EpochEntry]
-    """Leader epochs in the epoch cache, which reaches down to the log start offset."""
+    """Leader epochs of the log from its log start offset on, from its epoch cache."""
     local_segments: Sequence[LocalSegment]
     log_start_offset: Offset
     local_start_offset: Offset
@@ -51,23 +51,25 @@ class LogSnapshot:
 
     @property
     def lineage(self) -> Lineage:
-        """Leader epochs of the log's records."""
+        """Lineage (leader epochs) of the log's records."""
         return Lineage(self.epochs, start_offset=self.log_start_offset, end_offset=self.end_offset)
 
 
 def copied_up_to(log: LogSnapshot, metadata: RemoteMetadata) -> Offset:
-    """Return the last offset up to which local segments may be deleted."""
+    """Return the offset up to which, inclusive, all records are readable in the object store, so
+    that local segments may be deleted."""
     return copied_offset(metadata, log.lineage, local_log_start_offset=log.local_start_offset)
 
 
 def highest_copied(log: LogSnapshot, metadata: RemoteMetadata) -> OffsetAndEpoch:
-    """Return the highest copied offset with its leader epoch, or (-1, -1)."""
+    """Return the highest offset of the log that is copied, with its leader epoch, or (-1, -1) if
+    nothing is copied."""
     return highest_remote(metadata, log.lineage)
 
 
 def start_of_leader(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None:
-    """Return the log start offset that a new leader derives from the copied segments, or None if it
-    remains. The caller waits until the high watermark reaches it."""
+    """Return the log start offset that a new leader derives from the copied segments, or None if
+    its own log start is right. The caller sets it when the high watermark has reached it."""
     start = log_start_after_election(
         metadata,
         log.epochs,
@@ -79,8 +81,9 @@ def start_of_leader(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None
 
 
 def lost_start(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None:
-    """Return the first readable offset if it is above the log start: a deposed leader deleted
-    segments of this log. Returns None otherwise."""
+    """Return the first offset that can be read, if it is above the log start. Returns None
+    otherwise. The records between the two are lost, because a deposed leader has deleted copied
+    segments of this log."""
     start = first_readable_offset(
         metadata, log.lineage, local_log_start_offset=log.local_start_offset
     )
@@ -90,7 +93,7 @@ def lost_start(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None:
 def copies_due(
     log: LogSnapshot, metadata: RemoteMetadata, settings: LogConfig, now_ms: int
 ) -> list[LocalSegment]:
-    """Return the local segments that a leader copies now, in order."""
+    """Return the local segments that the leader must copy now, in the order of their offsets."""
     if not settings.is_copied:
         return []
     lag = effective_lag(
@@ -110,7 +113,7 @@ def copies_due(
 
 
 def uncopied(log: LogSnapshot, metadata: RemoteMetadata) -> list[LocalSegment]:
-    """Return the closed local segments that are not copied yet: the lag of the copies."""
+    """Return the closed local segments that are not copied yet."""
     copied = copied_up_to(log, metadata)
     return [each for each in log.local_segments[:-1] if each.end_offset - 1 > copied]
 
@@ -124,7 +127,7 @@ def started_copy(
     has_empty_transaction_index: bool,
     now_ms: int,
 ) -> RemoteSegment:
-    """Return the metadata of a copy that is about to begin."""
+    """Return the metadata of a copied segment whose upload is about to begin."""
     return RemoteSegment(
         id=segment_id,
         start_offset=local.base_offset,
@@ -141,7 +144,7 @@ def started_copy(
 def next_state(
     segment_id: RemoteSegmentId, state: RemoteSegmentState, *, broker_id: NodeId, now_ms: int
 ) -> RemoteSegmentUpdate:
-    """Return the record that moves a segment into a state."""
+    """Return the metadata record that changes the state of a copied segment."""
     return RemoteSegmentUpdate(
         id=segment_id,
         event_timestamp_ms=now_ms,
@@ -159,7 +162,7 @@ def expiry_steps(
     being_copied: Collection[RemoteSegmentId],
     now_ms: int,
 ) -> list[ExpiryStep]:
-    """Return the steps with which a leader deletes expired copies, in order."""
+    """Return the steps, in order, by which a leader deletes expired copied segments."""
     return plan_expiry(
         ExpiryInput(
             metadata=metadata,
@@ -177,12 +180,13 @@ def expiry_steps(
 
 
 def steps_of_deletion(metadata: RemoteMetadata) -> list[RemoteSegment]:
-    """Return the copies of a deleted partition, all of which are to be deleted."""
+    """Return all copied segments of a deleted partition, which are to be deleted."""
     return list(metadata.all_segments())
 
 
 class Backoff:
-    """Pause after consecutive failures: it doubles from 1 s up to a limit."""
+    """Pauses after failures. The pause doubles with each consecutive failure, from 1 s up to a
+    maximum."""
 
     __slots__ = ("_failures", "max_ms")
 
@@ -191,10 +195,10 @@ class Backoff:
         self.max_ms = max_ms
 
     def on_success(self) -> None:
-        """Reset the pause."""
+        """Let the pauses start from 1 s again."""
         self._failures = 0
 
     def on_failure(self) -> int:
-        """Return the pause in ms after one more failure."""
+        """Count a failure, and return the pause after it in ms."""
         self._failures += 1
         return int(min(self.max_ms, 1_000 * 2 ** min(self._failures - 1, 20)))

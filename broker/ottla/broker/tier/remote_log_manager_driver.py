@@ -1,8 +1,8 @@
 """Runs tiered storage on a broker: one `PartitionTier` for each replica of a tiered topic.
 
-It is a metadata publisher that comes after the replicas. Each change of the metadata, and each
-interval, the replicas are compared with the running tasks: a replica that begins to lead or to
-follow gets a new task, and the copies of a deleted topic are deleted.
+It is a metadata publisher that is called after the replica manager. The replicas are compared with
+the running tasks after each change of the metadata, and at an interval. A replica that begins to
+lead or to follow gets a new task. The copies of a deleted topic are deleted.
 """
 
 import logging
@@ -22,8 +22,8 @@ from ottla.node.part_registry import PartRegistry
 logger = logging.getLogger("ottla.broker.tier")
 
 REVIEW_S = 1.0
-"""Seconds between two comparisons of replicas and tasks. A log that was opened, or whose settings
-changed, is noticed after that time at the latest."""
+"""Maximum seconds between two comparisons of the replicas with the running tasks, and so until a
+log that was opened, or whose settings have changed, is noticed."""
 
 
 class RemoteLogManager:
@@ -52,7 +52,8 @@ class RemoteLogManager:
         return "remote log manager"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Note that replicas may have changed."""
+        """Record that replicas may have changed, so that they are compared with the running
+        tasks."""
         self._on_image(image)
         self._changed.set()
 
@@ -76,7 +77,7 @@ class RemoteLogManager:
             self._scopes.clear()
 
     def _review(self, nursery: trio.Nursery) -> None:
-        """Start and end tasks, so that each tiered replica has the task of its role."""
+        """Start and end tasks, so that each tiered replica has a task for its present role."""
         for key, tier in list(self._tiers.items()):
             if not tier.is_current():
                 self._end(key, nursery)

@@ -1,4 +1,5 @@
-"""Interfaces of a remote log manager: metadata of copied segments, and the object store."""
+"""Interfaces between tiered storage of a broker and two things that tests replace: the metadata of
+copied segments, and the object store."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -11,7 +12,8 @@ from ottla.storage.tier.store_seam import ObjectEntry
 
 
 class TieredTopic(NamedTuple):
-    """The topic of a tiered partition, as manifests describe it."""
+    """Properties of a tiered topic that are stored in manifests: its name, number of partitions and
+    settings."""
 
     name: str
     partition_count: int
@@ -20,19 +22,20 @@ class TieredTopic(NamedTuple):
 
 
 class SegmentMetadata(Protocol):
-    """Metadata of copied segments, which all brokers share."""
+    """Metadata of the copied segments of all tiered partitions, which the brokers share."""
 
     def metadata_of(self, partition: TopicIdPartition) -> RemoteMetadata | None:
         """Return the metadata of a tiered partition, or None while it is not loaded."""
         ...
 
     async def wait_ready(self, partition: TopicIdPartition) -> RemoteMetadata:
-        """Return the metadata of an assigned tiered partition, once it is loaded."""
+        """Wait until the metadata of an assigned tiered partition is loaded, and return it."""
         ...
 
     async def write(self, topic: str, record: RemoteRecord) -> None:
-        """Write a record about a segment of the topic `topic`, and wait until it is applied here.
-        Raises RefusedError if the outcome is unknown, or if the record is refused."""
+        """Write a record about a copied segment of the topic named `topic`, and wait until this
+        broker has applied it. Raises RefusedError if the record is refused, or if the outcome is
+        unknown."""
         ...
 
     def assign(self, partition: TopicIdPartition) -> None:
@@ -40,34 +43,35 @@ class SegmentMetadata(Protocol):
         ...
 
     def unassign(self, partition: TopicIdPartition) -> None:
-        """Drop the metadata of a tiered partition."""
+        """Drop the metadata of a tiered partition, and stop reading it."""
         ...
 
 
 OBJECTS_MAX = 300_000
-"""Maximum number of objects of one partition that are listed: those of 100,000 segments."""
+"""Maximum number of objects of one partition that are listed, enough for 100,000 segments."""
 
 
 class SegmentStorage(Protocol):
-    """Copies of segments in an object store."""
+    """The copied segments in an object store."""
 
     async def upload(
         self, source: SegmentSource, segment: RemoteSegment, topic: TieredTopic
     ) -> None:
-        """Store all objects of a segment. Raises StoreError or OSError; some of the objects may
-        exist then."""
+        """Store all objects of a segment. Raises StoreError, or OSError if the local disk fails.
+        Some of the objects may exist after an error."""
         ...
 
     async def delete(self, segment: RemoteSegment, topic: str) -> None:
-        """Delete all objects of a segment. An object that does not exist is no error. Raises
-        StoreError."""
+        """Delete all objects of a segment that exist. Raises StoreError if the object store
+        fails."""
         ...
 
     async def objects_of(self, partition: TopicIdPartition, topic: str) -> list[ObjectEntry]:
-        """Return the objects of a partition, in any order, at most OBJECTS_MAX. Raises
-        StoreError."""
+        """Return at most OBJECTS_MAX objects of a partition, in any order. Raises StoreError if the
+        object store fails."""
         ...
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
-        """Delete single objects, in this order. Raises StoreError."""
+        """Delete the objects with these keys, in this order. Raises StoreError if the object store
+        fails."""
         ...

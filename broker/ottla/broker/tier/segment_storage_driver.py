@@ -20,14 +20,15 @@ from ottla.storage.tier.segment_upload_driver import (
 from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
 
 DELETE_TIMEOUT_S = 60.0
-"""Seconds after which a deletion of one segment's objects is ended and repeated."""
+"""Maximum seconds that a deletion of one segment's objects may take before it is cancelled. It is
+repeated later."""
 
 KEYS_PER_DELETION = 300
-"""Number of objects that one call of the store deletes."""
+"""Maximum number of objects that one call of the object store deletes."""
 
 
 class StoreSegments:
-    """Segments in the object store of a cluster."""
+    """The copied segments of a cluster in its object store. Implements `SegmentStorage`."""
 
     def __init__(
         self,
@@ -39,8 +40,8 @@ class StoreSegments:
         throttle: Throttle,
         is_claimed: bool,
     ) -> None:
-        """`is_claimed` is True if the cluster has reserved its prefix of the store; otherwise the
-        first upload does it."""
+        """Create the object. `is_claimed` is True if the cluster has already reserved its prefix of
+        the store. Otherwise the first upload reserves it."""
         self._store = store
         self._reader = reader
         self._cluster_id = cluster_id
@@ -90,7 +91,7 @@ class StoreSegments:
         return found
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
-        """Delete single objects, in this order."""
+        """Delete the objects with these keys, in this order."""
         for at in range(0, len(keys), KEYS_PER_DELETION):
             with trio.fail_after(DELETE_TIMEOUT_S):
                 await self._store.delete(keys[at : at + KEYS_PER_DELETION])

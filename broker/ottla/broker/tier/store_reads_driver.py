@@ -1,7 +1,8 @@
 """Reads records of copied segments for the requests of clients; implements `RemoteReads`.
 
-The leader epochs of the replica's own log select the copy, and bound what is read of it: a segment
-that was copied before an unclean election may contain records that the log has not.
+The leader epochs of the replica's log decide which copied segments, and which of their records, are
+read. A segment that was copied before an unclean leader election may contain records that are not
+in the log.
 """
 
 from ottla.broker.replicas.partition_table import PartitionTable
@@ -25,11 +26,12 @@ from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteSegment
 
 SEGMENTS_PER_LOOK = 1_000
-"""Maximum number of later segments in which the aborted transactions of one read are looked up."""
+"""Maximum number of copied segments whose indexes are searched for the aborted transactions of one
+read."""
 
 
 class StoreReads:
-    """Reads of copied segments, for all tiered partitions of this broker."""
+    """Reader of copied segments, for all tiered partitions of this broker."""
 
     def __init__(
         self,
@@ -44,8 +46,8 @@ class StoreReads:
         self._figures = figures
 
     def highest_remote(self, partition: TopicIdPartition) -> OffsetAndEpoch | None:
-        """Return the highest copied offset of a partition, and its leader epoch. Returns None while
-        the metadata is not loaded."""
+        """Return the highest copied offset of a partition, and the leader epoch of its record.
+        Returns None while the metadata of its copied segments is not loaded."""
         replica = self._table.by_id.get(partition.topic_id, {}).get(partition.partition)
         if replica is None or replica.log is None or not replica.log.is_tiered:
             return NOTHING_COPIED
@@ -62,7 +64,7 @@ class StoreReads:
         at_least_one: bool,
         read_committed: bool,
     ) -> RemoteRead:
-        """Read batches of a copied segment; see `RemoteReads`."""
+        """Read batches of copied segments, as `RemoteReads` describes."""
         metadata, lineage = self._known(partition, log)
         name = self._name(partition)
         self._figures.note_request("fetch", name)
@@ -100,8 +102,8 @@ class StoreReads:
     async def offset_for_timestamp(
         self, partition: TopicIdPartition, log: Log, timestamp_ms: int, *, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first copied record from the log start on with at least this timestamp; see
-        `RemoteReads`."""
+        """Return the first record in the copied segments with a timestamp of at least
+        `timestamp_ms`, as `RemoteReads` describes."""
         metadata, lineage = self._known(partition, log)
         name = self._name(partition)
         offset = lineage.start_offset
@@ -144,8 +146,11 @@ class StoreReads:
         offset: Offset,
         end_offset: Offset,
     ) -> list[tuple[int, Offset]]:
-        """Return the aborted transactions among records `[offset, end_offset)`. The marker that
-        aborted one, and its index entry, may be in a later segment, or still on the disk only."""
+        """Return the aborted transactions among the records `[offset, end_offset)`, as producer id
+        and first offset.
+
+        The marker that aborts a transaction, and its index entry, may be in a later segment, or
+        only in the local log."""
         found: list[tuple[int, Offset]] = []
         at: RemoteSegment | None = segment
         for _ in range(SEGMENTS_PER_LOOK):
@@ -160,6 +165,7 @@ class StoreReads:
 
 
 def _segment_at(metadata: RemoteMetadata, lineage: Lineage, offset: Offset) -> RemoteSegment | None:
-    """Return the copied segment that has the log's record at an offset, or None."""
+    """Return the copied segment that contains the log's record at an offset, or None if there is
+    none."""
     epoch = lineage.epoch_of(offset)
     return None if epoch == NO_EPOCH else metadata.find(epoch, offset)

@@ -14,30 +14,33 @@ _KAFKA_NAMES = {
     "fetch": "RemoteFetch",
     "delete": "RemoteDelete",
 }
-"""Kafka's prefix of the meters of each operation (RemoteStorageMetrics)."""
+"""Prefix of Kafka's metric names (RemoteStorageMetrics) for each kind of operation."""
 
 
 class TierFigures:
-    """Requests, bytes and failures of tiered storage since the start of this broker, and its
-    present backlog."""
+    """Numbers about tiered storage on this broker: operations, bytes and failures since its start,
+    and the segments that wait to be copied."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
-        """Number of operations, by operation and topic."""
+        """Number of operations that have begun, by kind (copy, fetch or delete) and topic."""
         self.bytes: Counter[tuple[str, str]] = Counter()
-        """Number of bytes of finished operations, by operation and topic."""
+        """Number of bytes of completed operations, by kind and topic."""
         self.failures: Counter[tuple[str, str]] = Counter()
-        """Number of failed rounds, by subject and topic."""
+        """Number of failures, by their subject (such as "copies") and topic."""
         self.lags: dict[TopicIdPartition, tuple[str, int, int]] = {}
-        """Topic, bytes and segments that are closed but not copied yet, by partition."""
+        """Closed segments that are not copied yet, by partition: name of the topic, their bytes,
+        and their number."""
         self.remote: dict[TopicIdPartition, tuple[str, int, int]] = {}
-        """Topic, bytes and segments in the object store, by partition."""
+        """Copied segments in the object store, by partition: name of the topic, their bytes, and
+        their number."""
 
         self.orphan_count = 0
-        """Number of deleted objects that belonged to no segment."""
+        """Number of orphans (objects that belonged to no copied segment) that this broker has
+        deleted."""
 
     def note_request(self, operation: str, topic: str) -> None:
-        """Count an operation that begins: copy, fetch or delete."""
+        """Count an operation that begins. `operation` is copy, fetch or delete."""
         self.requests[operation, topic] += 1
 
     def note_bytes(self, operation: str, topic: str, count: int) -> None:
@@ -51,13 +54,14 @@ class TierFigures:
     def note_lag(
         self, partition: TopicIdPartition, topic: str, *, bytes_: int, segments: int
     ) -> None:
-        """Set the backlog of copies of a partition."""
+        """Set the size in bytes and the number of a partition's closed segments that are not copied
+        yet."""
         self.lags[partition] = (topic, bytes_, segments)
 
     def note_remote(
         self, partition: TopicIdPartition, topic: str, metadata: RemoteMetadata
     ) -> None:
-        """Set the size of a partition in the object store."""
+        """Set the size and number of a partition's copied segments from its metadata."""
         sizes = [
             segment.size_bytes
             for segment in metadata.all_segments()
@@ -66,12 +70,12 @@ class TierFigures:
         self.remote[partition] = (topic, sum(sizes), len(sizes))
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """Drop the gauges of a partition that this broker no longer leads."""
+        """Drop the present numbers of a partition that this broker no longer leads."""
         self.lags.pop(partition, None)
         self.remote.pop(partition, None)
 
     def metrics(self) -> dict[str, float]:
-        """Return the totals by name, which DescribeNode reports."""
+        """Return totals over all topics by metric name, for DescribeNode."""
         return {
             "tier.copied.bytes": _total(self.bytes, "copy"),
             "tier.fetched.bytes": _total(self.bytes, "fetch"),

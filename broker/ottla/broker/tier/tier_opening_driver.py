@@ -1,8 +1,8 @@
 """Opens the object store of a broker, and reserves this cluster's prefix in it.
 
-A store that refuses this broker, or whose prefix belongs to another cluster, ends the start with
-one sentence. A store that is down does not: local records are written and read meanwhile, and the
-first upload reserves the prefix.
+If the store refuses this broker, or if its prefix belongs to another cluster, the broker does not
+start. A broker starts although its store is down: local records can be written and read meanwhile,
+and the first upload reserves the prefix.
 """
 
 import logging
@@ -29,8 +29,8 @@ from ottla.storage.tier.store_settings import store_settings_of
 logger = logging.getLogger("ottla.broker.tier")
 
 CLAIM_TIMEOUT_S = 20.0
-"""Seconds that the start of a broker waits for its object store. A store with wrong credentials
-answers within some seconds."""
+"""Maximum seconds that the start of a broker waits for its object store. A store that rejects the
+credentials responds within a few seconds."""
 
 
 class ClusterStore(NamedTuple):

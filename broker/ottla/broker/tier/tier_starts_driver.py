@@ -10,11 +10,12 @@ from ottla.model.ids import Epoch, Offset, TopicIdPartition
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader
 
 TIMEOUT_S = 60.0
-"""Seconds after which a follower gives up a look-up, and repeats it later."""
+"""Timeout, in seconds, of one search for the copied segment. The follower repeats it later."""
 
 
 class StoreStarts:
-    """Look-ups in the metadata of copied segments and in the object store."""
+    """Finder of the copied segment after which a follower's log begins, by the metadata of copied
+    segments and the object store."""
 
     def __init__(self, table: PartitionTable, topic: SegmentMetadata, reader: RemoteReader) -> None:
         self._table = table
@@ -22,7 +23,8 @@ class StoreStarts:
         self._reader = reader
 
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
-        """Return the state of the log at the end of a copied segment; see `TierStarts`."""
+        """Return the state of the log at the end of the copied segment that contains a record, as
+        `TierStarts` describes."""
         name = self._table.topic_name(partition.topic_id) or ""
         self._topic.assign(partition)
         with trio.move_on_after(TIMEOUT_S):

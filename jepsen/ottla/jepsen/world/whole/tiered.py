@@ -24,14 +24,14 @@ from ottla.storage.tier.remote_segment import RemoteSegmentState
 
 LOOK_S = 0.1
 STORE_FAULTS_S = 9.0
-"""Seconds during which the object store has faults. The nemesis of the nodes works longer, so that
-the end of the run finds the copies complete."""
+"""Seconds during which the object store has faults. The faults of nodes last longer, so that all
+copies can be complete at the end of the run."""
 FAULT_S_MAX = 2.0
 TIERED_CONFIGS = {"remote.storage.enable": "true"}
 
 
 class TieredWorkload(ClientWorkload):
-    """Clients whose topics are tiered."""
+    """Clients whose topics are in tiered storage."""
 
     def _topic_configs(self) -> dict[str, str] | None:
         return TIERED_CONFIGS
@@ -86,14 +86,14 @@ class StoreNemesis:
 
 
 class TierWatch:
-    """Observer of the tiered logs of running brokers, which checks them while the run goes on."""
+    """Observer of the tiered logs of running brokers, which checks them during the run."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self._cluster = cluster
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Check the logs at intervals."""
+        """Check the tiered logs repeatedly until cancelled."""
         while True:
             for broker in list(self._cluster.brokers.values()):
                 for partition in broker.table:
@@ -176,7 +176,8 @@ class TieredCluster(WholeCluster):
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the clients' work plan with few partitions, and records of today."""
+        """Return the clients' work plan, with few partitions, and with record timestamps of the
+        present."""
         return replace(
             plan,
             partition_count=min(2, plan.partition_count),
