@@ -49,6 +49,7 @@ class BrokerTier:
         settings = config.tier
         figures = TierFigures()
         self._cluster_id = cluster_id
+        self._traffic = cluster_store.traffic
         self.topic = topic = MetadataTopic(
             settings,
             address=partial(own_address, config, lambda: table.image),
@@ -93,6 +94,7 @@ class BrokerTier:
         """Register the background tasks, metrics and status values of tiered storage."""
         self.topic.register_with(parts)
         self.manager.register_with(parts)
+        parts.families(self._traffic.families)
 
 
 def own_address(config: BrokerConfig, image: Callable[[], MetadataImage]) -> tuple[str, int] | None:

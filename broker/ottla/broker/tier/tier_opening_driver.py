@@ -21,6 +21,8 @@ from ottla.storage.directories.meta_properties import MetaProperties
 from ottla.storage.disk.directory_names import REMOTE_INDEX_DIRECTORY
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.tier.cluster_marker import claim_prefix
+from ottla.storage.tier.counted_store import CountedStore, StoreTraffic
+from ottla.storage.tier.obstore_driver import PART_BYTES
 from ottla.storage.tier.reads.reader_limits import ReaderLimits
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader, open_remote_reader
 from ottla.storage.tier.store_seam import ObjectStore, StoreError, StoreRefusedError
@@ -40,6 +42,8 @@ class ClusterStore(NamedTuple):
     reader: RemoteReader
     is_claimed: bool
     """True if the cluster has reserved its prefix of the store."""
+    traffic: StoreTraffic
+    """Counts of the requests and bytes of all calls to the store."""
 
 
 @asynccontextmanager
@@ -57,7 +61,9 @@ async def open_cluster_store(
         yield None
         return
     cluster_id = properties.cluster_id
-    async with seams.open_object_store(store_settings_of(config.tier)) as store:
+    async with seams.open_object_store(store_settings_of(config.tier)) as opened:
+        traffic = StoreTraffic()
+        store = CountedStore(opened, traffic, part_bytes=PART_BYTES)
         is_claimed = await _claim(store, cluster_id)
         async with open_remote_reader(
             store,
@@ -70,7 +76,7 @@ async def open_cluster_store(
             ),
             errors=errors,
         ) as reader:
-            yield ClusterStore(store, reader, is_claimed)
+            yield ClusterStore(store, reader, is_claimed, traffic)
 
 
 async def _claim(store: ObjectStore, cluster_id: str) -> bool:
