@@ -112,6 +112,7 @@ EXAMPLES = {
     "ottla backup create": "ottla backup create backup-2026-11-28 --topic orders",
     "ottla backup verify": "ottla backup verify backup-2026-11-28",
     "ottla backup restore": "ottla backup restore backup-2026-11-28",
+    "ottla tier status": "ottla tier status orders",
     "ottla tier topics": "ottla tier topics --uri file:///srv/tier",
     "ottla tier verify": "ottla tier verify --uri s3://bucket/prefix --full",
     "ottla tier explain": "ottla tier explain orders:0 --uri file:///srv/tier",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.cluster.cluster_file import ListedNode, make_plan, properties_of
+from ottla.cli.cluster.local_tier import use_tier
 from ottla.cli.common import CLUSTER_FILE, read_cluster_file
 from ottla.jepsen.fuzz.plain_driver import fuzz
 from ottla.jepsen.fuzz.target import FuzzTarget
@@ -89,3 +90,24 @@ def test_only_brokers_have_the_settings_of_client_logins(tmp_path: Path) -> None
     assert login.items() <= broker.items()
     assert not login.keys() & controller.keys()
     assert controller["metadata.max.idle.interval.ms"] == "0"
+
+
+def test_the_object_store_of_a_cluster_is_remembered(tmp_path: Path) -> None:
+    pytest.importorskip("obstore")
+    uri = f"file://{tmp_path / 'tier'}"
+    plan = make_plan(tmp_path, host="127.0.0.1", port=0, controllers=1, brokers=1)
+    use_tier(plan, uri)
+    assert (tmp_path / "tier").is_dir()
+    plan.write()
+    again = make_plan(tmp_path, host="127.0.0.1", port=0, controllers=None, brokers=None)
+    again.write_properties()
+    broker = parse_properties((tmp_path / "broker-1.properties").read_text())
+    controller = parse_properties((tmp_path / "controller-101.properties").read_text())
+    assert broker["remote.log.storage.uri"] == uri
+    assert broker["remote.log.storage.system.enable"] == "true"
+    assert controller["remote.log.storage.system.enable"] == "true"
+    assert not any(key.startswith(("remote.log.storage.u", "rlmm.")) for key in controller)
+    with pytest.raises(ConfigError, match="has its segments in file:///"):
+        use_tier(again, "s3://bucket/other")
+    with pytest.raises(ConfigError, match="for tests"):
+        use_tier(plan, "memory:")

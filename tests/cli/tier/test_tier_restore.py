@@ -16,18 +16,28 @@ from ottla.cli.tier.restored_files_driver import write_log
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.records import Record
 from ottla.model.errors import ConfigError
-from ottla.model.ids import Epoch, NodeId, Offset
+from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.node.identity import read_first_records
+from ottla.storage.directories.checkpoint_file import (
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    parse_checkpoint,
+)
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.log.log import Log, open_log
-from ottla.storage.segments.epoch_cache import EpochEntry
+from ottla.storage.segments.epoch_cache import EpochEntry, decode_epochs
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.tier.bucket_driver import read_partition
 from ottla.storage.tier.memory_store import MemoryObjectStore
+from ottla.storage.tier.remote_metadata import RemoteMetadata
+from ottla.storage.tier.remote_records import decode_record
+from ottla.storage.tier.remote_segment import RemoteSegmentState
 from ottla.storage.tier.stored_partition import Piece, StoredPartition, stored_partition
+from ottla.wire.batch import batches
+from ottla.wire.records import scan
 from tests.cli.tier.conftest import files
 from tests.storage.log.workbench import NOW_MS, read_values
-from tests.storage.tier.example_bucket import ExampleTopic, fill_bucket, values_of
+from tests.storage.tier.example_bucket import CLUSTER_ID, ExampleTopic, fill_bucket, values_of
 from tests.storage.tier.segments import MANIFEST
 
 RESTORE = ("tier", "restore", "--port", "0")
@@ -187,3 +197,52 @@ def test_invalid_names_and_settings_of_a_bucket_are_left_out() -> None:
         plan_restore([replace(strange, partition_count=1 << 30)], {})
     with pytest.raises(ConfigError, match="is not in the bucket"):
         plan_restore([strange], logs, names=["payments"])
+
+
+def test_a_restore_in_place_leaves_the_records_in_the_bucket(bucket: Path, tmp_path: Path) -> None:
+    into = tmp_path / "new"
+    assert restore(bucket, into, "--in-place", "--yes") == 1  # --old-cluster-is-gone is needed
+    words = ("--old-cluster-is-gone", "--yes", "--in-place", "--topic", "orders")
+    assert restore(bucket, into, *words) == 0
+    plan = json.loads((into / "cluster.json").read_text())
+    assert (plan["cluster_id"], plan["tier"]) == (CLUSTER_ID, f"file://{bucket}")
+    broker = into / "broker-1"
+    assert run(["log", "verify", str(broker)]) == 0
+    assert not any(one.stat().st_size for one in broker.glob("orders-*/*.log"))
+    starts = parse_checkpoint((broker / LOG_START_FILE).read_bytes())
+    ends = parse_checkpoint((broker / RECOVERY_POINT_FILE).read_bytes())
+    at = TopicPartition("orders", 0)
+    assert (starts[at], ends[at]) == (0, 74)
+    epochs = decode_epochs((broker / "orders-0" / "leader-epoch-checkpoint").read_bytes())
+    assert epochs.entries[:2] == (EpochEntry(Epoch(3), Offset(0)), EpochEntry(Epoch(4), Offset(24)))
+
+    async def check() -> None:
+        async with RealDisk() as disk:
+            records = await read_first_records(disk, str(into / "controller-101"))
+        names = [one.topic.name for one in records if one.HasField("topic")]
+        assert names == ["orders", "__remote_log_metadata"]
+        tiered = [one.config for one in records if one.HasField("config")]
+        assert ("remote.storage.enable", "true") in {(one.key, one.value) for one in tiered}
+
+    trio.run(check)
+    assert offsets_in_metadata(broker) == {(0, 0, 73), (1, 0, 73)}
+
+
+def offsets_in_metadata(broker: Path) -> set[tuple[int, int, int]]:
+    """Return partition, first and last offset of what the metadata topic lists as copied."""
+    metadata: dict[int, RemoteMetadata] = {}
+    for log in sorted(broker.glob("__remote_log_metadata-*/*.log")):
+        data = log.read_bytes()
+        for at, header in batches(data):
+            for row in scan(data, at, header):
+                record = decode_record(row.key, row.value)
+                assert record is not None
+                own = metadata.setdefault(record.id.partition, RemoteMetadata())
+                assert own.apply(record) is None
+    found = set()
+    for partition, one in metadata.items():
+        segments = list(one.all_segments())
+        assert {row.state for row in segments} == {RemoteSegmentState.COPY_FINISHED}
+        first = min(row.start_offset for row in segments)
+        found.add((partition, int(first), int(max(row.end_offset for row in segments))))
+    return found

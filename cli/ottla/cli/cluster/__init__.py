@@ -8,6 +8,7 @@ console_process.py        the console beside a local cluster
 cluster_format.py         formats the controllers once
 forked_nodes.py           forks the nodes from one process
 local_cluster.py          the processes of the cluster
+local_tier.py  tiered storage of a local cluster
 
 One node
 server/                   `ottla server FILE`: the roles of the file

@@ -18,6 +18,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.install_hint import install_hint
 from ottla.model.settings.security.sasl import is_sasl_key
 from ottla.model.settings.security.security_keys import PROTOCOL_MAP
+from ottla.model.settings.storage.tier import METADATA_PREFIX, STORE_URI, SYSTEM_ENABLE
 from ottla.node.clock_driver import RealRng
 from ottla.node.local.local_nodes_driver import free_port, free_ports
 from ottla.node.local.private_files_driver import write_private
@@ -39,6 +40,8 @@ acks=all succeeds while one replica is down; with 1, a single remaining replica 
 records that no other broker has."""
 
 PROMETHEUS_PORT = "metrics.prometheus.port"
+TIER_REPLICAS = f"{METADATA_PREFIX}remote.log.metadata.topic.replication.factor"
+TIER_MIN_ISR = f"{METADATA_PREFIX}remote.log.metadata.topic.min.isr"
 
 REPLICATION_KEYS = (
     "default.replication.factor",
@@ -48,6 +51,8 @@ REPLICATION_KEYS = (
     "transaction.state.log.min.isr",
     "share.coordinator.state.topic.replication.factor",
     "share.coordinator.state.topic.min.isr",
+    TIER_REPLICAS,
+    TIER_MIN_ISR,
 )
 
 
@@ -84,6 +89,9 @@ class ClusterPlan:
     again. A controller that has lost its directory does not know its vote, so it must not vote a
     second time."""
     settings: dict[str, str] = field(default_factory=dict)
+    tier_uri: str = ""
+    """Object store to which brokers copy segments of tiered topics. Empty without tiered
+    storage."""
     secure: "SecureCluster | None" = None
     """Certificates and users of a secure local cluster, or None for a cluster without
     authentication."""
@@ -105,6 +113,7 @@ class ClusterPlan:
             "min_insync_replicas": self.min_insync_replicas,
             "formatted": self.is_formatted,
             "secure": self.secure is not None,
+            "tier": self.tier_uri,
             "controllers": [asdict(node) for node in self.controllers],
             "brokers": [asdict(node) for node in self.brokers],
         }
@@ -119,13 +128,14 @@ class ClusterPlan:
             "controller.quorum.voters": voters,
             "default.replication.factor": str(min(REPLICAS_DEFAULT, count)),
             "min.insync.replicas": str(self.min_insync_replicas),
+            **({SYSTEM_ENABLE: "true"} if self.tier_uri else {}),
             **self.settings,
         }
         # Login settings of clients are for brokers' listeners: a controller would refuse them.
         of_controllers = {
             key: text
             for key, text in shared.items()
-            if key != PROTOCOL_MAP and not is_sasl_key(key)
+            if key != PROTOCOL_MAP and not is_sasl_key(key) and not is_store_key(key)
         }
         for index, node in enumerate(self.controllers, start=count):
             texts = {
@@ -154,11 +164,22 @@ class ClusterPlan:
                 ),
                 "share.coordinator.state.topic.min.isr": str(self.min_insync_replicas),
                 "group.initial.rebalance.delay.ms": "0",
+                **self._tier_settings(),
                 **(self.secure.broker_settings(node.id, node.address) if self.secure else {}),
                 **shared,
                 **self._own_settings(index),
             }
             self._write_properties(properties_of("broker", node), texts)
+
+    def _tier_settings(self) -> dict[str, str]:
+        """Return the brokers' settings of tiered storage."""
+        if not self.tier_uri:
+            return {}
+        return {
+            STORE_URI: self.tier_uri,
+            TIER_REPLICAS: str(min(REPLICAS_DEFAULT, len(self.brokers))),
+            TIER_MIN_ISR: str(self.min_insync_replicas),
+        }
 
     def _write_properties(self, path: Path, texts: dict[str, str]) -> None:
         text = "".join(f"{key}={_escaped(value)}\n" for key, value in texts.items())
@@ -169,6 +190,12 @@ class ClusterPlan:
         directories. `index` counts the brokers first, then the controllers."""
         port = self.settings.get(PROMETHEUS_PORT, "")
         return {PROMETHEUS_PORT: str(int(port) + index)} if port.isdecimal() and int(port) else {}
+
+
+def is_store_key(key: str) -> bool:
+    """Return whether a setting is about the object store or the metadata of tiered storage, which
+    only brokers use."""
+    return key.startswith(("remote.log.storage.", METADATA_PREFIX)) and key != SYSTEM_ENABLE
 
 
 def properties_of(role: str, node: ListedNode) -> Path:
@@ -362,6 +389,7 @@ def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Clust
         min_insync_replicas=found.get("min_insync_replicas", 1),
         is_formatted=found.get("formatted", True),
         secure=_opened(directory) if found.get("secure") else None,
+        tier_uri=str(found.get("tier") or ""),
     )
 
 

@@ -28,6 +28,7 @@ from ottla.cli.cluster.console_process import (
 )
 from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
+from ottla.cli.cluster.local_tier import use_tier
 from ottla.cli.cluster.server.cores import AUTO, machine_cores
 from ottla.cli.common import DIRECTORY_DEFAULT
 from ottla.cli.imports import importing_for_good
@@ -65,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             is_secure=arguments.secure,
         )
         plan.settings = dict(_assignment(text) for text in arguments.set)
+        if arguments.tier is not None:
+            use_tier(plan, arguments.tier)
         check_replication(plan)
         plan.write_properties()
         if not arguments.ephemeral:
@@ -261,6 +264,11 @@ OPTIONS: tuple[Declared, ...] = (
     option(
         "--set KEY=VALUE ...",
         "Kafka setting of every node, those of logins of every broker; may be repeated",
+    ),
+    option(
+        "--tier URI",
+        "object store for copies of segments of tiered topics, such as file:///srv/tier, whose "
+        "directory is made (default: that of --dir, else none)",
     ),
     option("--no-console", "start no console (web pages)"),
     option("--restart", "restart a node that dies, and report it"),

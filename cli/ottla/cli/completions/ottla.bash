@@ -16,8 +16,8 @@ _ottla_row() {
       argument='' ;;
     'up')
       verbs=''
-      options='-h --help --controllers --brokers --host --port --dir --ephemeral --set --no-console --restart --secure --detach'
-      values='--controllers= --brokers= --host= --port= --dir=@dir --set='
+      options='-h --help --controllers --brokers --host --port --dir --ephemeral --set --tier --no-console --restart --secure --detach'
+      values='--controllers= --brokers= --host= --port= --dir=@dir --set= --tier='
       argument='' ;;
     'down')
       verbs=''
@@ -600,10 +600,15 @@ _ottla_row() {
       values='--replication-factor= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@dir' ;;
     'tier')
-      verbs='topics verify explain fetch restore cost'
+      verbs='status topics verify explain fetch restore cost'
       options='-h --help'
       values=''
       argument='' ;;
+    'tier status')
+      verbs=''
+      options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@topics' ;;
     'tier topics')
       verbs=''
       options='-h --help --uri --config --format'
@@ -626,7 +631,7 @@ _ottla_row() {
       argument='' ;;
     'tier restore')
       verbs=''
-      options='-h --help --into --topic --allow-missing --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --format'
+      options='-h --help --into --topic --allow-missing --in-place --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --format'
       values='--into=@dir --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --format=table|json'
       argument='' ;;
     'tier cost')

@@ -23,8 +23,8 @@ function __ottla_row
         case 'up'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--no-console' '--restart' '--secure' '--detach'
-            set -g __ottla_values '--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set='
+            set -g __ottla_options '-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--tier' '--no-console' '--restart' '--secure' '--detach'
+            set -g __ottla_values '--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set=' '--tier='
             set -g __ottla_argument ''
         case 'down'
             set -g __ottla_verbs
@@ -723,11 +723,17 @@ function __ottla_row
             set -g __ottla_values '--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@dir'
         case 'tier'
-            set -g __ottla_verbs 'topics' 'verify' 'explain' 'fetch' 'restore' 'cost'
-            set -g __ottla_summaries 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'show which segment has which records of a partition' 'download segments of a partition as files, for ’ottla log dump’' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
+            set -g __ottla_verbs 'status' 'topics' 'verify' 'explain' 'fetch' 'restore' 'cost'
+            set -g __ottla_summaries 'show how far the topics of a running cluster are copied' 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'show which segment has which records of a partition' 'download segments of a partition as files, for ’ottla log dump’' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
+        case 'tier status'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
         case 'tier topics'
             set -g __ottla_verbs
             set -g __ottla_summaries
@@ -755,7 +761,7 @@ function __ottla_row
         case 'tier restore'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--into' '--topic' '--allow-missing' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format'
+            set -g __ottla_options '-h' '--help' '--into' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format'
             set -g __ottla_values '--into=@dir' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier cost'

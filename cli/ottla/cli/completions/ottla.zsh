@@ -17,8 +17,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'up')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--no-console' '--restart' '--secure' '--detach')
-      ottla_values=('--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set=')
+      ottla_options=('-h' '--help' '--controllers' '--brokers' '--host' '--port' '--dir' '--ephemeral' '--set' '--tier' '--no-console' '--restart' '--secure' '--detach')
+      ottla_values=('--controllers=' '--brokers=' '--host=' '--port=' '--dir=@dir' '--set=' '--tier=')
       ottla_argument='' ;;
     'down')
       ottla_verbs=()
@@ -601,10 +601,15 @@ _ottla_row() {
       ottla_values=('--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@dir' ;;
     'tier')
-      ottla_verbs=('topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'explain:show which segment has which records of a partition' 'fetch:download segments of a partition as files, for ’ottla log dump’' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
+      ottla_verbs=('status:show how far the topics of a running cluster are copied' 'topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'explain:show which segment has which records of a partition' 'fetch:download segments of a partition as files, for ’ottla log dump’' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
+    'tier status')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
     'tier topics')
       ottla_verbs=()
       ottla_options=('-h' '--help' '--uri' '--config' '--format')
@@ -627,7 +632,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'tier restore')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--into' '--topic' '--allow-missing' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format')
+      ottla_options=('-h' '--help' '--into' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format')
       ottla_values=('--into=@dir' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json')
       ottla_argument='' ;;
     'tier cost')

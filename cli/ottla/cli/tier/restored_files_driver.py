@@ -65,9 +65,25 @@ async def write_logs(
         await write_log(
             disk, store, f"{log_dir}/{at.topic}-{at.partition}", topic_id, log, on_bytes
         )
-    topic_ids = {at: topic_id for at, (topic_id, _) in logs.items()}
-    ends = {at: log.end_offset for at, (_, log) in logs.items()}
-    starts = {at: log.start_offset for at, (_, log) in logs.items()}
+    await write_checkpoints(
+        disk,
+        log_dir,
+        {at: topic_id for at, (topic_id, _) in logs.items()},
+        starts={at: log.start_offset for at, (_, log) in logs.items()},
+        ends={at: log.end_offset for at, (_, log) in logs.items()},
+    )
+
+
+async def write_checkpoints(
+    disk: Disk,
+    log_dir: str,
+    topic_ids: Mapping[TopicPartition, UUID],
+    *,
+    starts: Mapping[TopicPartition, Offset],
+    ends: Mapping[TopicPartition, Offset],
+) -> None:
+    """Write the checkpoint files of a log directory, whose logs are flushed and committed up to
+    their ends."""
     for name, data in (
         (CHECKPOINT_TOPICS_FILE, format_topic_ids(topic_ids)),
         (RECOVERY_POINT_FILE, format_checkpoint(ends)),

@@ -1,4 +1,4 @@
-"""`ottla tier`: reads the copies of segments in an object store. No verb here needs a cluster."""
+"""`ottla tier`: copies of segments in an object store. Only `status` needs a running cluster."""
 
 import argparse
 from importlib import import_module
@@ -12,7 +12,7 @@ from ottla.cli.tier.request_costs import (
     DOLLARS_PER_GIB_MONTH,
 )
 from ottla.cli.tier.store_options import STORE
-from ottla.cli.verbs import Handler, verb
+from ottla.cli.verbs import Handler, admin_verb, verb
 
 PRICES = (
     option(
@@ -49,6 +49,12 @@ def _later(module: str) -> Handler:
 
 
 VERBS = (
+    admin_verb(
+        "status",
+        "show how far the topics of a running cluster are copied",
+        "ottla.cli.tier.tier_status:status",
+        option("topic TOPIC", "topic (default: all that are tiered)", nargs="*"),
+    ),
     verb("topics", "list the topics in the bucket", _later("tier_topics"), *STORE, FORMAT),
     verb(
         "verify",
@@ -94,6 +100,11 @@ VERBS = (
         option("--into DIR", "new directory for the cluster", required=True),
         option("--topic NAME ...", "topic to restore; may be repeated (default: all)"),
         option("--allow-missing", "restore a partition that lacks segments from its last gap on"),
+        option(
+            "--in-place",
+            "leave the records in the bucket, which the new cluster takes over with the cluster's "
+            "id (default: copy all records to this machine)",
+        ),
         option(
             "--old-cluster-is-gone",
             "restore although the cluster of the bucket has uploaded within the last hour",

@@ -8,7 +8,8 @@ settings, offsets and leader epochs, and all their records are copied to the new
 import argparse
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -22,17 +23,23 @@ from ottla.cli.confirmation import confirm_in_loop
 from ottla.cli.main import OK
 from ottla.cli.tables import ByteCount, print_table
 from ottla.cli.terminal import note
+from ottla.cli.tier.adopted_logs_driver import (
+    RestoredMetadataTopic,
+    entries_of,
+    write_adopted_logs,
+)
 from ottla.cli.tier.progress_line import BucketProgress
 from ottla.cli.tier.restore_plan import RestorePlan, first_records, plan_restore, replicas_of
 from ottla.cli.tier.restored_files_driver import write_logs
-from ottla.cli.tier.store_options import Bucket, open_bucket
+from ottla.cli.tier.store_options import Bucket, open_bucket, store_settings
 from ottla.metadata.records import Record
 from ottla.model.amounts import amount, moment
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.model.ids import NodeId, TopicPartition
+from ottla.model.ids import NodeId
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import format_directories
 from ottla.node.local.private_files_driver import restrict_umask
+from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.tier.bucket_driver import read_manifests, read_partition, scan_bucket
 from ottla.storage.tier.manifest import SegmentManifest
@@ -70,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
                 content.manifests,
                 content.logs,
                 names=arguments.topic,
+                has_tier=arguments.in_place,
                 may_lack_records=arguments.allow_missing,
             )
             _show(plan, arguments)
@@ -81,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
             if not await confirm_in_loop(arguments, question):
                 return OK
-            await restore(bucket, plan, directory, arguments)
+            await restore(bucket, plan, content.manifests, directory, arguments)
         note(f"restored; start the cluster with 'ottla up --dir {directory}'")
         return OK
 
@@ -89,10 +97,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def restore(
-    bucket: Bucket, plan: RestorePlan, directory: Path, arguments: argparse.Namespace
+    bucket: Bucket,
+    plan: RestorePlan,
+    manifests: Sequence[SegmentManifest],
+    directory: Path,
+    arguments: argparse.Namespace,
 ) -> None:
     """Write the directories of a new local cluster with the restored topics. `cluster.json` is
-    written last, so that the cluster cannot be started after an interrupted restore."""
+    written last, so that an interrupted restore cannot be started."""
     cluster = make_plan(
         directory,
         host=arguments.host,
@@ -103,29 +115,46 @@ async def restore(
     brokers = [NodeId(node.id) for node in cluster.brokers]
     factor = arguments.replication_factor or min(REPLICAS_DEFAULT, len(brokers))
     placements = plan.placements(brokers, factor)
-    size_bytes = plan.size_bytes * factor
+    records = first_records(plan, placements)
+    if arguments.in_place:
+        cluster.cluster_id = bucket.cluster_id
+        cluster.tier_uri = store_settings(arguments).uri
+        topic = RestoredMetadataTopic(
+            RealRng().uuid(), brokers, min(REPLICAS_DEFAULT, len(brokers))
+        )
+        records += topic.first_records(min_insync_replicas=cluster.min_insync_replicas)
+        topic_ids = {one.topic_id for one in plan.topics}
+        entries = entries_of(one for one in manifests if one.topic_id in topic_ids)
+        for node in cluster.brokers:
+            logs = replicas_of(plan, placements, NodeId(node.id))
+            own = {
+                at: rows for at, rows in entries.items() if NodeId(node.id) in topic.replicas(at)
+            }
+            async with _formatted_disk(cluster, node) as disk:
+                await write_adopted_logs(disk, bucket.store, node.dir, logs, own, topic.topic_id)
+    else:
+        _check_room(plan.size_bytes * factor, directory)
+        with BucketProgress("restoring records", "bytes", plan.size_bytes * factor) as line:
+            for node in cluster.brokers:
+                logs = replicas_of(plan, placements, NodeId(node.id))
+                async with _formatted_disk(cluster, node) as disk:
+                    await write_logs(disk, bucket.store, node.dir, logs, on_bytes=line.advance)
+    await trio.to_thread.run_sync(_finish, cluster, records)
+
+
+def _check_room(size_bytes: int, directory: Path) -> None:
     free_bytes = shutil.disk_usage(directory).free
     if size_bytes > free_bytes:
         raise ConfigError(
             "--into",
             f"{amount(size_bytes)} are needed, and {directory} has {amount(free_bytes)} free; "
-            "choose another disk, or fewer topics with --topic",
+            "choose another disk, fewer topics with --topic, or --in-place",
         )
-    with BucketProgress("restoring records", "bytes", size_bytes) as line:
-        for node in cluster.brokers:
-            logs = replicas_of(plan, placements, NodeId(node.id))
-            await _write_broker(bucket, cluster, node, logs, line)
-    records = first_records(plan, placements)
-    await trio.to_thread.run_sync(_finish, cluster, records)
 
 
-async def _write_broker(
-    bucket: Bucket,
-    cluster: ClusterPlan,
-    node: ListedNode,
-    logs: Mapping[TopicPartition, tuple[UUID, StoredPartition]],
-    line: BucketProgress,
-) -> None:
+@asynccontextmanager
+async def _formatted_disk(cluster: ClusterPlan, node: ListedNode) -> AsyncIterator[Disk]:
+    """Format the directory of a broker, and yield the disk."""
     async with RealDisk() as disk:
         await format_directories(
             disk,
@@ -133,7 +162,7 @@ async def _write_broker(
             cluster_id=cluster.cluster_id,
             node_id=NodeId(node.id),
         )
-        await write_logs(disk, bucket.store, node.dir, logs, on_bytes=line.advance)
+        yield disk
 
 
 def _finish(cluster: ClusterPlan, records: Sequence[Record]) -> None:
@@ -165,6 +194,12 @@ async def _read(bucket: Bucket, topics: Sequence[str]) -> BucketContent:
 def _check_is_gone(bucket: Bucket, content: BucketContent, arguments: argparse.Namespace) -> None:
     """Raise ConfigError if the former cluster may still be in use."""
     age_ms = time.time_ns() // 1_000_000 - content.newest_ms
+    if arguments.in_place and not arguments.old_cluster_is_gone:
+        raise ConfigError(
+            "--in-place",
+            "makes the new cluster the owner of the bucket: the former one would delete its "
+            "segments; make sure that it never starts again, and add --old-cluster-is-gone",
+        )
     if age_ms < QUIET_MS and not arguments.old_cluster_is_gone:
         raise ConfigError(
             "--uri",
