@@ -50,7 +50,7 @@ from ottla.broker.share_state.share_coordinator import ShareCoordinator
 from ottla.broker.share_state.share_state_apis import ShareStateApis
 from ottla.broker.shares.led_share import DeliveryPorts, LetterSender
 from ottla.broker.shares.share_apis import ShareApis
-from ottla.broker.tier.remote_reads import NoRemoteReads, RemoteReads
+from ottla.broker.tier.remote_fetches import RemotePorts
 from ottla.broker.transactions.markers import MarkerOrder
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
@@ -105,8 +105,8 @@ class ReplicaPorts(NamedTuple):
     write to a partition."""
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
     """Function that runs the lookups of offsets by timestamp that one ListOffsets request needs."""
-    remote_reads: RemoteReads = NoRemoteReads()
-    """Reads of records that only the object store of tiered storage has."""
+    remote: RemotePorts = RemotePorts()
+    """Reads of records that were copied to the object store of tiered storage."""
     letters: LetterSender | None = None
     """Sender of dead letters: copies of records that the consumers of a share group rejected. If it
     is None, rejected records are archived without a dead letter."""
@@ -248,6 +248,9 @@ class BrokerCore:
             selector=RackAwareSelector(self.table) if self.config.is_rack_aware else None,
             run_look_ups=ports.run_look_ups,
             until_done=ports.work.until_done,
+            remote=ports.remote,
+            tier=self.config.tier,
+            errors=self.errors,
         )
         settings = SettingsOfGroups(self.config.groups, self.config.node_id)
         self.shares = ShareApis(

@@ -44,7 +44,9 @@ from ottla.broker.share_state.pruning_driver import ShareStatePruner
 from ottla.broker.share_state.share_persister_driver import SharePersisterDriver
 from ottla.broker.shares.dead_letters_driver import DeadLetterSender
 from ottla.broker.tier.broker_tier_driver import BrokerTier
+from ottla.broker.tier.remote_fetches import RemotePorts
 from ottla.broker.tier.remote_reads import NoRemoteReads
+from ottla.broker.tier.remote_reads_driver import RemoteReadTasks, within
 from ottla.broker.tier.tier_opening_driver import ClusterStore
 from ottla.broker.transactions.marker_driver import MarkerSender
 from ottla.broker.transactions.producer_id_stock_driver import ProducerIdStock, allocate_block
@@ -234,6 +236,7 @@ class Broker:
             fetchers.tier_starts = self.tier.starts
         work = LogWork(errors)
         read_aheads = ReadAheads(disk, errors)
+        remote_reads = RemoteReadTasks(errors)
         letters = DeadLetterSender(
             config,
             table=self.table,
@@ -253,8 +256,12 @@ class Broker:
                 bring_in=read_aheads.bring_in,
                 coordinators=self._verifications,
                 run_look_ups=side_by_side,
+                remote=RemotePorts(
+                    reads=NoRemoteReads() if self.tier is None else self.tier.reads,
+                    run=remote_reads.begin,
+                    within=within,
+                ),
                 letters=letters,
-                remote_reads=NoRemoteReads() if self.tier is None else self.tier.reads,
             )
         )
         self._replicas = self.core.replicas
@@ -269,7 +276,9 @@ class Broker:
             move_quota=self.core.replication_quotas.log_dirs,
         )
         isr = IsrDriver(keeper, self.controller, clock, errors)
-        for part in (flusher, assignments, fetchers, work, read_aheads, isr, letters):
+        for part in (
+            flusher, assignments, fetchers, work, read_aheads, remote_reads, isr, letters,
+        ):  # fmt: skip
             part.register_with(self.parts)
 
     def _register_parts(self) -> None:

@@ -9,7 +9,7 @@ import trio.testing
 
 from ottla.broker.logs import cold_reads
 from ottla.broker.logs.cold_reads import RANGES_PER_PARTITION_MAX
-from ottla.broker.logs.fetch import DISK_WAIT_MS
+from ottla.broker.logs.fetch_read import DISK_WAIT_MS
 from ottla.broker.logs.read_ahead_driver import ReadAheads
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.rng import SeededRng

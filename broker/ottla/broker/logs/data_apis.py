@@ -20,7 +20,10 @@ from ottla.broker.logs.transactional_appends import TransactionalAppends, Transa
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
+from ottla.broker.tier.remote_fetches import RemoteFetches, RemotePorts
 from ottla.model.seams import Clock
+from ottla.model.settings.storage.tier import TierConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.request_times import RequestTimes
@@ -55,6 +58,9 @@ class DataApis:
         selector: RackAwareSelector | None,
         run_look_ups: Callable[[LookUps], Awaitable[None]],
         until_done: UntilDone,
+        remote: RemotePorts,
+        tier: TierConfig,
+        errors: UnexpectedErrors,
     ) -> None:
         self._early = EarlyRequests(table, until_done)
         self.produce = ProduceApi(
@@ -73,10 +79,17 @@ class DataApis:
             fetch_bytes_max=fetch_bytes_max,
             bring_in=bring_in,
             replication_quota=replication_quota,
+            remote_fetches=RemoteFetches(remote.reads, remote.run, purgatory.wake, errors),
+            remote_wait_ms=tier.fetch_wait_ms_max,
             times=times,
             selector=selector,
         )
-        self.list_offsets = ListOffsetsApi(table=table, run_all=run_look_ups)
+        self.list_offsets = ListOffsetsApi(
+            table=table,
+            run_all=run_look_ups,
+            remote=remote,
+            remote_timeout_ms=tier.list_offsets_timeout_ms,
+        )
         self.delete_records = DeleteRecordsApi(table=table, purgatory=purgatory)
         self.leader_epochs = LeaderEpochsApi(table=table)
 

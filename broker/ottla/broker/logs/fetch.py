@@ -21,24 +21,30 @@ from ottla.broker.logs.fetch_read import (
     PATIENT,
     RACK_FROM,
     READ_TOPIC,
+    REMOTE_WAIT_MS,
     FetchForm,
     FetchLimits,
     FetchReading,
     FetchTarget,
     PartitionResult,
+    RemoteOffsetError,
     asked_partitions,
     check_readable,
+    cold,
+    damaged,
+    extended_wait,
     find_partition,
     is_impatient,
     is_read_ahead,
     leaves_something,
     may_be_held_back,
     read_partition,
+    read_remote,
     redirected,
     refused,
+    targets_by_key,
     targets_of,
     throttled_bytes,
-    unread,
 )
 from ottla.broker.logs.fetch_session import (
     FINAL_EPOCH,
@@ -52,6 +58,7 @@ from ottla.broker.logs.replica_selection import RackAwareSelector
 from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.tier.remote_fetches import RemoteFetches, no_remote_fetches
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
 from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -65,10 +72,6 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.wire.flat.flat_fetch import FlatFetch, flat_fetch_answer
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
-
-DISK_WAIT_MS = 1_000
-"""Minimum milliseconds that a fetch waits for a disk before it is answered without records. A
-shorter time sends needless empty responses. A longer time delays clients of a disk that hangs."""
 
 PARTITIONS_READ_AGAIN = 32
 """Number of partitions above which a waiting fetch without a session reads, when it is woken, only
@@ -163,8 +166,7 @@ class Fetch:
     def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
         """Read these partitions of the fetch, within the byte limit that earlier reads left."""
         limits, api, context = self.limits, self._api, self.context
-        left = limits.bytes_max - reading.byte_count
-        is_first = not reading.byte_count
+        left, is_first = limits.bytes_max - reading.byte_count, not reading.byte_count
         readers = api.cold_reads.readers
         permissions = None if limits.is_from_follower else context.permissions
         readable = None if permissions is None else permissions.allowed_before(READ_TOPIC)
@@ -208,20 +210,20 @@ class Fetch:
                 assert partition is not None
                 if api.cold_reads.bring_in(partition, missing):
                     self.read_some(reading, (target,))
-                    left = limits.bytes_max - reading.byte_count
-                    is_first = not reading.byte_count
+                    left, is_first = limits.bytes_max - reading.byte_count, not reading.byte_count
                     continue
-                result = unread(partition, target)
-                reading.readable_count += 1
-                reading.is_cold = True
+                result = cold(reading, partition, target)
+            except RemoteOffsetError:
+                assert partition is not None
+                result = read_remote(
+                    api.remote_fetches, reading, partition, target, limits, left, context.arrived_ms
+                )
             except RefusedError as error:
                 result = refused(target, error.code)
                 reading.is_urgent |= error.code not in PATIENT
             except CorruptDataError as damage:
                 assert partition is not None
-                partition.damage = str(damage)
-                result = refused(target, ErrorCode.CORRUPT_MESSAGE)
-                reading.is_urgent = True
+                result = damaged(reading, partition, target, damage)
             size = result.size
             if size:
                 if readers and partition is not None and isinstance(result.records, FileSlice):
@@ -406,14 +408,16 @@ class WaitingFetch(WaitingEntry):
         self._fetch = fetch
         self.waits_for_disk = False
         """True if the fetch still waits after the client's maximum wait time, because its records
-        are being loaded from disk."""
+        are being loaded from disk or the object store."""
 
     @property
     def keys(self) -> Collection[object]:
         """Wake-up keys of this fetch in the purgatory: the fetch session if there is one, since it
         is notified of events in its partitions, or else the keys of the partitions."""
         session = self._fetch.session
-        return _targets_by_key(self._fetch) if session is None else (session,)
+        if session is not None:
+            return (session,)
+        return targets_by_key(self._fetch.targets, self._fetch.limits.is_from_follower)
 
     @property
     def cost(self) -> int:
@@ -456,7 +460,7 @@ class WaitingFetchOfMany(WaitingFetch):
 
     def __init__(self, fetch: Fetch, reading: FetchReading) -> None:
         super().__init__(fetch)
-        self._targets = _targets_by_key(fetch)
+        self._targets = targets_by_key(fetch.targets, fetch.limits.is_from_follower)
         self._byte_count = reading.byte_count
         self._sizes = {result.target: result.size for result in reading.results if result.size}
 
@@ -499,19 +503,6 @@ def waiting(fetch: Fetch, reading: FetchReading) -> WaitingFetch:
     return WaitingFetch(fetch)
 
 
-def _targets_by_key(fetch: Fetch) -> dict[object, FetchTarget]:
-    """Return the partitions of a fetch by their wake-up keys in the purgatory. Each partition has
-    the key of its high watermark, and for a follower also that of its log end offset."""
-    found: dict[object, FetchTarget] = {}
-    for target in fetch.targets:
-        partition = target.partition
-        if partition is not None:
-            found[partition.high_watermark_key] = target
-            if fetch.limits.is_from_follower:
-                found[partition.end_offset_key] = target
-    return found
-
-
 class FetchApi:
     """Handler of Fetch, versions 4 to 18."""
 
@@ -524,6 +515,8 @@ class FetchApi:
         fetch_bytes_max: int,
         bring_in: BringIn,
         replication_quota: ReplicationQuota,
+        remote_fetches: RemoteFetches | None = None,
+        remote_wait_ms: int = REMOTE_WAIT_MS,
         times: RequestTimes | None = None,
         selector: RackAwareSelector | None = None,
     ) -> None:
@@ -534,6 +527,9 @@ class FetchApi:
         self.replication_quota = replication_quota
         """Quota for the records that this broker, as a leader, sends to throttled replicas."""
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
+        self.remote_fetches = remote_fetches or no_remote_fetches(purgatory.wake)
+        """Reads of records that only the object store has."""
+        self._remote_wait_ms = remote_wait_ms
         self.one_event = purgatory.one_event
         self._purgatory = purgatory
         self.sessions = sessions
@@ -682,9 +678,8 @@ class FetchApi:
     def _park(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> None:
         entry, context = waiting(fetch, reading), fetch.context
         wait_ms = request.max_wait_ms
-        if reading.waits_for_disk and wait_ms < DISK_WAIT_MS:
-            wait_ms = DISK_WAIT_MS
-            entry.waits_for_disk = True
+        if reading.waits_for_disk:
+            wait_ms, entry.waits_for_disk = extended_wait(reading, wait_ms, self._remote_wait_ms)
         if reading.is_throttled:  # Read again when the rate has fallen.
             wait_ms = min(wait_ms, self.replication_quota.delay_ms())
         self._purgatory.watch(entry.keys, entry, context.arrived_ms + wait_ms)

@@ -6,19 +6,26 @@ a client reports the epoch of its last record and its log diverges from this bro
 diverging epoch and end offset instead of records (KIP-595).
 """
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.broker.tier.remote_fetches import (
+    RemoteFetches,
+    RemoteKey,
+    RemoteRequest,
+    first_batches,
+)
+from ottla.model.errors import CorruptDataError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NO_EPOCH, Epoch, Offset
 from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import Permissions
 from ottla.node.network.steps import StepPace, Steps
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_state import LogState
 from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
 from ottla.wire.codec_types import Records
 from ottla.wire.flat.flat_fetch import FlatFetch
@@ -55,6 +62,13 @@ PATIENT = frozenset(
 """Error codes of a partition that do not make a fetch answer before its other partitions have
 records. Otherwise a client with one deleted topic would poll without pause."""
 
+DISK_WAIT_MS = 1_000
+"""Minimum milliseconds that a fetch waits for a disk before it is answered without records. A
+shorter time sends needless empty responses. A longer time delays clients of a disk that hangs."""
+
+REMOTE_WAIT_MS = 500
+"""Default of remote.fetch.max.wait.ms, in milliseconds."""
+
 FetchForm: TypeAlias = FetchRequest | FlatFetch
 """A Fetch request as message objects, or as a `FlatFetch`, which is read straight from its
 bytes."""
@@ -62,6 +76,10 @@ bytes."""
 TargetKey = tuple[str | UUID, int]
 """Name of a partition in a Fetch request: topic name (or, from version 13 on, topic id), and
 partition index."""
+
+
+class RemoteOffsetError(OttlaError):
+    """A consumer reads below the local start of a tiered log: the object store has the records."""
 
 
 class TargetOwner(Protocol):
@@ -289,6 +307,21 @@ def targets_of(request: FetchForm, uses_topic_ids: bool) -> Steps[list[FetchTarg
     return list(targets.values())
 
 
+def targets_by_key(
+    targets: Iterable[FetchTarget], is_from_follower: bool
+) -> dict[object, FetchTarget]:
+    """Return the partitions of a fetch by their wake-up keys in the purgatory. Each partition has
+    the key of its high watermark, and for a follower also that of its log end offset."""
+    found: dict[object, FetchTarget] = {}
+    for target in targets:
+        partition = target.partition
+        if partition is not None:
+            found[partition.high_watermark_key] = target
+            if is_from_follower:
+                found[partition.end_offset_key] = target
+    return found
+
+
 def check_readable(permissions: Permissions, topic: str) -> None:
     """Raise RefusedError if the consumer has no permission to read the topic at present."""
     if not permissions.allows(*READ_TOPIC, topic):
@@ -302,9 +335,11 @@ class FetchReading:
         "byte_count",
         "due",
         "is_cold",
+        "is_remote",
         "is_throttled",
         "is_urgent",
         "readable_count",
+        "remote_byte_count",
         "results",
         "throttled_byte_count",
     )
@@ -320,7 +355,12 @@ class FetchReading:
         self.readable_count = 0
         self.is_cold = False
         """True if the records of at least one partition of the fetch are still being loaded into
-        the page cache."""
+        the page cache, or read from the object store."""
+        self.is_remote = False
+        """True if the records of at least one partition of the fetch are still being read from the
+        object store."""
+        self.remote_byte_count = 0
+        """Bytes that the reads from the object store together may return."""
         self.is_throttled = False
         """True if a follower gets no records of some partition because the leader's replication
         quota is exceeded."""
@@ -331,7 +371,7 @@ class FetchReading:
     @property
     def waits_for_disk(self) -> bool:
         """True if the Fetch response would be empty because its records are still being loaded from
-        disk."""
+        disk or the object store."""
         return self.is_cold and not (self.byte_count or self.is_urgent)
 
     def refuse(self, at: int, code: ErrorCode) -> None:
@@ -365,7 +405,7 @@ def read_partition(
     returned whole, whatever its size, so that a client always makes progress. If `bytes_max` is 0
     and `is_first` is False, no records are returned and the disk is not read. With `may_copy` a few
     records may be returned as bytes, not as a slice. Raises NotCachedError if the records are not
-    in the page cache.
+    in the page cache, and RemoteOffsetError if only the object store may have them.
     """
     epoch = target.current_leader_epoch
     reads_any = limits.reads_followers
@@ -388,9 +428,8 @@ def read_partition(
         bound = last_stable_offset
     else:
         bound = high_watermark
-    if offset >= bound or offset < log_start_offset:
-        if not log_start_offset <= offset <= state.end_offset:
-            raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if offset >= bound or offset < state.local_start_offset:
+        _check_unread(state, offset, bound, limits.is_from_follower)
         return result
     if not (bytes_max or is_first):
         return result
@@ -420,6 +459,66 @@ def read_partition(
     if is_committed:
         result.aborted = log.aborted_transactions(offset, read.end_offset)
     return result
+
+
+def _check_unread(state: LogState, offset: Offset, bound: Offset, is_from_follower: bool) -> None:
+    """Raise RefusedError or RemoteOffsetError if an offset from which the local log has no readable
+    records is outside the log, or below its local start."""
+    if not state.log_start_offset <= offset <= state.end_offset:
+        raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if offset < bound:
+        if is_from_follower:
+            raise RefusedError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE)
+        raise RemoteOffsetError(f"offset {offset} is below {state.local_start_offset}")
+
+
+def read_remote(
+    fetches: RemoteFetches,
+    reading: FetchReading,
+    partition: Partition,
+    target: FetchTarget,
+    limits: FetchLimits,
+    left: int,
+    now_ms: int,
+) -> PartitionResult:
+    """Return the records of a partition from the object store if they were read already. Otherwise
+    begin to read them, and return a result without records.
+
+    `left` is the number of bytes that the response may still have. Only the first partition of a
+    response gets a batch that is larger (KAFKA-19795).
+    """
+    log = partition.log
+    assert log is not None
+    at_least_one = not reading.byte_count and not reading.is_remote
+    bytes_max = max(0, min(target.partition_bytes_max, left - reading.remote_byte_count))
+    reading.readable_count += 1
+    result = unread(partition, target)
+    if not (bytes_max or at_least_one):
+        return result
+    key = RemoteKey(partition, Offset(target.fetch_offset), limits.is_read_committed)
+    try:
+        read = fetches.take(RemoteRequest(key, log, bytes_max, at_least_one), now_ms)
+    except RefusedError as error:
+        reading.readable_count -= 1
+        reading.is_urgent |= error.code not in PATIENT
+        return refused(target, error.code)
+    if read is None:
+        reading.is_cold = reading.is_remote = True
+        reading.remote_byte_count += bytes_max
+        return result
+    result.records = records = first_batches(read.records, bytes_max, at_least_one=at_least_one)
+    result.size = len(records)
+    if limits.is_read_committed:
+        result.aborted = list(read.aborted)
+    return result
+
+
+def extended_wait(reading: FetchReading, wait_ms: int, remote_wait_ms: int) -> tuple[int, bool]:
+    """Return the milliseconds that a fetch waits for records that are being loaded, and whether it
+    waits for them longer than the client's own `wait_ms`."""
+    if reading.is_remote:
+        return remote_wait_ms, True
+    return max(wait_ms, DISK_WAIT_MS), wait_ms < DISK_WAIT_MS
 
 
 def may_be_held_back(partition: Partition, replica: int) -> bool:
@@ -482,6 +581,22 @@ def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
         NO_RECORDS,
         0,
     )
+
+
+def cold(reading: FetchReading, partition: Partition, target: FetchTarget) -> PartitionResult:
+    """Return a fetch result without records for a partition whose records are being loaded."""
+    reading.readable_count += 1
+    reading.is_cold = True
+    return unread(partition, target)
+
+
+def damaged(
+    reading: FetchReading, partition: Partition, target: FetchTarget, damage: CorruptDataError
+) -> PartitionResult:
+    """Return the fetch result for a partition with corrupt records, and store their description."""
+    partition.damage = str(damage)
+    reading.is_urgent = True
+    return refused(target, ErrorCode.CORRUPT_MESSAGE)
 
 
 def refused(target: FetchTarget, code: ErrorCode) -> PartitionResult:

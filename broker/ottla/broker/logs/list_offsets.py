@@ -2,7 +2,8 @@
 timestamp.
 
 Pure. Start and end offsets are returned at once. A lookup by timestamp may read index and log bytes
-from disk. It is awaited, and several lookups of a request run concurrently.
+from disk, and from the object store if only that has the oldest records. It is awaited, and several
+lookups of a request run concurrently.
 """
 
 from collections import Counter
@@ -13,8 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.tier.remote_fetches import NO_REMOTE_PORTS, RemotePorts
+from ottla.broker.tier.remote_reads import NOTHING_COPIED, RemoteReadError, code_of
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NO_EPOCH, Offset
+from ottla.model.ids import NO_EPOCH, NO_OFFSET, Offset, OffsetAndEpoch
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.steps import (
     STEP_COST,
@@ -26,6 +29,8 @@ from ottla.node.network.steps import (
     used_up,
 )
 from ottla.storage.log.log import Log
+from ottla.storage.segments.timestamp_lookup import TimestampedOffset
+from ottla.storage.tier.store_seam import StoreError
 from ottla.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 from ottla.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -60,6 +65,9 @@ turn. Each may read an index or part of a log."""
 
 LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
 
+REMOTE_TIMEOUT_MS = 30_000
+"""Default of remote.list.offsets.request.timeout.ms, in milliseconds."""
+
 
 async def one_by_one(look_ups: LookUps) -> None:
     """Run lookups of offsets one after the other, for tests and simulations with at most one
@@ -84,11 +92,20 @@ class ListOffsetsApi:
         *,
         table: PartitionTable,
         run_all: Callable[[LookUps], Awaitable[None]] = one_by_one,
+        remote: RemotePorts = NO_REMOTE_PORTS,
+        remote_timeout_ms: int = REMOTE_TIMEOUT_MS,
     ) -> None:
         """Create the handler. `run_all` runs the given lookups by timestamp, and returns when all
-        are done."""
+        are done.
+
+        `remote` reads copied segments. Each of its lookups may take the time that the request
+        names, or else `remote_timeout_ms`.
+        """
         self._table = table
         self._run_all = run_all
+        self._remote = remote.reads
+        self._within = remote.within
+        self._remote_timeout_ms = remote_timeout_ms
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
         """Answer the ListOffsets request at once if no timestamp needs a lookup in a log; otherwise
@@ -169,11 +186,104 @@ class ListOffsetsApi:
         asked, answer = look_up.asked, look_up.answer
         try:
             partition = self._table.find(look_up.topic, asked.partition_index)
-            await _look_up(version, request, asked, partition, answer)
+            await self._look_up_in(version, request, asked, partition, answer)
             if version < LEADER_EPOCHS_FROM:
                 answer.leader_epoch = NO_EPOCH
         except RefusedError as error:
             answer.error_code = error.code
+
+    async def _look_up_in(
+        self,
+        version: int,
+        request: ListOffsetsRequest,
+        asked: ListOffsetsPartition,
+        partition: Partition,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        log = partition.leader_log(asked.current_leader_epoch)
+        timestamp = asked.timestamp
+        if timestamp < EARLIEST_PENDING_UPLOAD or version < VERSION_OF.get(timestamp, 0):
+            raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
+        bound = _bound(log, request)
+        match timestamp:
+            case -1:
+                _check_available(version, request, partition, log)
+                answer.offset = bound
+                answer.leader_epoch = _epoch_of_end(log, partition, bound)
+            case -2:
+                answer.offset = log.log_start_offset
+                answer.leader_epoch = log.epoch_of(log.log_start_offset)
+            case -4:
+                answer.offset = log.local_start_offset
+                answer.leader_epoch = log.epoch_of(log.local_start_offset)
+            case -5 | -6:
+                if log.is_tiered:
+                    highest = self._remote.highest_remote(partition.key) or NOTHING_COPIED
+                    _answer_copied(timestamp, log, highest, answer)
+                else:
+                    answer.offset = -1
+            case _:
+                found = None
+                if timestamp == MAX_TIMESTAMP:
+                    found = await log.max_timestamp_offset(bound)
+                else:
+                    if log.log_start_offset < log.local_start_offset:
+                        found = await self._look_up_copied(
+                            request, partition, log, timestamp, bound
+                        )
+                    if found is None:
+                        found = await log.offset_for_timestamp(timestamp, bound)
+                if partition.log is not log or not partition.is_leader:
+                    raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                if found is None:
+                    # A new leader that has not committed in its epoch could wrongly return "no such
+                    # offset".
+                    _check_available(version, request, partition, log)
+                    return
+                answer.offset = found.offset
+                answer.timestamp = found.timestamp_ms
+                answer.leader_epoch = found.leader_epoch
+
+    async def _look_up_copied(
+        self,
+        request: ListOffsetsRequest,
+        partition: Partition,
+        log: Log,
+        timestamp: int,
+        bound: Offset,
+    ) -> TimestampedOffset | None:
+        """Return the first record of the copied segments at or after a timestamp, or None. Raises
+        RefusedError if the object store fails or takes too long."""
+        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else self._remote_timeout_ms
+        found: list[TimestampedOffset | None] = []
+
+        async def look() -> None:
+            found.append(
+                await self._remote.offset_for_timestamp(
+                    partition.key, log, timestamp, end_offset=bound
+                )
+            )
+
+        try:
+            if not await self._within(timeout_ms / 1_000, look):
+                raise RefusedError(ErrorCode.REQUEST_TIMED_OUT)
+        except (RemoteReadError, StoreError) as error:
+            raise RefusedError(code_of(error), str(error)) from None
+        return found[0]
+
+
+def _answer_copied(
+    timestamp: int, log: Log, highest: OffsetAndEpoch, answer: ListOffsetsPartitionResponse
+) -> None:
+    """Answer a request for the last copied offset (-5), or for the first one that is not copied
+    (-6), of a tiered log. -1 stands for an unknown offset."""
+    answer.offset, answer.leader_epoch = highest
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        start = log.log_start_offset
+        if highest.offset == NO_OFFSET and start < log.local_start_offset:
+            return  # the copied segments are not known yet
+        answer.offset = max(highest.offset + 1, start)
+        answer.leader_epoch = log.epoch_of(Offset(answer.offset))
 
 
 def _counted(request: ListOffsetsRequest, pace: StepPace) -> Steps[Counter[tuple[str, int]]]:
@@ -186,46 +296,6 @@ def _counted(request: ListOffsetsRequest, pace: StepPace) -> Steps[Counter[tuple
             if pace.is_due(1 + len(part) * STEP_COST // VALUES_PER_STEP):
                 yield
     return named
-
-
-async def _look_up(
-    version: int,
-    request: ListOffsetsRequest,
-    asked: ListOffsetsPartition,
-    partition: Partition,
-    answer: ListOffsetsPartitionResponse,
-) -> None:
-    log = partition.leader_log(asked.current_leader_epoch)
-    timestamp = asked.timestamp
-    if timestamp < EARLIEST_PENDING_UPLOAD or version < VERSION_OF.get(timestamp, 0):
-        raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
-    bound = _bound(log, request)
-    match timestamp:
-        case -1:
-            _check_available(version, request, partition, log)
-            answer.offset = bound
-            answer.leader_epoch = _epoch_of_end(log, partition, bound)
-        case -2 | -4:
-            answer.offset = log.log_start_offset
-            answer.leader_epoch = log.epoch_of(log.log_start_offset)
-        case -5 | -6:
-            # No segment is tiered; Kafka too returns -1 then.
-            answer.offset = -1
-        case _:
-            if timestamp == MAX_TIMESTAMP:
-                found = await log.max_timestamp_offset(bound)
-            else:
-                found = await log.offset_for_timestamp(timestamp, bound)
-            if partition.log is not log or not partition.is_leader:
-                raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if found is None:
-                # A new leader that has not committed in its epoch could wrongly return "no such
-                # offset".
-                _check_available(version, request, partition, log)
-                return
-            answer.offset = found.offset
-            answer.timestamp = found.timestamp_ms
-            answer.leader_epoch = found.leader_epoch
 
 
 def _bound(log: Log, request: ListOffsetsRequest) -> Offset:

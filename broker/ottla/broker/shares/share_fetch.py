@@ -17,8 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.logs.cold_reads import ColdReads
-from ottla.broker.logs.fetch import DISK_WAIT_MS
-from ottla.broker.logs.fetch_read import PATIENT
+from ottla.broker.logs.fetch_read import DISK_WAIT_MS, PATIENT
 from ottla.broker.logs.leader_hints import HINTED
 from ottla.broker.shares.acknowledgement_rules import AcknowledgedRange
 from ottla.broker.shares.acquired_ranges import AcquiredRange, count_of

@@ -2,6 +2,8 @@
 
 remote_reads.py           interface through which requests read copied segments: start here
 store_reads_driver.py     these reads: from metadata, leader epochs of the log, and the store
+remote_fetches.py         reads of copied segments for fetches, running and kept
+remote_reads_driver.py    runs these reads in the background
 metadata_topic.py         the topic `__remote_log_metadata`
 remote_states.py          metadata of copied segments, as it is loaded from that topic
 metadata_topic_driver.py  reads and writes that topic
