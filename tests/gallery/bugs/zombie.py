@@ -8,11 +8,12 @@ from typing import Any
 from uuid import uuid4
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import ConsumerRebalanceListener
 
 
-def consumer_of(bootstrap: str) -> Any:
+def consumer_of(bootstrap: str, *topics: str) -> Any:
     return AIOKafkaConsumer(
-        "orders",
+        *topics,
         bootstrap_servers=bootstrap,
         group_id="copying",
         enable_auto_commit=False,
@@ -36,16 +37,33 @@ async def broken(bootstrap: str) -> None:
         bootstrap_servers=bootstrap,
         transactional_id=f"copying-{uuid4()}",  # the bug: fences no other instance
     )
-    async with producer, consumer_of(bootstrap) as consumer:
+    async with producer, consumer_of(bootstrap, "orders") as consumer:
         while True:
             batches = await consumer.getmany(timeout_ms=1000, max_records=5)
             for at, orders in batches.items():
                 await copy(producer, at, orders)
 
 
+class ForgetProducers(ConsumerRebalanceListener):
+    """Forgets the producers at each rebalance. aiokafka then reads committed offsets without
+    waiting for a transaction in progress, even of partitions that this instance keeps."""
+
+    def __init__(self, producers: dict[Any, Any]) -> None:
+        self._producers = producers
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Do nothing: a transaction in progress is committed."""
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Forget all producers."""
+        self._producers.clear()
+
+
 async def fixed(bootstrap: str) -> None:
-    async with consumer_of(bootstrap) as consumer, AsyncExitStack() as stack:
-        producers: dict[Any, Any] = {}
+    producers: dict[Any, Any] = {}
+    consumer = consumer_of(bootstrap)
+    consumer.subscribe(["orders"], listener=ForgetProducers(producers))
+    async with consumer, AsyncExitStack() as stack:
         while True:
             batches = await consumer.getmany(timeout_ms=1000, max_records=5)
             for at, orders in batches.items():
