@@ -22,6 +22,19 @@ SEED = 0
 FAULT_COUNT_MAX = 5
 FIXED_EXAMPLE_COUNT = 60
 
+CUT_OFF = world.Partition(0, 0, world.At(0.5), 60.0)
+FAILED_ONCE = {
+    "offsets_outside": (world.Kill(1, world.Request("Produce", 2), restart_after_s=60.0), CUT_OFF),
+    "shared_producer": (world.Kill(0, world.At(0.0)), CUT_OFF),
+    "timestamp_dedup": (
+        world.Kill(0, world.Request("OffsetCommit", 1)),
+        world.KillBroker(0, world.Request("OffsetCommit", 1), restart_after_s=5.0),
+    ),
+    "zombie": (world.Kill(0, world.At(0.01)),),
+}
+"""Faults at which a fixed twin failed once, by bug. In `offsets_outside`, the bug was in the
+client: it let a removed member commit the offsets of its records as a new member."""
+
 every_bug = pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 
 
@@ -40,6 +53,14 @@ def test_each_bug_has_a_fixed_twin_with_the_same_parameters(bug: Bug) -> None:
 @every_bug
 def test_a_fixed_twin_processes_everything_without_faults(bug: Bug) -> None:
     run_once(bug, bug.fixed, world.ClusterPlan(seed=SEED), world.FaultSchedule(()))
+
+
+@pytest.mark.parametrize(
+    "bug", [bug for bug in BUGS if bug.name in FAILED_ONCE], ids=lambda bug: bug.name
+)
+def test_a_fixed_twin_passes_with_faults_at_which_it_failed_once(bug: Bug) -> None:
+    faults = world.FaultSchedule(FAILED_ONCE[bug.name])
+    run_once(bug, bug.fixed, world.ClusterPlan(seed=SEED), faults)
 
 
 @pytest.mark.parametrize(

@@ -343,9 +343,17 @@ class Consumer(ReportingClient, CallsOfOthers):
         """Return the ids under which the consumer commits offsets: group, member id, and generation
         or member epoch.
 
-        Raises RefusedError if the consumer is not a member of a group at present.
+        Raises RefusedError if the consumer is not a member of a group at present, or was removed
+        and joined again since the last poll: another member may have processed the same records.
         """
-        membership = self._member_of().driver.membership()
+        group = self._member_of()
+        if group.handover.has_lost_records:
+            raise RefusedError(
+                ErrorCode.ILLEGAL_GENERATION,
+                "the group removed this member after the last poll; abort the transaction, and "
+                "poll again",
+            )
+        membership = group.driver.membership()
         return membership._replace(group_id=self._config.group_id or "")
 
     @property

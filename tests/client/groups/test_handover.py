@@ -107,6 +107,21 @@ async def test_what_is_lost_is_gone_at_once_and_reported_as_revoked_without_a_li
     assert app.heard[-2:] == ["assigned 1", "lost 1"]
 
 
+async def test_records_of_lost_partitions_are_in_work_until_the_next_poll() -> None:
+    app = Application()
+    await app.give(A)
+    app.handover.set_waiting(True)
+    app.handover.lose()
+    assert not app.handover.has_lost_records, "the application has none: it waits in a poll"
+
+    await app.give(A)
+    app.handover.set_waiting(False)
+    app.handover.lose()
+    assert app.handover.has_lost_records
+    await app.give(A)
+    assert app.handover.has_lost_records, "a new assignment does not change this"
+
+
 async def test_a_refusal_in_a_listener_is_reported_and_holds_nothing_up() -> None:
     app = Application()
     await app.give(A)

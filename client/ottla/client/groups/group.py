@@ -232,6 +232,7 @@ class Group:
         # This runs for every record of an iterator, so it does not read the clock.
         handover = self.handover
         handover.has_polled = True
+        handover.has_lost_records = False
         if handover.is_held:
             handover.begin()
         elif self._is_commit_due:
@@ -283,7 +284,9 @@ class Group:
                 self._coordinator,
                 wanted,
                 member=reader,
-                is_read_committed=self._config.isolation_level == "read_committed",
+                # As in Java, at any isolation level: a program that commits offsets in transactions
+                # would read and copy the records of a transaction in progress again.
+                require_stable=True,
             ),
             self._config.default_api_timeout_ms / 1_000,
         )

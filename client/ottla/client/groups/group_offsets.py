@@ -49,14 +49,15 @@ async def fetch_offsets(
     *,
     member: Membership = NO_MEMBER,
     timeout_s: float = 30.0,
-    is_read_committed: bool = False,
+    require_stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
     """Return the committed offsets of these partitions, or of all partitions if `partitions` is
     None.
 
     Partitions without a committed offset are not in the result. Raises RefusedError if the
     coordinator refuses the request. In a group of the consumer protocol, `member` identifies the
-    requesting member, and the coordinator refuses an old member epoch.
+    requesting member, and the coordinator refuses an old member epoch. With `require_stable`, the
+    result includes offsets of transactions in progress: the request is repeated until they end.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for at in partitions or ():
@@ -71,7 +72,7 @@ async def fetch_offsets(
                 topics=None if partitions is None else list(topics.values()),
             )
         ],
-        require_stable=is_read_committed,
+        require_stable=require_stable,
     )
     answer = await coordinator.request(
         request, OffsetFetchResponse, timeout_s=timeout_s, version=BY_NAME_VERSION

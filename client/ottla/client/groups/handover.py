@@ -38,6 +38,10 @@ class Handover:
         and receives no further records until the handover ends."""
         self.has_polled = True
         """True if the application has polled since `silent_ms` was last called."""
+        self.has_lost_records = False
+        """True if the member lost its partitions while the application was processing records of
+        them: until it polls again, the offsets of these records must not be committed under a newer
+        membership."""
         self.is_app_waiting = False
         self.wake_up = WakeUp()
         """Signal that is set when a handover starts."""
@@ -150,6 +154,8 @@ class Handover:
         """Remove all partitions from the assignment at once, because other members may own them
         already. No further records of them are returned."""
         self._lost.update(dict.fromkeys(self.positions))
+        if self._lost and not self.is_app_waiting:
+            self.has_lost_records = True
         self.positions.assign(())
         if self.is_held:
             self.begin()

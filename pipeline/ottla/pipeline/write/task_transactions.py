@@ -102,7 +102,7 @@ async def open_notes(
         async def is_committed(is_stable: bool, /) -> bool:
             async def attempt() -> int | None:
                 found = await fetch_offsets(
-                    coordinator, None, timeout_s=timeout_s, is_read_committed=is_stable
+                    coordinator, None, timeout_s=timeout_s, require_stable=is_stable
                 )
                 return max((int(one.offset) for one in found.values()), default=None)
 
