@@ -6,6 +6,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from tests.gallery.bugs.zombie import fixed as copy_with_an_id_per_partition
+
 
 async def run(bootstrap: str, transactional_id: str) -> None:
     """Copy orders under a transactional id."""
@@ -43,4 +45,6 @@ async def broken(bootstrap: str, name: str) -> None:
 
 
 async def fixed(bootstrap: str, name: str) -> None:
-    await run(bootstrap, f"copying-{name}")
+    # An id for each partition, which only the partition's owner uses. An id for each instance would
+    # not fence an instance that was cut off while its partitions moved.
+    await copy_with_an_id_per_partition(bootstrap)

@@ -34,5 +34,5 @@ async def fixed(bootstrap: str, database: Database) -> None:
                 async with database.transaction() as transaction:
                     if await is_first_write(transaction, f"{reading.partition}", reading.offset):
                         row = (reading.value or b"").decode()
-                    await insert(transaction, f"readings-{reading.partition}", row)
+                        await insert(transaction, f"readings-{reading.partition}", row)
             await consumer.commit()

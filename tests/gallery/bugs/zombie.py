@@ -44,7 +44,7 @@ async def broken(bootstrap: str) -> None:
                 await copy(producer, at, orders)
 
 
-class ForgetProducers(ConsumerRebalanceListener):
+class ForgetProducers(ConsumerRebalanceListener):  # type: ignore[misc] # aiokafka has no types
     """Forgets the producers at each rebalance. aiokafka then reads committed offsets without
     waiting for a transaction in progress, even of partitions that this instance keeps."""
 
