@@ -1,9 +1,12 @@
 """Runs of scenarios with a program of `ottla.client`: settling, exact kills and restarts."""
 
+import gc
+import sys
 from pathlib import Path
 
 import pytest
 import trio
+from aiokafka import AIOKafkaConsumer
 
 import ottla.testing.world as world
 from ottla.client.consumer import open_consumer
@@ -202,3 +205,29 @@ def test_a_scenario_may_end_with_a_fault(end: str) -> None:
             instance.pause(60)
 
     world.run(scenario)
+
+
+async def crash(bootstrap: str) -> None:
+    consumer = AIOKafkaConsumer("orders", bootstrap_servers=bootstrap)
+    await consumer.start()
+    raise RuntimeError("the program has a bug")
+
+
+@pytest.mark.filterwarnings("error")
+def test_destructors_of_failed_programs_do_not_complain_after_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: complaints.append(one.object))
+
+    async def scenario(w: world.World) -> None:
+        await w.create_topic("orders")
+        one = w.start("a", crash, w.bootstrap)
+        await trio.sleep(5)
+        assert "the program has a bug" in str(one.failure)
+        raise ValueError("the scenario fails")
+
+    with pytest.raises(ValueError, match="the scenario fails"):
+        world.run(scenario, world.ClusterPlan(seed=1))
+    gc.collect()
+    assert complaints == []

@@ -14,7 +14,7 @@ import trio
 
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.testing.world.life import LIFE, InstanceLife
-from ottla.testing.world.runtime.asyncio_loop import run_asyncio
+from ottla.testing.world.runtime.asyncio_loop import ABANDONED, run_asyncio
 from ottla.testing.world.runtime.guards import enter
 from ottla.testing.world.runtime.sources import InstanceSources
 from ottla.testing.world.timeline import Timeline
@@ -197,6 +197,7 @@ class Instance:
             if life.is_over or self._host.shared.is_over:
                 raise
             self.failure = error
+            ABANDONED.add_failure(error)
             if self._stopping.is_set():
                 self.note("error", f"failed while it stopped: {described(error)}")
                 return

@@ -13,6 +13,7 @@ import heapq
 import logging
 import socket
 import sys
+import traceback
 import weakref
 from asyncio import events
 from collections import deque
@@ -520,17 +521,39 @@ class AbandonedLives:
 
     def __init__(self) -> None:
         self._loops: list[WorldEventLoop] = []
+        self._failures: list[BaseException] = []
 
     def add(self, loop: WorldEventLoop) -> None:
         """Keep a loop and all its tasks."""
         self._loops.append(loop)
 
-    def __len__(self) -> int:
-        return len(self._loops)
+    def add_failure(self, error: BaseException) -> None:
+        """Keep the exception that ended a program, whose traceback refers to the program's local
+        variables."""
+        self._failures.append(error)
 
     def clear(self) -> None:
-        """Release the event loops of all lives. Called only after the end of a run."""
+        """Release the event loops and local variables of all lives. Called only after the end of a
+        run."""
         self._loops.clear()
+        for failure in self._failures:
+            _clear_frames(failure)
+        self._failures.clear()
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Clear the local variables in the tracebacks of an exception, its causes and its parts."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        left += (one.__cause__, one.__context__)
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
 
 
 ABANDONED = AbandonedLives()

@@ -489,10 +489,10 @@ def guarded(chance: Chance) -> Iterator[None]:
     its methods, and those cannot be replaced.
 
     During a run, garbage is collected by `collect_garbage` only, because a destructor may act on
-    the simulated world. Between runs, Python's own collections are too rare to release the objects
-    of earlier runs. This function therefore releases them at the start of some runs, and the
-    objects of killed lives at the end of each run. Output and warnings of their destructors are not
-    shown.
+    the simulated world. At the end of a run its objects are released, those of programs that were
+    killed or have failed included. The exception of a failed run may keep some of them. Python's
+    own collections between runs are too rare to release these, so that it is done at the start of
+    some runs. Output and warnings of destructors are not shown.
     """
     global _guard
     if _guard is not None:
@@ -511,7 +511,7 @@ def guarded(chance: Chance) -> Iterator[None]:
         _guard.apply()
         yield
     finally:
-        _release_abandoned()
+        contextvars.copy_context().run(_release_in_silence)
         _guard.restore()
         _guard = None
         shared.setstate(state)
@@ -548,14 +548,6 @@ async def collect_garbage() -> NoReturn:
         gc.collect(1)
 
 
-def _release_abandoned() -> None:
-    """Release the objects of the lives that were killed in a run. Output of their `finally` blocks
-    is dropped."""
-    if not len(ABANDONED):
-        return
-    contextvars.copy_context().run(_release_in_silence)
-
-
 class _DeadSources(Sources):
     """Clocks and random numbers of a killed process. Every call of them is refused."""
 
@@ -567,6 +559,7 @@ class _DeadSources(Sources):
 
 
 def _release_in_silence() -> None:
+    """Collect the garbage of runs. Output of destructors and `finally` blocks is dropped."""
     # Code of killed lives that runs now must neither sleep nor start something.
     SOURCES.set(_DeadSources("killed", Chance(0)))
     running = asyncio._get_running_loop()
