@@ -106,7 +106,8 @@ class ReplicaPorts(NamedTuple):
     run_look_ups: Callable[[LookUps], Awaitable[None]] = one_by_one
     """Function that runs the lookups of offsets by timestamp that one ListOffsets request needs."""
     remote: RemotePorts = RemotePorts()
-    """Reads of records that were copied to the object store of tiered storage."""
+    """Reader of records that only the object store of tiered storage has, and the functions that
+    run its reads."""
     letters: LetterSender | None = None
     """Sender of dead letters: copies of records that the consumers of a share group rejected. If it
     is None, rejected records are archived without a dead letter."""

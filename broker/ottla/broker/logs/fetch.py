@@ -528,7 +528,7 @@ class FetchApi:
         """Quota for the records that this broker, as a leader, sends to throttled replicas."""
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
         self.remote_fetches = remote_fetches or no_remote_fetches(purgatory.wake)
-        """Reads of records that only the object store has."""
+        """Reads of records that only the object store has, in progress or completed."""
         self._remote_wait_ms = remote_wait_ms
         self.one_event = purgatory.one_event
         self._purgatory = purgatory

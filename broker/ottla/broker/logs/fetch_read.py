@@ -79,7 +79,8 @@ partition index."""
 
 
 class RemoteOffsetError(OttlaError):
-    """A consumer reads below the local start of a tiered log: the object store has the records."""
+    """The offset of a consumer's fetch is below the local start of a tiered log, so that only the
+    object store has its record."""
 
 
 class TargetOwner(Protocol):
@@ -360,7 +361,7 @@ class FetchReading:
         """True if the records of at least one partition of the fetch are still being read from the
         object store."""
         self.remote_byte_count = 0
-        """Bytes that the reads from the object store together may return."""
+        """Maximum number of bytes that the fetch's reads from the object store return together."""
         self.is_throttled = False
         """True if a follower gets no records of some partition because the leader's replication
         quota is exceeded."""
@@ -462,8 +463,9 @@ def read_partition(
 
 
 def _check_unread(state: LogState, offset: Offset, bound: Offset, is_from_follower: bool) -> None:
-    """Raise RefusedError or RemoteOffsetError if an offset from which the local log has no readable
-    records is outside the log, or below its local start."""
+    """Raise RefusedError if an offset is outside the log, or RemoteOffsetError if it is below the
+    local start of a tiered log. Called for offsets from which the local log has no readable
+    records."""
     if not state.log_start_offset <= offset <= state.end_offset:
         raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if offset < bound:
@@ -514,8 +516,8 @@ def read_remote(
 
 
 def extended_wait(reading: FetchReading, wait_ms: int, remote_wait_ms: int) -> tuple[int, bool]:
-    """Return the milliseconds that a fetch waits for records that are being loaded, and whether it
-    waits for them longer than the client's own `wait_ms`."""
+    """Return the time in ms for which a fetch waits for records that are being loaded, and whether
+    that is longer than the client's own maximum wait `wait_ms`."""
     if reading.is_remote:
         return remote_wait_ms, True
     return max(wait_ms, DISK_WAIT_MS), wait_ms < DISK_WAIT_MS
@@ -593,7 +595,8 @@ def cold(reading: FetchReading, partition: Partition, target: FetchTarget) -> Pa
 def damaged(
     reading: FetchReading, partition: Partition, target: FetchTarget, damage: CorruptDataError
 ) -> PartitionResult:
-    """Return the fetch result for a partition with corrupt records, and store their description."""
+    """Return the fetch result for a partition with corrupt records, and store the description of
+    the damage."""
     partition.damage = str(damage)
     reading.is_urgent = True
     return refused(target, ErrorCode.CORRUPT_MESSAGE)

@@ -99,7 +99,7 @@ class ListOffsetsApi:
         are done.
 
         `remote` reads copied segments. Each of its lookups may take the time that the request
-        names, or else `remote_timeout_ms`.
+        allows or, if it names none, `remote_timeout_ms`.
         """
         self._table = table
         self._run_all = run_all
@@ -275,8 +275,8 @@ class ListOffsetsApi:
 def _answer_copied(
     timestamp: int, log: Log, highest: OffsetAndEpoch, answer: ListOffsetsPartitionResponse
 ) -> None:
-    """Answer a request for the last copied offset (-5), or for the first one that is not copied
-    (-6), of a tiered log. -1 stands for an unknown offset."""
+    """Answer a request for the last copied offset (timestamp -5) or the first offset that is not
+    copied (timestamp -6) of a tiered log. The answer is -1 if the offset is unknown."""
     answer.offset, answer.leader_epoch = highest
     if timestamp == EARLIEST_PENDING_UPLOAD:
         start = log.log_start_offset

@@ -1,11 +1,11 @@
-"""Reads of copied segments for fetches below the local start of a tiered log.
+"""Reads of copied segments, for fetches below the local start of a tiered log.
 
-Pure but for awaiting `RemoteReads`; the function that runs a read in the background is a parameter.
-A fetch never waits for an object store while it holds the event loop: it starts a read, waits in
-the purgatory for a limited time, and is answered with what is there. The read continues, and its
-result is kept for the next fetch of the same offset, so that a consumer advances however slow the
-store is (KIP-1018). Running reads and kept results are bounded for the whole broker, as the
-consumers choose how many partitions they read (KAFKA-19763).
+Pure, except for awaiting `RemoteReads`; the function that runs a read in the background is a
+parameter. A fetch never blocks the event loop until the object store responds. It starts a read,
+waits in the purgatory for a limited time, and is answered with the records that are there. The read
+continues, and its result is kept for the next fetch of the same offset. A consumer therefore makes
+progress however slow the store is (KIP-1018). The running reads and the kept results of a broker
+are bounded, because consumers choose the number of partitions that they read (KAFKA-19763).
 """
 
 from collections import OrderedDict, deque
@@ -31,29 +31,33 @@ from ottla.storage.tier.store_seam import StoreError
 from ottla.wire.batch import batches
 
 RUNNING_BYTES_MAX = 64 * MIB
-"""Bytes that all running reads together may return. A smaller number makes consumers of copied
-records wait for each other. A larger one takes memory from everything else."""
+"""Maximum number of bytes that all running reads return together. With a smaller number, consumers
+of copied records wait for each other. A larger one takes more memory."""
 
 KEPT_BYTES_MAX = 64 * MIB
-"""Bytes of all results that no fetch has used yet. With a smaller number, slow stores are read
-twice. A larger one takes memory for clients that are gone."""
+"""Maximum size in bytes of the results that no fetch has used yet. With a smaller number, results
+of slow reads are dropped before they are used, and read again. A larger one takes memory for
+clients that have disconnected."""
 
 KEPT_MS = 30_000
-"""Time after which an unused result is dropped. A client that comes back later reads again."""
+"""Time in ms after which an unused result is dropped. A client that fetches the offset later causes
+another read."""
 
 WAITING_MAX = 1_000
-"""Number of reads that wait for others to end. Further ones begin when the client fetches again."""
+"""Maximum number of reads that wait until others have ended. A further read begins when the client
+fetches again."""
 
 RunRead = Callable[[Callable[[], Awaitable[None]]], bool]
 """Function that runs a read in the background. Returns False if it cannot run one now."""
 
 
 Within = Callable[[float, Callable[[], Awaitable[None]]], Awaitable[bool]]
-"""Function that awaits work for a limited number of seconds. Returns False if it took longer."""
+"""Function that awaits work for a limited time in seconds. Returns False if the work took
+longer."""
 
 
 class RemoteKey(NamedTuple):
-    """Position of a read of copied segments."""
+    """Partition, offset and isolation level that identify a read of copied segments."""
 
     partition: Partition
     offset: Offset
@@ -61,7 +65,7 @@ class RemoteKey(NamedTuple):
 
 
 class RemoteRequest(NamedTuple):
-    """A read of copied segments for a fetch."""
+    """Request to read copied segments for a fetch."""
 
     key: RemoteKey
     log: Log
@@ -79,7 +83,8 @@ class KeptResult(NamedTuple):
 
 
 class RemoteFetches:
-    """Running reads of copied segments, and the results that no fetch has used yet."""
+    """The reads of copied segments that fetches have started, and their results that no fetch has
+    used yet."""
 
     __slots__ = (
         "_errors",
@@ -110,19 +115,19 @@ class RemoteFetches:
         self._kept: OrderedDict[RemoteKey, KeptResult] = OrderedDict()
         """Results that no fetch has used yet, the oldest first."""
         self.kept_bytes = 0
-        """Bytes of all results that no fetch has used yet."""
+        """Total size in bytes of the results that no fetch has used yet."""
 
     @property
     def running_bytes(self) -> int:
-        """Bytes that all running reads together may return."""
+        """Maximum number of bytes that the running reads return together."""
         return sum(request.bytes_max for request in self._running.values())
 
     def take(self, request: RemoteRequest, now_ms: int) -> RemoteRead | None:
-        """Return the result of a read, or begin it and return None. The partition's waiting fetches
-        are woken when the result is there.
+        """Return the result of a read if it is there. Otherwise start the read, and return None.
+        When the result is there, the waiting fetches of the partition are woken.
 
-        The result may exceed the bytes of `request`, if an earlier fetch has begun the read. Raises
-        RefusedError if the read has failed.
+        If an earlier fetch started the read, the result may have more bytes than `request` allows.
+        Raises RefusedError if the read failed.
         """
         self._now_ms = now_ms
         self._drop_old()
@@ -202,18 +207,18 @@ class RemoteFetches:
 
 
 def no_reads(read: Callable[[], Awaitable[None]]) -> bool:
-    """Return that no read can run, in a broker without background tasks."""
+    """Return False: a broker without background tasks cannot run reads."""
     return False
 
 
 async def without_limit(seconds: float, work: Callable[[], Awaitable[None]]) -> bool:
-    """Await `work`, for tests and simulations without deadlines."""
+    """Await `work` without a time limit, for tests and simulations."""
     await work()
     return True
 
 
 class RemotePorts(NamedTuple):
-    """Reads of copied segments, and the functions that run them."""
+    """Reader of copied segments, and the functions that run its reads."""
 
     reads: RemoteReads = NoRemoteReads()
     run: RunRead = no_reads
@@ -225,7 +230,7 @@ NO_REMOTE_PORTS = RemotePorts()
 
 
 def no_remote_fetches(wake: Callable[[Hashable], object]) -> RemoteFetches:
-    """Return the reads of a broker without tiered storage: all are refused."""
+    """Return the RemoteFetches of a broker without tiered storage, which refuses all reads."""
     return RemoteFetches(NoRemoteReads(), no_reads, wake, UnexpectedErrors())
 
 

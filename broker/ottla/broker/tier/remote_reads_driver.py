@@ -1,4 +1,4 @@
-"""Runs reads of copied segments in the background."""
+"""Runs reads of copied segments as background tasks."""
 
 from collections.abc import Awaitable, Callable
 
@@ -21,7 +21,7 @@ class RemoteReadTasks:
         parts.task("remote-reads", self.run)
 
     async def run(self) -> None:
-        """Run the reads that fetches begin until cancelled."""
+        """Run the reads that fetches start, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
@@ -30,7 +30,7 @@ class RemoteReadTasks:
                 self._nursery = None
 
     def begin(self, read: Callable[[], Awaitable[None]]) -> bool:
-        """Run a read in the background. Returns False while no read can run."""
+        """Start a read in the background. Returns False if `run` is not running."""
         if self._nursery is None:
             return False
         self._nursery.start_soon(self._guarded, read)
@@ -44,7 +44,7 @@ class RemoteReadTasks:
 
 
 async def within(seconds: float, work: Callable[[], Awaitable[None]]) -> bool:
-    """Await `work` for a limited time. Returns False, and cancels it, if it takes longer."""
+    """Await `work` for at most `seconds`. If it takes longer, cancel it and return False."""
     with trio.move_on_after(seconds):
         await work()
         return True

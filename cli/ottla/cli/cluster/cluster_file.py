@@ -90,8 +90,8 @@ class ClusterPlan:
     second time."""
     settings: dict[str, str] = field(default_factory=dict)
     tier_uri: str = ""
-    """Object store to which brokers copy segments of tiered topics. Empty without tiered
-    storage."""
+    """URI of the object store to which the brokers copy segments of tiered topics. Empty if the
+    cluster has no tiered storage."""
     secure: "SecureCluster | None" = None
     """Certificates and users of a secure local cluster, or None for a cluster without
     authentication."""
@@ -193,8 +193,8 @@ class ClusterPlan:
 
 
 def is_store_key(key: str) -> bool:
-    """Return whether a setting is about the object store or the metadata of tiered storage, which
-    only brokers use."""
+    """Return whether the key is that of a setting for the object store or for the metadata of
+    tiered storage. Only brokers use these settings."""
     return key.startswith(("remote.log.storage.", METADATA_PREFIX)) and key != SYSTEM_ENABLE
 
 

@@ -1,12 +1,12 @@
 """Commands for tiered storage. Most of them need only the bucket, and no cluster.
 
 tier.py           `ottla tier`: its verbs
-store_options.py  options that name the bucket, and its opening
-progress_line.py  the progress line of long reads
+store_options.py  options that name the bucket; opens its object store
+progress_line.py  progress line on the terminal while a bucket is read
 tier_topics.py    `ottla tier topics`
 tier_verify.py    `ottla tier verify`
 tier_cost.py      `ottla tier cost`
-request_costs.py  requests and money per topic (pure)
+request_costs.py  number of requests and cost in money (pure)
 tier_status.py    `ottla tier status`
 tier_explain.py   `ottla tier explain`
 tier_fetch.py     `ottla tier fetch`
@@ -14,5 +14,5 @@ stored_log.py     the log of one partition in a bucket
 tier_restore.py   `ottla tier restore`
 restore_plan.py   topics to restore, with their metadata records (pure)
 restored_files_driver.py  writes the logs of restored partitions
-adopted_logs_driver.py  writes logs whose records stay in the bucket
+adopted_logs_driver.py  writes the logs of partitions whose records stay in the bucket
 """

@@ -1,8 +1,9 @@
-"""Writes the logs of partitions whose records stay in the bucket, for a broker that never ran.
+"""Writes the logs of partitions for a new broker, if their records stay in the bucket.
 
-Each log is empty and begins where its copied records end, as that of a new replica that was built
-from the tier (KIP-405). The metadata of the copied segments is written into the partitions of
-`__remote_log_metadata`, so that the first leader reads the bucket at once.
+Each log is empty and begins where its copied records end, like the log of a new replica whose
+leader has its older records only in the object store (KIP-405). The metadata of the copied segments
+is written into the partitions of `__remote_log_metadata`, so that the first leader can read the
+bucket at once.
 """
 
 import time
@@ -39,12 +40,13 @@ from ottla.storage.tier.stored_partition import StoredPartition
 from ottla.wire.batch_builder import build_batch
 
 METADATA_PARTITIONS = 50
-"""Number of partitions of `__remote_log_metadata`, as in Kafka."""
+"""Number of partitions of the topic `__remote_log_metadata`. It is Kafka's default."""
 ENTRIES_PER_BATCH = 100
 
 
 class RestoredMetadataTopic:
-    """The topic `__remote_log_metadata` of a restored cluster."""
+    """The topic `__remote_log_metadata` of a restored cluster: its id, and the placement of its
+    replicas."""
 
     def __init__(self, topic_id: UUID, brokers: Sequence[NodeId], replication_factor: int) -> None:
         self.topic_id = topic_id
@@ -52,12 +54,12 @@ class RestoredMetadataTopic:
         self._factor = replication_factor
 
     def replicas(self, partition: int) -> tuple[NodeId, ...]:
-        """Return the replicas of a partition, the preferred leader first."""
+        """Return the brokers of a partition's replicas, the preferred leader first."""
         count = len(self._brokers)
         return tuple(self._brokers[(partition + at) % count] for at in range(self._factor))
 
     def first_records(self, *, min_insync_replicas: int) -> list[Record]:
-        """Return the metadata records of the topic."""
+        """Return the cluster metadata records that create the topic."""
         records = [topic_record(REMOTE_METADATA_TOPIC, self.topic_id)]
         for partition in range(METADATA_PARTITIONS):
             replicas = self.replicas(partition)
@@ -80,7 +82,8 @@ class RestoredMetadataTopic:
 
 
 def entries_of(manifests: Iterable[SegmentManifest]) -> dict[int, list[RemoteLogEntry]]:
-    """Return the records of the metadata topic for copied segments, by its partitions."""
+    """Return the records about copied segments that the topic `__remote_log_metadata` must contain,
+    by its partition."""
     found: dict[int, list[RemoteLogEntry]] = {}
     for manifest in sorted(manifests, key=lambda one: (one.event_timestamp_ms, one.segment_id)):
         segment = manifest.remote_segment
@@ -108,8 +111,11 @@ async def write_adopted_logs(
     entries: Mapping[int, Sequence[RemoteLogEntry]],
     metadata_topic_id: UUID,
 ) -> None:
-    """Write the logs of a broker: those of `logs`, without their records, and the partitions of the
-    metadata topic in `entries`. Raises CorruptDataError if an index is damaged, and StoreError."""
+    """Write the logs of one broker: those in `logs`, without their records, and the partitions of
+    the topic `__remote_log_metadata` in `entries`.
+
+    Raises CorruptDataError if an index in the bucket is damaged, and StoreError if the object store
+    fails."""
     topic_ids = {at: topic_id for at, (topic_id, _) in logs.items()}
     starts = {at: log.start_offset for at, (_, log) in logs.items()}
     ends = {at: log.end_offset for at, (_, log) in logs.items()}

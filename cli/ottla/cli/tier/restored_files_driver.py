@@ -82,8 +82,8 @@ async def write_checkpoints(
     starts: Mapping[TopicPartition, Offset],
     ends: Mapping[TopicPartition, Offset],
 ) -> None:
-    """Write the checkpoint files of a log directory, whose logs are flushed and committed up to
-    their ends."""
+    """Write the checkpoint files of a log directory, in which all logs are flushed and committed up
+    to their ends."""
     for name, data in (
         (CHECKPOINT_TOPICS_FILE, format_topic_ids(topic_ids)),
         (RECOVERY_POINT_FILE, format_checkpoint(ends)),

@@ -14,7 +14,8 @@ from ottla.storage.tier.stored_partition import StoredPartition
 
 
 def parse_partition(text: str) -> tuple[str, int]:
-    """Return the topic and the partition in a text such as orders:0. Raises ConfigError."""
+    """Return the topic and the partition in a text such as orders:0. Raises ConfigError if the text
+    has another form."""
     topic, colon, number = text.rpartition(":")
     if not colon or not topic or not (number.isascii() and number.isdigit()):
         raise ConfigError("PARTITION", f"is {text!r}; it must be TOPIC:NUMBER, such as orders:0")
@@ -24,8 +25,11 @@ def parse_partition(text: str) -> tuple[str, int]:
 async def read_log(
     bucket: Bucket, topic: str, partition: int
 ) -> tuple[StoredPartition, list[ManifestFlaw]]:
-    """Return the log of a partition, and the segments that cannot be used. Of several topics with
-    the name, it is the one that was uploaded last. Raises ConfigError if there is none."""
+    """Return the log of a partition, and a ManifestFlaw for each of its segments whose manifest is
+    missing or invalid.
+
+    If the bucket has several topics with this name, the topic with the latest upload is read.
+    Raises ConfigError if there is none."""
     with BucketProgress("listing the bucket", "objects") as line:
         scan = await scan_bucket(bucket.store, bucket.cluster_id, on_object=line.advance)
     found = [

@@ -1,4 +1,5 @@
-"""`ottla tier`: copies of segments in an object store. Only `status` needs a running cluster."""
+"""`ottla tier`: commands about the copies of segments in an object store. Only `status` needs a
+running cluster."""
 
 import argparse
 from importlib import import_module

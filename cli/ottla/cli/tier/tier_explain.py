@@ -1,5 +1,5 @@
-"""`ottla tier explain`: shows which segment in a bucket has which records of a partition, and why
-other segments are unused."""
+"""`ottla tier explain`: shows which segments in a bucket contain the records of a partition, and
+why the other segments are not used."""
 
 import argparse
 from collections.abc import Iterator
@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rows(log: StoredPartition) -> Iterator[tuple[SegmentManifest, str]]:
-    """Yield each segment with its use."""
+    """Yield each segment of the partition with its use, as text: the offsets that the log takes
+    from it, or the reason why it takes none."""
     for piece in log.pieces:
         yield (
             piece.manifest,

@@ -1,6 +1,7 @@
-"""`ottla tier fetch`: downloads the segments of a partition as the files that a broker has.
+"""`ottla tier fetch`: downloads the segments of a partition, as files like those in a broker's log
+directory.
 
-`ottla log dump` and Kafka's kafka-dump-log print them.
+`ottla log dump` and Kafka's kafka-dump-log can print these files.
 """
 
 import argparse

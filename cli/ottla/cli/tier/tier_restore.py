@@ -104,7 +104,7 @@ async def restore(
     arguments: argparse.Namespace,
 ) -> None:
     """Write the directories of a new local cluster with the restored topics. `cluster.json` is
-    written last, so that an interrupted restore cannot be started."""
+    written last, so that the cluster cannot be started after an interrupted restore."""
     cluster = make_plan(
         directory,
         host=arguments.host,
@@ -154,7 +154,7 @@ def _check_room(size_bytes: int, directory: Path) -> None:
 
 @asynccontextmanager
 async def _formatted_disk(cluster: ClusterPlan, node: ListedNode) -> AsyncIterator[Disk]:
-    """Format the directory of a broker, and yield the disk."""
+    """Format the log directory of a broker, and yield the disk on which it is."""
     async with RealDisk() as disk:
         await format_directories(
             disk,

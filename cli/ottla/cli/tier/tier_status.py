@@ -30,23 +30,23 @@ KEYS = (
 
 
 class TieredPartition(NamedTuple):
-    """Offsets of a tiered partition."""
+    """Start offset, local start, last copied offset and end offset of a tiered partition."""
 
     at: TopicPartition
     start_offset: int
     local_start_offset: int
     copied_offset: int
-    """Last copied offset, or -1 if none is known."""
+    """Last offset that is copied to the object store, or -1 if none is known."""
     end_offset: int
 
     @property
     def only_copied(self) -> int:
-        """Number of offsets that only the object store has."""
+        """Number of offsets whose records only the object store has."""
         return max(0, self.local_start_offset - self.start_offset)
 
     @property
     def not_copied(self) -> int:
-        """Number of offsets that only the brokers have."""
+        """Number of offsets whose records only the brokers have."""
         return max(0, self.end_offset - max(self.copied_offset + 1, self.start_offset))
 
     def cells(self) -> tuple[object, ...]:
@@ -81,7 +81,7 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def tiered_topics(admin: Admin, names: list[str]) -> list[str]:
-    """Return those of the topics whose segments are copied."""
+    """Return those of the named topics that are tiered, sorted by name."""
     found = []
     for at in range(0, len(names), TOPICS_PER_REQUEST):
         resources = [

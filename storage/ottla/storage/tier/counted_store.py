@@ -1,4 +1,5 @@
-"""Counts of the requests and bytes that an object store bills, by kind of request. Pure."""
+"""Counts the requests to an object store, by the kinds that providers bill, and the bytes in them.
+Pure."""
 
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
@@ -9,10 +10,11 @@ from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 
 class RequestKind(StrEnum):
-    """Kind of a request, by which providers bill."""
+    """Kind of a request to an object store. Providers have a price for each kind."""
 
     PUT = "put"
-    """Upload of an object, or of a part of a large one, or the start or end of such an upload."""
+    """Request that uploads an object or a part of it, or that begins or completes an upload of
+    several parts."""
     GET = "get"
     HEAD = "head"
     LIST = "list"
@@ -20,19 +22,22 @@ class RequestKind(StrEnum):
 
 
 class StoreTraffic:
-    """Requests to an object store, and bytes of contents, since the start of the process. Failed
-    requests count, too; repetitions within the library of the store are not visible."""
+    """Numbers of requests to an object store, and of bytes of contents, since the start of the
+    process.
+
+    Failed requests are included. Requests that the store's library repeats by itself are counted
+    once."""
 
     def __init__(self) -> None:
         self.requests: Counter[RequestKind] = Counter()
-        """Number of requests by kind."""
+        """Number of requests, by kind."""
         self.failed: Counter[RequestKind] = Counter()
         """Number of calls that ended with an error or were cancelled, by kind."""
         self.sent_bytes = 0
         self.received_bytes = 0
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics of the traffic."""
+        """Yield the metric families of the traffic."""
         for name, text, counts in (
             ("ottla_tier_store_requests_total", "Requests to the object store.", self.requests),
             (
@@ -69,8 +74,10 @@ class CountedStore:
         list_page: int = 1000,
         delete_batch: int = 1000,
     ) -> None:
-        """Count the calls to `store`. The sizes are those of its requests: bytes of a part of an
-        upload, and numbers of objects that one request lists or deletes."""
+        """Create a store that passes each call to `store` and counts its requests in `traffic`.
+
+        `part_bytes` is the size of a part of an upload. `list_page` and `delete_batch` are the
+        maximum numbers of objects that one request lists or deletes."""
         self._store = store
         self._traffic = traffic
         self._part_bytes = part_bytes
@@ -84,8 +91,8 @@ class CountedStore:
             await self._store.put(key, content, only_new=only_new)
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object: with one request, or if it has several parts, with one for each, and two
-        more that begin and complete the upload."""
+        """Store an object. If it has one part, this is one request. Otherwise there is one request
+        for each part, and two more that begin and complete the upload."""
         size = 0
 
         async def counted() -> AsyncIterator[bytes]:
@@ -116,7 +123,8 @@ class CountedStore:
             return await self._store.head(key)
 
     async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
-        """Yield the objects whose keys begin with `prefix`, with one request a page."""
+        """Yield the objects whose keys begin with `prefix`. Each page of the listing is one
+        request."""
         with _RequestCount(self._traffic, RequestKind.LIST):
             count = 0
             async for entry in self._store.entries(prefix, after=after):
@@ -126,14 +134,16 @@ class CountedStore:
                 yield entry
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects."""
+        """Delete the objects with the given keys."""
         with _RequestCount(self._traffic, RequestKind.DELETE, -(-len(keys) // self._delete_batch)):
             await self._store.delete(keys)
 
 
 class _RequestCount:
-    """Count of the requests of a call, and of its failure if the block ends with an exception.
-    GeneratorExit is none: the reader of a listing stopped."""
+    """Context manager that counts the requests of a call, and a failure if the block ends with an
+    exception.
+
+    GeneratorExit is not a failure: it means that the caller has stopped reading a listing."""
 
     def __init__(self, traffic: StoreTraffic, kind: RequestKind, count: int = 1) -> None:
         self._traffic = traffic
