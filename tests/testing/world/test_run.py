@@ -1,5 +1,6 @@
 """Runs of scenarios with a program of `ottla.client`: settling, exact kills and restarts."""
 
+import asyncio
 import gc
 import sys
 from pathlib import Path
@@ -205,6 +206,42 @@ def test_a_scenario_may_end_with_a_fault(end: str) -> None:
             instance.pause(60)
 
     world.run(scenario)
+
+
+async def exit_by_itself(code: object) -> None:
+    await asyncio.sleep(1)
+    sys.exit(code)  # type: ignore[arg-type]  # any object is allowed
+
+
+async def cancel_itself() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(1)
+
+
+async def exit_in_trio() -> None:
+    await trio.sleep(1)
+    sys.exit(3)
+
+
+def test_a_program_that_exits_or_cancels_itself_ends_alone() -> None:
+    async def scenario(w: world.World) -> None:
+        well = w.start("well", exit_by_itself, None)
+        others = {
+            "the program exited: no configuration": w.start(
+                "a", exit_by_itself, "no configuration"
+            ),
+            "the program was cancelled by its own code": w.start("b", cancel_itself),
+            "the program exited: 3": w.start("c", exit_in_trio, runtime="trio"),
+        }
+        await trio.sleep(2.5)
+        assert (well.failure, well.start_count) == (None, 1)
+        for sentence, one in others.items():
+            assert str(one.failure) == sentence
+            assert one.start_count > 1, "it is started again"
+
+    world.run(scenario, world.ClusterPlan(seed=1))
 
 
 async def crash(bootstrap: str) -> None:

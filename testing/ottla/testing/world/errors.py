@@ -29,5 +29,10 @@ class NotInWorldError(RuntimeError):
     thread. The message names the replacement."""
 
 
+class ProgramExitError(Exception):
+    """Failure of an instance whose program called `sys.exit` with an error, or was cancelled by its
+    own code. Like any other failed program, it is started again."""
+
+
 class NondeterminismError(AssertionError):
     """Raised if two runs with the same plan, faults and seed differ."""

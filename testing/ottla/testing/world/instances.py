@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import trio
 
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
+from ottla.testing.world.errors import ProgramExitError
 from ottla.testing.world.life import LIFE, InstanceLife
 from ottla.testing.world.runtime.asyncio_loop import ABANDONED, run_asyncio
 from ottla.testing.world.runtime.guards import enter
@@ -209,9 +210,16 @@ class Instance:
             life.end()
 
     async def _run_program(self) -> object:
-        if self._runtime == "trio":
-            return await self._program(*self._arguments)
-        return await run_asyncio(lambda: self._program(*self._arguments), self._stopping)
+        try:
+            if self._runtime == "trio":
+                return await self._program(*self._arguments)
+            return await run_asyncio(lambda: self._program(*self._arguments), self._stopping)
+        except SystemExit as error:
+            if error.code in (None, 0):
+                return None
+            raise ProgramExitError(f"the program exited: {error.code}") from error
+        except asyncio.CancelledError as error:
+            raise ProgramExitError("the program was cancelled by its own code") from error
 
     async def _step(self, name: str) -> None:
         if not self._host.on_mark(self.name, name):
