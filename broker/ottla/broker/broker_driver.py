@@ -33,6 +33,7 @@ from ottla.broker.metrics.log_metrics import register_log_metrics
 from ottla.broker.metrics.network_metrics import register_network_metrics
 from ottla.broker.metrics.own_telemetry_driver import BrokerTelemetry, unready_reason
 from ottla.broker.metrics.telemetry_driver import ClientTelemetry
+from ottla.broker.quotas.tier_quotas import TierQuotas
 from ottla.broker.readiness_driver import Readiness
 from ottla.broker.registration_driver import Registration
 from ottla.broker.replicas.flush_driver import Flusher
@@ -174,6 +175,8 @@ class Broker:
         )
 
     def _open_tier(self, cluster_store: ClusterStore | None) -> BrokerTier | None:
+        quotas = TierQuotas(self.config.quotas, self._clock.monotonic_ms)
+        quotas.register_with(self.parts)
         if cluster_store is None:
             return None
         tier = BrokerTier(
@@ -182,6 +185,7 @@ class Broker:
             cluster_id=self.cluster_id,
             table=self.table,
             controller=self.controller,
+            quotas=quotas,
             clock=self._clock,
             rng=self._rng,
             errors=self.errors,

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import trio
 
+from ottla.broker.quotas.tier_quotas import TierQuotas
 from ottla.broker.replicas.partition import Partition
 from ottla.broker.tier.partition_tier_driver import TierPorts
 from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
@@ -16,6 +17,7 @@ from ottla.broker.tier.store_reads_driver import StoreReads
 from ottla.broker.tier.tier_figures import TierFigures
 from ottla.model.errors import RefusedError
 from ottla.model.ids import NodeId, Offset, TopicIdPartition
+from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.storage.tier import TierConfig
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -26,7 +28,6 @@ from ottla.storage.tier.reads.reader_limits import ReaderLimits
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader, open_remote_reader
 from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteRecord, RemoteSegment, RemoteSegmentState
-from ottla.storage.tier.segment_upload_driver import no_throttle
 from tests.broker.conftest import World, batch, partition_state
 
 CLUSTER_ID = "rVyN6nEfTFCY4mGkyA7S8w"
@@ -102,6 +103,7 @@ class TieredBroker:
         self.metadata = MetadataInMemory()
         self.figures = TierFigures()
         self.errors = UnexpectedErrors()
+        self.quotas = TierQuotas(QuotaConfig(), world.clock.monotonic_ms)
         self.ports = TierPorts(
             config=SETTINGS,
             node_id=NodeId(1),
@@ -114,7 +116,7 @@ class TieredBroker:
                 reader,
                 cluster_id=CLUSTER_ID,
                 node_id=NodeId(1),
-                throttle=no_throttle,
+                throttle=self.quotas.throttle_copy,
                 is_claimed=False,
             ),
             figures=self.figures,
@@ -122,7 +124,7 @@ class TieredBroker:
             copy_slots=trio.CapacityLimiter(2),
         )
         self.manager = RemoteLogManager(world.table, self.ports)
-        self.reads = StoreReads(world.table, self.metadata, reader, self.figures)
+        self.reads = StoreReads(world.table, self.metadata, reader, self.figures, self.quotas.fetch)
 
     async def add(self, topic: str = "orders", *, leader: int = 1, **settings: Any) -> Partition:
         partition = await self.world.add(topic, replicas=(1, 2), leader=leader)

@@ -128,12 +128,13 @@ def test_one_set_of_settings_may_serve_both_roles(
 def test_a_setting_without_effect_is_warned_of_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config_with(tmp_path, "log.cleaner.enable=false", "remote.log.manager.copy.quota.window.num=2")
+    config_with(tmp_path, "log.cleaner.enable=false", "transaction.state.log.load.buffer.size=9")
     assert capsys.readouterr().err.splitlines() == [
         "ottla: warning: broker.properties sets log.cleaner.enable, which has no effect yet: "
         "compacted topics are always compacted",
-        "ottla: warning: broker.properties sets remote.log.manager.copy.quota.window.num, which "
-        "has no effect yet: there is no remote storage",
+        "ottla: warning: broker.properties sets transaction.state.log.load.buffer.size, which "
+        "has no effect yet: the state is read in parts of 64 KiB, between which other requests are "
+        "served",
     ]
 
 

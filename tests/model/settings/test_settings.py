@@ -354,14 +354,8 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
         for key, definition in [*TOPIC_DEFINITIONS.items(), *broker_definitions().items()]
         if definition.has_no_effect_yet
     }
-    no_remote_storage = ("there is no remote storage", ())
     assert marked == {
         "log.cleaner.enable": ("compacted topics are always compacted", ("false",)),
-        **{
-            f"remote.log.manager.{kind}.{key}": no_remote_storage
-            for kind in ("copy", "fetch")
-            for key in ("max.bytes.per.second", "quota.window.num", "quota.window.size.seconds")
-        },
         "transaction.two.phase.commit.enable": (
             "transactions that another resource manager ends are refused",
             ("true",),
@@ -371,8 +365,10 @@ def test_settings_without_effect_are_these_and_say_so() -> None:
             (),
         ),
     }
-    assert broker_definitions()["remote.log.manager.copy.quota.window.num"].documentation.endswith(
-        " It has no effect yet: there is no remote storage."
+    known = broker_definitions()
+    assert known["transaction.state.log.load.buffer.size"].documentation.endswith(
+        " It has no effect yet: the state is read in parts of 64 KiB, between which other requests"
+        " are served."
     )
     assert broker_definitions()["log.cleaner.enable"].documentation.endswith(
         " The value false has no effect yet: compacted topics are always compacted."
@@ -387,11 +383,12 @@ def test_only_what_is_set_in_vain_is_named_as_such() -> None:
         {
             "log.cleaner.enable": "false",
             "log.roll.ms": "1",
-            "remote.log.manager.fetch.max.bytes.per.second": "9",
+            "transaction.state.log.load.buffer.size": "9",
         },
     ) == {
         "log.cleaner.enable": "compacted topics are always compacted",
-        "remote.log.manager.fetch.max.bytes.per.second": "there is no remote storage",
+        "transaction.state.log.load.buffer.size": "the state is read in parts of 64 KiB, between "
+        "which other requests are served",
     }
 
 

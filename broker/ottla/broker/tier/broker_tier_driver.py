@@ -5,6 +5,7 @@ from functools import partial
 
 import trio
 
+from ottla.broker.quotas.tier_quotas import TierQuotas
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.tier_start import TierStarts
 from ottla.broker.tier.metadata_topic_driver import MetadataTopic
@@ -24,7 +25,6 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.admin.forwarding import ForwardingPort, forward_own
 from ottla.node.part_registry import PartRegistry
 from ottla.storage.tier.remote_segment import RemoteSegment
-from ottla.storage.tier.segment_upload_driver import no_throttle
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
@@ -42,6 +42,7 @@ class BrokerTier:
         cluster_id: str,
         table: PartitionTable,
         controller: ForwardingPort,
+        quotas: TierQuotas,
         clock: Clock,
         rng: Rng,
         errors: UnexpectedErrors,
@@ -56,7 +57,9 @@ class BrokerTier:
             create_topic=partial(create_topic, config, controller),
             clock=clock,
         )
-        self.reads: RemoteReads = StoreReads(table, topic, cluster_store.reader, figures)
+        self.reads: RemoteReads = StoreReads(
+            table, topic, cluster_store.reader, figures, quotas.fetch
+        )
         """Reader of copied segments, for the handlers of requests."""
         self.starts: TierStarts = StoreStarts(table, topic, cluster_store.reader)
         """Finder of the copied segment after which a follower's log begins."""
@@ -74,7 +77,7 @@ class BrokerTier:
                     cluster_store.reader,
                     cluster_id=cluster_id,
                     node_id=config.node_id,
-                    throttle=no_throttle,
+                    throttle=quotas.throttle_copy,
                     is_claimed=cluster_store.is_claimed,
                 ),
                 figures=figures,

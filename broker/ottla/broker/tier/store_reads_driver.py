@@ -5,6 +5,9 @@ read. A segment that was copied before an unclean leader election may contain re
 in the log.
 """
 
+import trio
+
+from ottla.broker.quotas.replication_quota import ReplicationQuota
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.tier.partition_tier_driver import snapshot_of
 from ottla.broker.tier.remote_log_manager import highest_copied
@@ -39,11 +42,15 @@ class StoreReads:
         topic: SegmentMetadata,
         reader: RemoteReader,
         figures: TierFigures,
+        quota: ReplicationQuota,
     ) -> None:
+        """Create the reads of a broker. They wait until the rate of `quota` has fallen to its
+        limit."""
         self._table = table
         self._topic = topic
         self._reader = reader
         self._figures = figures
+        self._quota = quota
 
     def highest_remote(self, partition: TopicIdPartition) -> OffsetAndEpoch | None:
         """Return the highest copied offset of a partition, and the leader epoch of its record.
@@ -67,6 +74,8 @@ class StoreReads:
         """Read batches of copied segments, as `RemoteReads` describes."""
         metadata, lineage = self._known(partition, log)
         name = self._name(partition)
+        while delay_ms := self._quota.delay_ms():
+            await trio.sleep(delay_ms / 1_000)
         self._figures.note_request("fetch", name)
         segment: RemoteSegment | None = None
         records, read_end = b"", offset
@@ -97,6 +106,8 @@ class StoreReads:
             self._figures.note_failure("fetches", name)
             raise
         self._figures.note_bytes("fetch", name, len(records))
+        if self._quota.is_limited:
+            self._quota.record(len(records))
         return RemoteRead(records, tuple(sorted(set(aborted), key=lambda one: (one[1], one[0]))))
 
     async def offset_for_timestamp(

@@ -63,9 +63,6 @@ def limit_problem(key: str, value: float) -> str | None:
     return None
 
 
-NO_REMOTE_STORAGE = "there is no remote storage"
-
-
 @frozen(kw_only=True)
 class QuotaConfig:
     """Measurement windows of a broker's quotas for clients and for replication."""
@@ -114,21 +111,18 @@ class QuotaConfig:
         kind=SettingKind.LONG,
         at_least=1,
         is_dynamic=True,
-        has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Maximum rate, in bytes per second, of copies to remote storage.",
     )
     remote_copy_window_count: int = setting(
         11,
         key="remote.log.manager.copy.quota.window.num",
         at_least=1,
-        has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Number of windows over which copies to remote storage are measured.",
     )
     remote_copy_window_s: int = setting(
         1,
         key="remote.log.manager.copy.quota.window.size.seconds",
         at_least=1,
-        has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Length of a window of copies to remote storage.",
     )
     remote_fetch_rate_max: int = setting(
@@ -137,21 +131,18 @@ class QuotaConfig:
         kind=SettingKind.LONG,
         at_least=1,
         is_dynamic=True,
-        has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Maximum rate, in bytes per second, of reads from remote storage.",
     )
     remote_fetch_window_count: int = setting(
         11,
         key="remote.log.manager.fetch.quota.window.num",
         at_least=1,
-        has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Number of windows over which reads from remote storage are measured.",
     )
     remote_fetch_window_s: int = setting(
         1,
         key="remote.log.manager.fetch.quota.window.size.seconds",
         at_least=1,
-        has_no_effect_yet=NO_REMOTE_STORAGE,
         doc="Length of a window of reads from remote storage.",
     )
     callback_class: str | None = setting(

@@ -10,8 +10,8 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 
-COPY_RATE = "remote.log.manager.copy.max.bytes.per.second"
-FETCH_RATE = "remote.log.manager.fetch.max.bytes.per.second"
+IO_THREADS = "num.io.threads"
+NETWORK_THREADS = "num.network.threads"
 
 
 def image_with(configs: dict[tuple[int, str], dict[str, str]]) -> MetadataImage:
@@ -50,27 +50,27 @@ async def test_a_setting_without_effect_is_warned_about_once(
     settings = SettingsWithoutEffect()
     first = image_with(
         {
-            (BROKER_RESOURCE, "1"): {COPY_RATE: "1000", "log.segment.bytes": "1048576"},
-            (BROKER_RESOURCE, "2"): {COPY_RATE: "1000"},
+            (BROKER_RESOURCE, "1"): {IO_THREADS: "16", "log.segment.bytes": "1048576"},
+            (BROKER_RESOURCE, "2"): {IO_THREADS: "16"},
             (TOPIC_RESOURCE, "plain"): {"cleanup.policy": "compact"},
             (TOPIC_RESOURCE, "__consumer_offsets"): {"min.compaction.lag.ms": "1"},
         }
     )
     later = image_with(
         {
-            (BROKER_RESOURCE, "3"): {COPY_RATE: "1000"},
-            (BROKER_RESOURCE, ""): {FETCH_RATE: "1000"},
+            (BROKER_RESOURCE, "3"): {IO_THREADS: "16"},
+            (BROKER_RESOURCE, ""): {NETWORK_THREADS: "6"},
         }
     )
     with caplog.at_level(logging.WARNING, logger="ottla.broker"):
         await settings.publish(MetadataDelta.between(EMPTY, first), first)
         assert caplog.messages == [
-            f"broker 1 sets {COPY_RATE}=1000, which has no effect yet: there is no remote "
-            "storage; so may others"
+            f"broker 1 sets {IO_THREADS}=16, which has no effect yet: one event loop serves "
+            "all connections; so may others"
         ]
         caplog.clear()
         await settings.publish(MetadataDelta.between(first, later), later)
     assert caplog.messages == [
-        f"broker default sets {FETCH_RATE}=1000, which has no effect yet: there is no remote "
-        "storage; so may others"
+        f"broker default sets {NETWORK_THREADS}=6, which has no effect yet: one event loop serves "
+        "all connections; so may others"
     ]

@@ -28,6 +28,7 @@ from ottla.broker.quotas.replication_quota import (
     LEADER_REPLICATION_RATE,
     LOG_DIRS_MOVE_RATE,
 )
+from ottla.broker.quotas.tier_quotas import COPY_RATE, FETCH_RATE
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import BROKER_RESOURCE
@@ -35,6 +36,7 @@ from ottla.model.ids import NodeId
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.connections import ConnectionConfig
 from ottla.model.settings.declare import definitions
+from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
 from ottla.node.admin.connection_bounds import value_in_force
 
@@ -48,6 +50,9 @@ CLEANER_SETTINGS: Mapping[str, str] = {
 """Names of the log cleaner's dynamic settings, each with the field of `CleanerConfig` that stores
 the value."""
 
+TIER_RATES = frozenset((COPY_RATE, FETCH_RATE))
+"""Names of the dynamic limits of copies to an object store, and of reads from it."""
+
 
 def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> Any:
     """Return the currently effective value of one of the broker's own dynamic settings."""
@@ -56,6 +61,8 @@ def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> An
         part, known = config.cleaner, definitions(CleanerConfig)
     elif key in (known := definitions(ConnectionConfig)):
         part = config.connections
+    elif key in TIER_RATES:
+        part, known = config.quotas, definitions(QuotaConfig)
     else:
         part, known = config, definitions(BrokerConfig)
     return value_in_force(image, config.node_id, known[key], part)
