@@ -1,4 +1,5 @@
-"""Longest time for which a task held the event loop."""
+"""Measures the longest time for which a task held the event loop (ran without letting other tasks
+run)."""
 
 import time
 
@@ -6,18 +7,20 @@ import trio
 
 
 class HeldLoop(trio.abc.Instrument):
-    """Longest step of any task so far. It is measured in CPU time of the loop's thread, so that
-    other processes of a busy machine do not count."""
+    """Instrument of trio that measures the longest step of any task.
+
+    A step is measured in CPU time of the event loop's thread, so that other processes of a busy
+    machine do not count."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
-        """CPU time in seconds of the longest step."""
+        """Longest step so far, as CPU time in seconds."""
         self._began_at = time.thread_time()
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note the start of a step."""
+        """Record the time at which a task's step starts."""
         self._began_at = time.thread_time()
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Note the end of a step."""
+        """Measure the step of a task that has ended."""
         self.longest_s = max(self.longest_s, time.thread_time() - self._began_at)

@@ -1,4 +1,4 @@
-"""An object store with a limited bandwidth and a latency, in real time."""
+"""An object store whose calls are delayed in real time, as by a limited bandwidth and a latency."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 
@@ -8,8 +8,10 @@ from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
 
 
 class LimitedStore:
-    """An object store in front of another one. Its calls share a link, as the connections of a node
-    share a network card. It implements the protocol `ObjectStore`."""
+    """An object store that passes all calls to another one, and delays them in real time.
+
+    All calls share the bandwidth of one link, as the connections of a node share a network card.
+    Implements the protocol `ObjectStore`."""
 
     def __init__(self, store: ObjectStore, *, bytes_per_s: float | None, latency_s: float) -> None:
         self._store = store
@@ -49,12 +51,12 @@ class LimitedStore:
         return self._store.entries(prefix, after=after)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects."""
+        """Delete the objects with the given keys."""
         await trio.sleep(self._latency_s)
         await self._store.delete(keys)
 
     async def _transfer(self, size_bytes: int) -> None:
-        """Wait until the link has transferred a number of bytes."""
+        """Wait until the link has transferred `size_bytes` bytes."""
         if self._bytes_per_s is None:
             return
         begins_at = max(trio.current_time(), self._free_at)

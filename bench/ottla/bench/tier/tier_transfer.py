@@ -1,9 +1,9 @@
 """Benchmark of tiered storage without a broker: the upload of two segments into a directory, and a
-consumer that reads them in turns, as segments that follow each other.
+consumer that reads the two segments alternately, each as the continuation of the other.
 
-The store has the latency of a store in the same region. It is limited to 100 MB/s, or not at all.
-The cache in memory is smaller than a segment, and there is none on disk, so that every byte comes
-from the store.
+The object store has the latency of a store in the same region. Its bandwidth is limited to 100
+MB/s, or not limited. The cache in memory is smaller than a segment, and there is no cache on disk,
+so that every byte is read from the store.
 """
 
 import resource
@@ -43,7 +43,7 @@ Figures = dict[str, Any]
 MB = 1_000_000
 SEGMENT_BYTES = 500 * MB
 READ_BYTES = 1 << 20
-"""Bytes of one read: the default of max.partition.fetch.bytes."""
+"""Maximum number of bytes that one read returns: the default of max.partition.fetch.bytes."""
 LIMIT_BYTES_PER_S = 100 * MB
 LATENCY_S = 0.02
 RECORDS_PER_BATCH = 16
@@ -54,8 +54,8 @@ CLUSTER = "bench"
 
 
 class RepeatedBatches:
-    """A segment of the same batch over and over, with growing offsets. It implements the protocol
-    `SegmentSource`, and has no file."""
+    """A segment that consists of the same batch again and again, with increasing offsets.
+    Implements the protocol `SegmentSource` without a file."""
 
     def __init__(self, base_offset: int) -> None:
         self._batch = build_batch(
@@ -70,7 +70,7 @@ class RepeatedBatches:
         self.epochs: Sequence[EpochEntry] = (EpochEntry(Epoch(0), Offset(0)),)
 
     async def read_log(self, start: int, end: int) -> bytes:
-        """Return a range of the batches."""
+        """Return the bytes `[start, end)` of the batches."""
         await trio.lowlevel.checkpoint()
         size = len(self._batch)
         first = start // size
@@ -81,7 +81,8 @@ class RepeatedBatches:
         return bytes(batches[start - first * size : end - first * size])
 
     async def offset_index(self) -> bytes:
-        """Return an entry for each batch that begins after the interval."""
+        """Return an offset index in Kafka's format, with one entry about every INDEX_INTERVAL_BYTES
+        bytes."""
         entry = OffsetIndex.entry_bytes // 2
         size = len(self._batch)
         every = INDEX_INTERVAL_BYTES // size + 1
@@ -92,21 +93,23 @@ class RepeatedBatches:
         )
 
     async def time_index(self) -> bytes:
-        """Return one entry."""
+        """Return a time index in Kafka's format with a single entry."""
         return self.max_timestamp_ms.to_bytes(8, "big") + bytes(TimeIndex.entry_bytes - 8)
 
     async def transaction_index(self) -> bytes:
-        """Return no entries."""
+        """Return an empty transaction index, because no transaction is aborted."""
         return b""
 
     async def producer_snapshot(self) -> bytes:
-        """Return the state without producers."""
+        """Return a producer snapshot without producers."""
         return encode_snapshot(ProducerStates(self.end_offset))
 
 
 def tier_transfer(rounds: int, progress: Progress) -> Figures:
-    """Measure uploads and sequential reads. Each round reads one segment of 500 MB, first with the
-    limit, then without. Returns the figures by name."""
+    """Measure uploads and sequential reads of segments. Returns the measured values by name.
+
+    Each of the `rounds` reads one segment of 500 MB. All rounds run first with the limited
+    bandwidth, then without a limit."""
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory:
         return trio.run(partial(_measured, Path(directory), rounds, progress))
 

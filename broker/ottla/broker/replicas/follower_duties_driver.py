@@ -74,11 +74,11 @@ class FollowerDuties:
     def begin_found(
         self, followed: FollowedPartition, find: Callable[[], Awaitable[DiskDuty]]
     ) -> None:
-        """Call `find` in the background to find a duty, which may take as long as a request to an
-        object store, and then start the duty.
+        """Call `find` in the background to find a duty of the follower, which may take as long as a
+        request to an object store, and then start the duty.
 
-        The partition is not fetched meanwhile, and may be left. If `find` raises an error, the
-        partition is marked as failed."""
+        The partition is not fetched meanwhile. It may be removed from this leader's followed
+        partitions meanwhile. If `find` raises an error, the partition is marked as failed."""
         if self._core.find(followed.key) is not followed:
             return
         assert self._nursery is not None

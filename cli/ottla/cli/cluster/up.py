@@ -198,9 +198,9 @@ def _pages(console: LocalConsole | None) -> str:
 
 
 def advice_on_form(form: str, *, is_first_start: bool) -> str:
-    """Return a text of lines that explains what a compiled wheel gives and how to install one, for
-    the first start of a cluster with the interpreted form. Returns "" otherwise. `form` is a result
-    of `installed_form`."""
+    """Return text that explains the benefit of a compiled wheel and its installation, for the first
+    start of a cluster with interpreted modules. Returns "" if the modules are compiled. `form` is a
+    result of `installed_form`."""
     if form == "compiled" or not is_first_start:
         return ""
     return (

@@ -40,7 +40,7 @@ class Handover:
         """True if the application has polled since `silent_ms` was last called."""
         self.has_lost_records = False
         """True if the member lost its partitions while the application was processing records of
-        them: until it polls again, the offsets of these records must not be committed under a newer
+        them. Until its next poll, it must not commit the offsets of these records under a newer
         membership."""
         self.is_app_waiting = False
         self.wake_up = WakeUp()

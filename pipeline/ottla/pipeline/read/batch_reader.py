@@ -61,14 +61,14 @@ class TopicReader(DataSourceReader):
 def with_copies(
     ranges: list[OffsetRange], options: ReadOptions, asking: "ClusterQueries"
 ) -> list[OffsetRange]:
-    """Return the parts of offset ranges that are read from copied segments, and those that are read
-    from brokers."""
+    """Divide offset ranges into parts that are read from copied segments, and parts that are read
+    from brokers. Returns all parts in order."""
     with closing(open_planner(options, asking)) as planner:
         return planner.split(ranges)
 
 
 def open_planner(options: ReadOptions, asking: "ClusterQueries") -> "SegmentPlanner":
-    """Return a finder of copied segments, which must be closed."""
+    """Create and return a finder of copied segments. The caller must close it."""
     from ottla.pipeline.read.segment_planner import SegmentPlanner
 
     assert options.tier is not None

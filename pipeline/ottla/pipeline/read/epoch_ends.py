@@ -1,4 +1,4 @@
-"""Requests to leaders for the ends of leader epochs in their logs."""
+"""Requests to partition leaders for the ends of leader epochs in their logs."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,9 @@ async def find_epoch_ends(
     cluster: Cluster, wanted: Mapping[TopicPartition, Epoch]
 ) -> dict[TopicPartition, OffsetAndEpoch]:
     """Return, for each partition, the largest leader epoch of its log that is not above the given
-    one, and the end offset of that epoch; (-1, -1) if the log has none. Raises RefusedError."""
+    one, and the end offset of that epoch. The result is (-1, -1) if the log has no such epoch.
+
+    Raises RefusedError if a leader refuses the request."""
     await cluster.metadata({at.topic for at in wanted})
     by_leader: dict[NodeId, dict[str, OffsetForLeaderTopic]] = {}
     for at, epoch in wanted.items():

@@ -41,8 +41,8 @@ def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator
 
 
 def _from_segments(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ranges that copied segments contain. The rest of a range is read from
-    brokers if the object store fails."""
+    """Yield the records of ranges that are read from copied segments. If the object store fails,
+    the rest of the range is read from brokers."""
     # Most tasks read from brokers only.
     from ottla.pipeline.read.segment_reader import SegmentRangeReader, open_segment_reader
 

@@ -26,13 +26,14 @@ each of many partitions gets its own task."""
 
 
 class SegmentCopy(NamedTuple):
-    """A segment in an object store (tiered storage), from which a range of offsets is read."""
+    """A copied segment in an object store (tiered storage), from which a Spark task reads a range
+    of offsets."""
 
     cluster_id: str
     segment: RemoteSegment
     aborted_in: tuple[RemoteSegment, ...]
-    """Segments whose transaction indexes list the aborted transactions of the range. Only for
-    read_committed."""
+    """Segments whose transaction indexes list the aborted transactions of the range. Empty for
+    read_uncommitted."""
 
 
 class OffsetRange(NamedTuple):
@@ -47,7 +48,7 @@ class OffsetRange(NamedTuple):
     """Topic id in Kafka's text form, or empty if it is unknown. It distinguishes the topic from
     another one of the same name."""
     copy: SegmentCopy | None = None
-    """Copied segment from which the range is read, or None if brokers are asked."""
+    """Copied segment from which the range is read, or None if it is read from brokers."""
 
     @property
     def record_count(self) -> int:

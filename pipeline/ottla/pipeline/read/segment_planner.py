@@ -1,4 +1,4 @@
-"""The driver's part of reads from copied segments: finds the segments of the ranges of a query.
+"""Finds the copied segments that contain the offset ranges of a query, in Spark's driver.
 
 Blocking: it sends requests to the object store and to the cluster.
 """
@@ -33,22 +33,25 @@ from ottla.storage.tier.store_settings import StoreSettings
 from ottla.storage.tier.stored_partition import Piece, StoredPartition
 
 LATER_SEGMENTS = 4
-"""Segments after a range that are also looked at: they end the transactions of the range."""
+"""Maximum number of segments after a range that are also examined, because transactions of the
+range may end in them."""
 LIST_AGAIN_S = 60.0
-"""Time in seconds for which a partition is taken to have no copied record of a range. A stream at
-the ends of its logs would otherwise list the bucket for each of its batches."""
+"""Minimum time in seconds between two listings of a partition's objects, if the ranges begin after
+its last copied record. Otherwise, a stream that reads at the ends of its logs would list the bucket
+for each of its batches."""
 MANIFESTS_KEPT = 20_000
 
 
 class _ListedLog(NamedTuple):
-    """The copied log of a partition, when its objects were last listed."""
+    """Result of the last listing of a partition's objects: its time, and the end of the copied
+    log."""
 
     listed_s: float
     log_end: Offset
 
 
 class SegmentPlanner:
-    """Finder of copied segments, for one query. It must be closed."""
+    """Finder of copied segments for one query. The caller must close it."""
 
     def __init__(self, settings: StoreSettings, asking: ClusterQueries, *, is_committed: bool):
         self._asking = asking
@@ -68,8 +71,8 @@ class SegmentPlanner:
         self._loop.close()
 
     def split(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Return the parts of offset ranges, in their order. Those with a `copy` are read from a
-        copied segment, the others from brokers."""
+        """Divide offset ranges into parts, and return these in order. A part with a `copy` is read
+        from a copied segment, and any other part from brokers."""
         logs: dict[TopicPartition, StoredPartition] = {}
         for one in ranges:
             at = TopicPartition(one.topic, one.partition)
@@ -96,8 +99,8 @@ class SegmentPlanner:
         return parts
 
     def _log_of(self, one: OffsetRange, ranges: Sequence[OffsetRange]) -> StoredPartition | None:
-        """Return the copied log of the partition of a range, as far as the ranges need it. Returns
-        None if there is nothing to read in it."""
+        """Return the part of a partition's copied log that the ranges need. Returns None if the
+        copied log has no record of the ranges."""
         key = (one.topic_id, one.partition)
         own = [row for row in ranges if (row.topic_id, row.partition) == key]
         start, end = min(row.start for row in own), max(row.end for row in own)
@@ -156,7 +159,8 @@ class SegmentPlanner:
     async def _aborts(
         self, pieces: Sequence[Piece]
     ) -> dict[UUID, tuple[RemoteSegment, ...] | None]:
-        """Return the segments that list the aborted transactions of each segment."""
+        """Return, for each segment, the segments that list its aborted transactions, as
+        `segments_with_aborts` does."""
         open_since: dict[UUID, Offset | None] = {}
         for piece in pieces:
             manifest = piece.manifest
@@ -177,15 +181,15 @@ class SegmentPlanner:
 
 
 def topic_id_of(text: str) -> UUID:
-    """Return the topic id in Kafka's text form."""
+    """Return the topic id that a text in Kafka's form (base64) stands for."""
     topic_id = UUID(bytes=urlsafe_b64decode(f"{text}=="))
     assert uuid_text(topic_id) == text
     return topic_id
 
 
 def _around(segments: Sequence[ListedSegment], start: int, end: int) -> list[ListedSegment]:
-    """Return the segments that may have records of a range, some that follow it, and those that may
-    end the log."""
+    """Return the segments that may have records of a range, up to LATER_SEGMENTS segments after it,
+    and those that may be the last of the log."""
     first = max(
         (row.names.start_offset for row in segments if row.names.start_offset <= start), default=0
     )

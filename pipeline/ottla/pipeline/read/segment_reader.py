@@ -1,8 +1,8 @@
-"""Reads parts of topics from copied segments, in a Spark task: straight from the object store, with
+"""Reads parts of topics from copied segments in a Spark task: directly from the object store, with
 read-ahead, without a broker.
 
-If the object store fails, or the segment was deleted meanwhile, the rest of a part is read from
-brokers.
+If the object store fails, or if the segment was deleted in the meantime, the rest of a part is read
+from brokers.
 """
 
 import logging
@@ -25,13 +25,14 @@ from ottla.storage.tier.store_seam import StoreError
 logger = logging.getLogger("ottla.pipeline")
 
 LIMITS = ReaderLimits(chunk_file_bytes=0, index_file_bytes=64 << 20)
-"""A task reads each chunk once, so that it keeps none in files."""
+"""Limits of a task's reader. No chunks are cached in files, because a task reads each chunk only
+once."""
 
 
 @asynccontextmanager
 async def open_segment_reader(cluster_id: str, options: ReadOptions) -> AsyncIterator[RemoteReader]:
-    """Yield a reader of the copied segments of a cluster. Its files are deleted at the end of the
-    block."""
+    """Open and yield a reader of the copied segments of a cluster. The files of its cache are
+    deleted at the end of the block."""
     assert options.tier is not None
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-"))
@@ -50,7 +51,7 @@ async def open_segment_reader(cluster_id: str, options: ReadOptions) -> AsyncIte
 
 
 class SegmentRangeReader:
-    """Reader of one offset range from a copied segment."""
+    """Reader of one offset range from one copied segment."""
 
     def __init__(self, wanted: OffsetRange, options: ReadOptions) -> None:
         assert wanted.copy is not None

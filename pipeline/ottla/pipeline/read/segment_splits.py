@@ -1,12 +1,14 @@
-"""Division of offset ranges into parts that workers read from copied segments, and parts that they
-read from brokers. Pure.
+"""Divides offset ranges into parts that Spark's workers read from copied segments, and parts that
+they read from brokers. Pure.
 
-A copied segment may contain records that the log lost in an unclean leader election. So a part is
-read from a segment only up to the end that the segment's lineage shares with the leader's log.
+A copied segment may contain records that the log has lost in an unclean leader election. A segment
+is therefore read only up to the offset up to which its leader epochs are the same as those in the
+leader's log.
 
-With read_committed, a reader must know which transactions were aborted. The entry of a transaction
-is in the segment that contains its end, which may be a later one. So the part of a segment needs
-all segments up to the first one at whose end no transaction is open that began in the part.
+With read_committed, a reader must know the aborted transactions. The index entry of a transaction
+is in the segment that contains the transaction's end, which may be a later segment. A part
+therefore needs all segments up to the first one at whose end no transaction is open that began in
+the part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,10 +24,12 @@ NOT_SHARED = Offset(0)
 
 
 class SharedEnd:
-    """Search for the end of the records that an uploaded log shares with the log of the leader.
+    """Search for the end offset of the records that are the same in the copied log and in the
+    leader's log.
 
-    The leader is asked for the end of a leader epoch, from the newest epoch of the uploaded log
-    downwards. Two logs that have a record with the same offset and epoch are equal up to it.
+    The leader is asked for the end of a leader epoch, first of the newest epoch of the copied log
+    and then of earlier ones. If two logs have a record with the same offset and leader epoch, they
+    are equal up to this record.
     """
 
     def __init__(self, log: StoredPartition) -> None:
@@ -33,13 +37,13 @@ class SharedEnd:
             log.epochs, start_offset=log.start_offset, end_offset=log.end_offset
         )
         self.epoch: Epoch | None = log.epochs[-1].epoch
-        """Leader epoch to ask for next, or None once the end is known."""
+        """Leader epoch to ask the leader for next, or None once the end is known."""
         self.end_offset = NOT_SHARED
-        """End of the shared records, exclusive; 0 if there are none."""
+        """Offset after the last record that both logs share; 0 if they share none."""
 
     def on_answer(self, found: OffsetAndEpoch) -> None:
-        """Accept the leader's answer: the largest leader epoch of its log that is not above the
-        asked one, and the end of that epoch."""
+        """Process the leader's answer: the largest leader epoch in its log that is not above
+        `epoch`, and the end offset of that epoch."""
         assert self.epoch is not None
         self.epoch = None
         below = [row for row in self._lineage.ranges() if row[0].epoch <= found.epoch]
@@ -60,11 +64,10 @@ def split_range(
     shared_end: Offset,
     aborted_in: Mapping[UUID, tuple[RemoteSegment, ...] | None] | None,
 ) -> list[OffsetRange]:
-    """Return the parts of an offset range, in order. A part has a `copy` if a copied segment has
-    its records.
+    """Divide an offset range into parts, and return them in order. A part has a `copy` if a copied
+    segment contains its records.
 
-    `aborted_in` has the result of `segments_with_aborts` for each segment, or None for
-    read_uncommitted.
+    `aborted_in` is the result of `segments_with_aborts`, or None for read_uncommitted.
     """
     parts: list[OffsetRange] = []
     at = wanted.start
@@ -88,10 +91,11 @@ def segments_with_aborts(
     pieces: Sequence[Piece], open_since: Mapping[UUID, Offset | None]
 ) -> dict[UUID, tuple[RemoteSegment, ...] | None]:
     """Return, for each segment, the segments whose transaction indexes list the aborted
-    transactions of its records, or None if they are not all copied.
+    transactions of its records, or None if not all of them are copied.
 
-    `open_since` has the first offset of the transactions that are open at the end of a segment, or
-    None if none is open. A segment that it lacks ends in an unknown state.
+    `open_since` contains, for each segment, the first offset of the transactions that are open at
+    its end, or None if none is open. If a segment is missing in it, its open transactions are
+    unknown.
     """
     found: dict[UUID, tuple[RemoteSegment, ...] | None] = {}
     for index, piece in enumerate(pieces):

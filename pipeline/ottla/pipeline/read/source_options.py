@@ -432,7 +432,8 @@ def _check_bounds(settings: SourceSettings) -> None:
 
 
 def _tier(settings: SourceSettings) -> StoreSettings | None:
-    """Return the settings of the object store that tasks read from, or None."""
+    """Return the settings of the object store from which tasks read copied segments, or None if
+    they read only from brokers."""
     given = {
         "tierUri": settings.tier_uri,
         "tierAccessKeyId": settings.tier_access_key_id,

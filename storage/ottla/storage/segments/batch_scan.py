@@ -27,10 +27,10 @@ F_contra = TypeVar("F_contra", contravariant=True)
 
 
 class RangeReader(Protocol[F_contra]):
-    """Interface of a reader of files: a disk, or a store of copied segments."""
+    """Interface to read ranges of files, from a disk or from copied segments."""
 
     async def read(self, file: F_contra, position: int, size: int, /) -> bytes:
-        """Return `size` bytes of a file from `position`, fewer if the file ends before."""
+        """Return `size` bytes of a file from `position`, or fewer if the file ends before."""
         ...
 
 

@@ -86,8 +86,8 @@ class OffsetIndex(EntryFile):
         return self.entry_at(index - 1)
 
     def position_behind_found(self) -> int:
-        """Return the file position in the index entry after the one that the last `lookup` found.
-        Returns -1 if that was the last entry, or if there was none."""
+        """Return the file position that the index has for the entry after the one that the last
+        `lookup` found. Returns -1 if there is no such entry."""
         behind = self._found_last + 1
         return self.entry_at(behind)[1] if behind < self.count else -1
 

@@ -74,11 +74,11 @@ class LogConfig:
     """Retention in bytes of the local segments of a tiered log that are copied; -2 stands for the
     topic's retention."""
     copy_lag_ms: int = 0
-    """Age in ms that closed segments of a tiered log reach before they are copied; -1 stands for
-    the local retention."""
+    """Minimum age in ms of a closed segment of a tiered log before it is copied. -1 stands for the
+    local retention."""
     copy_lag_bytes: int = -1
-    """Size in bytes of the records after a closed segment of a tiered log before it is copied; -1
-    stands for the local retention."""
+    """Minimum number of bytes of the log after a closed segment, before the segment of a tiered log
+    is copied. -1 stands for the local retention."""
 
     def __post_init__(self) -> None:
         """Assert the relations between log settings on which the file formats depend."""

@@ -340,9 +340,11 @@ class Segment:
         return self.find_from(offset, position, known_offset if position else None)
 
     def _large_batch_at(self, position: int, offset: int) -> tuple[int, int, int] | None:
-        """Return the result of `find` if the batch at `position` contains `offset`, otherwise None.
+        """Return the result of `find` if the batch at `position` contains `offset`, or None if it
+        does not.
 
-        It saves the walk over the batch before, which reads a block for each of two large batches.
+        Unlike `find`, it does not read the batch before `position`. If batches are large, this
+        saves the read of a block.
         """
         if position + WALK_HEADER_BYTES > self.size_bytes:
             return None

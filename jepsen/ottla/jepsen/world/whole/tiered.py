@@ -38,7 +38,8 @@ class TieredWorkload(ClientWorkload):
 
 
 class StoreNemesis:
-    """Faults of the simulated object store, one after the other."""
+    """Nemesis (source of faults) of the simulated object store, which has one fault after the
+    other."""
 
     def __init__(self, store: SimulatedObjectStore, chance: Chance, rare: RareStates) -> None:
         self._store = store
@@ -114,7 +115,7 @@ class TierWatch:
 
 
 def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None:
-    """Check that the store has all objects of each finished copy."""
+    """Check that the object store contains all objects of each completely copied segment."""
     keys = store.objects.keys()
     for broker in cluster.brokers.values():
         tier = broker.tier
@@ -200,5 +201,5 @@ class TieredCluster(WholeCluster):
         nursery.start_soon(TierWatch(cluster, rare).run)
 
     def check_end(self, cluster: SimulatedCluster) -> None:
-        """Check that the store has all objects of the finished copies."""
+        """Check that the object store contains all objects of each completely copied segment."""
         check_copies(cluster, cluster.world.object_store)

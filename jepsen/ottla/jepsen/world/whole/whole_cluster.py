@@ -114,8 +114,8 @@ class WholeCluster:
         """Start the observers of the cluster that only this engine's subject needs."""
 
     def check_end(self, cluster: SimulatedCluster) -> None:
-        """Raise Violation if the cluster is wrong at the end of a run, in a way that only this
-        engine's subject knows."""
+        """Raise Violation if the state of the cluster at the end of a run breaks an invariant of
+        this engine's test subject."""
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one simulation of a whole cluster, with random choices from `chance` and for about

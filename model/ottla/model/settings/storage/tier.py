@@ -8,7 +8,7 @@ from ottla.model.values import frozen
 SYSTEM_ENABLE = "remote.log.storage.system.enable"
 STORE_URI = "remote.log.storage.uri"
 METADATA_PREFIX = "rlmm.config."
-"""Prefix of Kafka's keys for the topic `__remote_log_metadata`."""
+"""Prefix of the keys of Kafka's settings for the topic `__remote_log_metadata`."""
 
 
 @frozen(kw_only=True)

@@ -30,7 +30,8 @@ NO_REPLICAS = ThrottledReplicas()
 
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
 SAME_AS_RETENTION = -2
-"""Value of local.retention.ms and local.retention.bytes that stands for the topic's retention."""
+"""Value of local.retention.ms and local.retention.bytes that means "the same as the topic's
+retention"."""
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 MAX_COMPACTION_LAG = "max.compaction.lag.ms"

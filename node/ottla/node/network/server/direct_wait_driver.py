@@ -18,12 +18,16 @@ import trio._core._run as trio_run
 
 WAIT_S_MAX = 1.0
 """Longest direct wait, in seconds. After it, the server's task waits by trio until the next event
-of a client. A longer wait would delay a cancellation of that task alone, which makes no other task
-runnable. With a shorter one, more of the first requests after a silence pay a pass of trio."""
+of a client.
+
+A longer wait would delay a cancellation of that task alone, because such a cancellation makes no
+other task runnable. With a shorter wait, the first request after a pause more often costs a pass of
+trio's scheduler."""
 
 
 class DirectWait:
-    """Wait of the socket server's task for an epoll, in which trio's scheduler takes no part."""
+    """Direct wait: the socket server's task waits for the events of an epoll by itself, without
+    trio's scheduler."""
 
     def __init__(self, clients: select.epoll) -> None:
         self._clients_fd = clients.fileno()
@@ -32,14 +36,15 @@ class DirectWait:
         self._runner: Any = None
 
     def belong_to(self, runner: Any) -> None:
-        """Add the epoll of a trio scheduler to those that end a wait. The first wait calls it."""
+        """Add the epoll of a trio scheduler, whose events then end a wait too. Called by the first
+        wait."""
         self._runner = runner
         self._both.register(runner.io_manager._epoll.fileno(), select.EPOLLIN)
 
     @trio.lowlevel.enable_ki_protection
     def wait(self) -> bool:
-        """Block the thread until a client's socket has an event. Returns False if trio must run
-        now, or if the caller must wait by trio."""
+        """Block the thread until a client's socket has an event. Returns False if trio has to run
+        now, or if the caller must wait by trio instead."""
         if self._runner is None:
             self.belong_to(trio_run.GLOBAL_RUN_CONTEXT.runner)
         runner = self._runner

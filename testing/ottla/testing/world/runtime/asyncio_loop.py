@@ -528,7 +528,7 @@ class AbandonedLives:
         self._loops.append(loop)
 
     def add_failure(self, error: BaseException) -> None:
-        """Keep the exception that ended a program, whose traceback refers to the program's local
+        """Store the exception that ended a program. Its traceback refers to the program's local
         variables."""
         self._failures.append(error)
 

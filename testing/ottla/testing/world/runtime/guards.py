@@ -48,9 +48,11 @@ COLLECTION_S = 60.0
 """Interval in virtual seconds between two garbage collections during a run."""
 
 RUNS_PER_COLLECTION = 8
-"""Number of runs between full garbage collections. A run of some seconds leaves about 6 MB of
-objects that refer to each other. A collection visits all objects of the process, which takes as
-long as the start of a simulated cluster; with a larger number, more memory is in use."""
+"""Number of runs between two full garbage collections.
+
+A run of some seconds leaves about 6 MB of objects that refer to each other. A collection visits all
+objects of the process, and so takes as long as the start of a simulated cluster. With a larger
+number, the process uses more memory."""
 
 _OWN = __name__.rpartition(".")[0]
 """Package of the guards, whose modules keep references to the original functions."""
@@ -559,7 +561,8 @@ class _DeadSources(Sources):
 
 
 def _release_in_silence() -> None:
-    """Collect the garbage of runs. Output of destructors and `finally` blocks is dropped."""
+    """Collect the garbage of earlier runs. The output of destructors and `finally` blocks is not
+    shown."""
     # Code of killed lives that runs now must neither sleep nor start something.
     SOURCES.set(_DeadSources("killed", Chance(0)))
     running = asyncio._get_running_loop()
