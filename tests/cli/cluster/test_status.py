@@ -2,11 +2,18 @@
 
 import trio
 
-from ottla.cli.cluster.status import recovery_text, shown, status_of, under_replicated
+from ottla.cli.cluster.status import (
+    _tier_lines,
+    recovery_text,
+    shown,
+    status_of,
+    tier_totals,
+    under_replicated,
+)
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
 from ottla.insight.changes.cordon_driver import set_cordon
-from ottla.insight.facts.survey_driver import brokers_of
+from ottla.insight.facts.survey_driver import SurveyedBroker, brokers_of
 from ottla.model.version import VERSION
 from ottla.wire.messages.describe_node_response import RecoveringLogDir
 
@@ -70,3 +77,31 @@ async def test_a_cordoned_broker_is_shown_as_such() -> None:
             assert [one["cordoned"] for one in found["brokers"]] == [False, True]
             assert [one["standing"] for one in found["brokers"]] == ["active", "active"]
             assert shown(found).count("active, cordoned") == 1
+
+
+def test_copies_of_segments_are_totalled_over_brokers() -> None:
+    def broker(number: int, **metrics: float) -> SurveyedBroker:
+        named = {key.replace("_", "."): value for key, value in metrics.items()}
+        return SurveyedBroker(
+            id=number, host="h", port=1, rack=None, is_fenced=False, metrics=named
+        )
+
+    assert tier_totals([broker(1)]) is None
+    totals = tier_totals(
+        [
+            broker(1, tier_remote_bytes=3 << 30, tier_remote_segments=3, tier_lag_bytes=0),
+            broker(2, tier_remote_bytes=1 << 30, tier_remote_segments=1, tier_lag_bytes=512,
+                   tier_lag_segments=1, tier_failures=2),
+        ]
+    )  # fmt: skip
+    assert totals == {
+        "copied_bytes": 4 << 30,
+        "copied_segments": 4,
+        "waiting_bytes": 512,
+        "waiting_segments": 1,
+        "failures": 2,
+    }
+    assert _tier_lines(totals) == [
+        "tier        4 GiB in 4 segments copied, 512 bytes in 1 segment wait, 2 failures of the "
+        "object store; see 'ottla tier status'"
+    ]

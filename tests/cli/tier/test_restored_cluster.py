@@ -21,11 +21,12 @@ ORDERS = TopicPartition("orders", 0)
 TIMEOUT_S = 60.0
 
 
+@pytest.mark.parametrize("options", [(), ("--in-place",)], ids=["copied", "in place"])
 def test_a_restored_cluster_serves_records_at_their_offsets_and_continues_after_them(
-    bucket: Path, tmp_path: Path, up: Callable[..., Any]
+    bucket: Path, tmp_path: Path, up: Callable[..., Any], options: tuple[str, ...]
 ) -> None:
     words = ["--uri", f"file://{bucket}", "--into", str(tmp_path / "data"), "--port", "0"]
-    assert run(["tier", "restore", *words, "--yes", "--old-cluster-is-gone"]) == 0
+    assert run(["tier", "restore", *words, "--yes", "--old-cluster-is-gone", *options]) == 0
     up("--no-console")
     found = json.loads((tmp_path / "data" / "cluster.json").read_text())
     host, _, port = found["bootstrap"].rpartition(":")

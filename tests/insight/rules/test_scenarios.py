@@ -293,6 +293,13 @@ def test_lag_by_a_full_disk() -> None:
     assert first("lag", GROUP, **facts) == ("disk-full", fix)
     assert first("disk", {}, survey=state, log_dirs=log_dirs) == ("disk-full", fix)
     assert first("unavailable", {}, survey=state, log_dirs=log_dirs) == ("disk-full", fix)
+    tiered = broker(1, directories=[full])
+    tiered.metrics = {"tier.remote.bytes": 5.0, "tier.lag.bytes": 2048.0}
+    (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
+    assert "2 KiB wait to be copied" in cause.remedy
+    tiered.metrics["tier.lag.bytes"] = 0.0
+    (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
+    assert "lower local.retention.bytes" in cause.remedy
 
 
 def test_lag_without_members_or_assignment() -> None:

@@ -1,7 +1,7 @@
 """`ottla status`: shows the health of the cluster, and the reasons if it is unhealthy."""
 
 import argparse
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import asdict
 from math import ceil
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -21,6 +21,7 @@ from ottla.insight.facts.survey_driver import (
     partitions_of,
     survey,
 )
+from ottla.insight.rules.disk import TIER_BYTES, TIER_LAG_BYTES
 from ottla.insight.rules.health import (
     broker_standing,
     is_under_min_insync,
@@ -176,12 +177,31 @@ def judged(found: Survey) -> dict[str, Any]:
             ),
             "under_replicated": sum(one.is_under_replicated for one in found.partitions),
         },
+        "tier": tier_totals(found.brokers),
         "balance": {
             "moves_left": len(found.balance.moves),
             "throttle_bytes_per_s": found.balance.rate,
         }
         if found.balance.moves
         else None,
+    }
+
+
+def tier_totals(brokers: Iterable[SurveyedBroker]) -> dict[str, int] | None:
+    """Return the copies of segments in the object store, and the local segments that wait to be
+    copied. Returns None if no broker has tiered storage."""
+    tiered = [broker.metrics for broker in brokers if TIER_BYTES in broker.metrics]
+    if not tiered:
+        return None
+    return {
+        name: int(sum(metrics.get(metric, 0) for metrics in tiered))
+        for name, metric in (
+            ("copied_bytes", TIER_BYTES),
+            ("copied_segments", "tier.remote.segments"),
+            ("waiting_bytes", TIER_LAG_BYTES),
+            ("waiting_segments", "tier.lag.segments"),
+            ("failures", "tier.failures"),
+        )
     }
 
 
@@ -278,6 +298,7 @@ def shown(found: dict[str, Any]) -> str:
         f"voters {', '.join(str(v['id']) for v in quorum['voters']) or '-'}",
         f"partitions  {partitions['total']}, {partitions['leaderless']} without leader, "
         f"{partitions['under_replicated']} under-replicated",
+        *_tier_lines(found.get("tier")),
         *_balance_lines(found.get("balance")),
         "",
         table(("BROKER", "ADDRESS", "STANDING", "STATE", "VERSION", "FREE"), rows),
@@ -300,6 +321,24 @@ def _controller_lines(quorum: dict[str, Any]) -> list[str]:
         for one in quorum["voters"]
     ]
     return ["", table(("CONTROLLER", "ADDRESS", "ROLE", "LAG", "VERSION"), rows)] if rows else []
+
+
+def _tier_lines(tier: dict[str, int] | None) -> list[str]:
+    """Return a line about the copies of segments. Empty without tiered storage."""
+    if tier is None:
+        return []
+    line = (
+        f"tier        {amount(tier['copied_bytes'])} in "
+        f"{counted(tier['copied_segments'], 'segment')} copied"
+    )
+    if tier["waiting_segments"]:
+        line += (
+            f", {amount(tier['waiting_bytes'])} in "
+            f"{counted(tier['waiting_segments'], 'segment')} wait"
+        )
+    if tier["failures"]:
+        line += f", {counted(tier['failures'], 'failure')} of the object store"
+    return [f"{line}; see 'ottla tier status'"]
 
 
 def _balance_lines(balance: dict[str, int] | None) -> list[str]:

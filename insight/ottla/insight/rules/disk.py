@@ -12,12 +12,18 @@ from ottla.insight.explanation import (
     concluded,
 )
 from ottla.insight.facts.cluster_facts import ClusterFacts
+from ottla.insight.facts.survey_driver import SurveyedBroker
 from ottla.model.amounts import amount
 from ottla.model.errors import ErrorCode
 
 FULL, FILLING = "full", "filling"
 """States of a disk volume in a DescribeNode response."""
 OFFLINE_MAX = 10
+TIER_BYTES = "tier.remote.bytes"
+"""Metric of a broker with tiered storage: bytes of copied segments in the object store."""
+TIER_LAG_BYTES = "tier.lag.bytes"
+"""Metric of a broker with tiered storage: bytes of closed segments that are not copied yet, and so
+stay on the disk."""
 
 
 def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
@@ -57,9 +63,9 @@ def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
                             Evidence("size in bytes", directory.total_bytes),
                             Evidence("broker", broker.id),
                             Evidence("largest topic", biggest),
+                            *_copies(broker),
                         ),
-                        remedy="delete records, move replicas away or enlarge the volume "
-                        f"({amount(directory.usable_bytes)} are free)",
+                        remedy=_remedy(broker, directory.usable_bytes),
                         fix=command("topic", "trim", trimmed, "--before-time", "36h"),
                         more=command("broker", "logdirs", broker.id, "--replicas"),
                     ),
@@ -67,6 +73,28 @@ def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
             )
     causes = [cause for _, cause in sorted(found, key=lambda one: one[0])]
     return [*causes, *_offline(facts, only)]
+
+
+def _copies(broker: SurveyedBroker) -> tuple[Evidence, ...]:
+    """Return the numbers of tiered storage on a broker; none without tiered storage."""
+    if TIER_BYTES not in broker.metrics:
+        return ()
+    return (
+        Evidence("bytes in the object store", int(broker.metrics[TIER_BYTES])),
+        Evidence("bytes that wait to be copied", int(broker.metrics.get(TIER_LAG_BYTES, 0))),
+    )
+
+
+def _remedy(broker: SurveyedBroker, free_bytes: int) -> str:
+    others = f"move replicas away or enlarge the volume ({amount(free_bytes)} are free)"
+    if TIER_BYTES not in broker.metrics:
+        return f"delete records, {others}"
+    if waiting := int(broker.metrics.get(TIER_LAG_BYTES, 0)):
+        return (
+            f"make the object store reachable ({amount(waiting)} wait to be copied, and stay on "
+            f"the disk until then), {others}"
+        )
+    return f"lower local.retention.bytes of tiered topics, tier the largest topic, {others}"
 
 
 def _offline(facts: ClusterFacts, only: str) -> list[Cause]:
