@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -11,13 +12,14 @@ from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.jepsen.world.disk_faults import DiskOperation
 from ottla.jepsen.world.rng import SeededRng
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
+from ottla.model.ids import Epoch, NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.limits import KIB
 from ottla.model.settings.broker import BrokerConfig
 from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.directories.meta_properties import MetaProperties, format_meta_properties
 from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
+from ottla.storage.producers.verification import UNGUARDED
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
 from tests.storage.log.workbench import read_values
@@ -253,6 +255,48 @@ async def test_a_copy_keeps_no_segments_that_retention_deleted_from_its_source(
         assert numbers(served(logs)) == list(range(BATCHES - 15, BATCHES))
         before, after = copied_bytes
         assert after < before
+
+
+async def test_the_local_part_of_a_tiered_log_moves_with_both_starts_and_all_epochs(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk = await formatted_disk()
+    async with recovered(disk) as logs:
+        tiered = replace(CONFIG, is_tiered=True, local_retention_bytes=600 * KIB)
+        log = await logs.create(A0, TOPIC_ID, tiered, directory_id=ONE)
+        await log.keep()  # otherwise it does not roll
+        for number in range(BATCHES):
+            batch = build_batch(
+                [(1_000, None, b"%d" % number + bytes(VALUE_BYTES))],
+                producer_id=ProducerId(7 + number % 30),
+                producer_epoch=0,
+                base_sequence=number // 30,
+            )
+            log.append_as_leader(
+                memoryview(bytearray(batch)),
+                leader_epoch=Epoch(number // 8),
+                now_ms=1_000,
+                guard=UNGUARDED,
+            )
+        log.update_high_watermark(log.end_offset)
+        await log.delete_records_before(Offset(3))
+        producers = log.active_producers.keys()
+        logs.moves.start(A0, two(logs))
+        (move,) = logs.moves.into(two(logs))
+        while move.copy is None:
+            await trio.lowlevel.checkpoint()
+        log.copied_offset = Offset(BATCHES - 15)  # after the copy has begun at the former start
+        assert await log.delete_local_segments(1_000) == 1
+        await moved(logs)
+
+        copy = served(logs)
+        assert copy is not log
+        assert (copy.log_start_offset, copy.copied_offset) == (3, BATCHES - 15)
+        assert copy.local_start_offset == log.local_start_offset > 3
+        assert copy.epochs() == log.epochs() and copy.epochs()[0] == (0, 3)
+        assert copy.active_producers.keys() == producers
+        values = read_values(copy, copy.local_start_offset)
+        assert [offset for offset, _ in values] == list(range(copy.local_start_offset, BATCHES))
 
 
 async def test_the_new_directory_is_reported_before_the_partition_switches(

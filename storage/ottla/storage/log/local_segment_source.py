@@ -21,6 +21,19 @@ from ottla.storage.segments.files import SNAPSHOT, file_name
 from ottla.storage.segments.segment import Segment
 
 
+async def producers_at_local_start(state: LogState) -> bytes:
+    """Return the producers of a log at the start of its first segment, in the format of a
+    `.snapshot` file. Without such a file, there are none. The look-up is repeated if the segment is
+    removed in the meantime."""
+    while True:
+        first = state.segments[0]
+        view, offset = DirectoryView(state.disk, state.directory), first.base_offset
+        with suppress(FileNotFoundError):
+            producers = await load_producers(state.disk, view, [], offset, state.config, now_ms=0)
+            if first is state.segments[0]:
+                return encode_snapshot(producers)
+
+
 class LocalSegmentSource:
     """A closed segment of one log (interface `SegmentSource`). The log is flushed up to the
     segment's end before its indexes are read, which are complete only then."""

@@ -17,7 +17,7 @@ from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.appender import Appender
 from ottla.storage.log.file_tasks import FileTasks, file_task
 from ottla.storage.log.flusher import LogFlusher
-from ottla.storage.log.local_segment_source import LocalSegmentSource
+from ottla.storage.log.local_segment_source import LocalSegmentSource, producers_at_local_start
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_hooks import LogHooks
 from ottla.storage.log.log_names import LogNames
@@ -530,6 +530,12 @@ class Log:
         """
         await self._truncator.begin_at(offset, log_start_offset, epochs, producer_snapshot, now_ms)
 
+    @file_task
+    async def producers_at_local_start(self) -> bytes:
+        """Return the state of the producers at the start of the log's first segment, in the format
+        of a `.snapshot` file."""
+        return await producers_at_local_start(self.state)
+
     def segment_source(self, base_offset: Offset) -> LocalSegmentSource:
         """Return the closed segment that begins at `base_offset`, to be copied. Raises
         FileNotFoundError if the log has no such closed segment."""
@@ -605,6 +611,7 @@ class Log:
         assert state.end_offset == others.end_offset
         state.config = others.config
         state.raise_log_start(others.log_start_offset)
+        state.copied_offset = others.copied_offset
         state.high_watermark = others.high_watermark
         state.epochs = EpochCache(others.epochs.entries)
         self._epoch_file.forget()

@@ -123,7 +123,7 @@ class LogMove:
     @property
     def lag(self) -> int:
         """Number of offsets by which the copy is behind the moving log."""
-        end_offset = self.source.log_start_offset if self.copy is None else self.copy.end_offset
+        end_offset = self.source.local_start_offset if self.copy is None else self.copy.end_offset
         return max(0, self.source.end_offset - end_offset)
 
     def give_up(self) -> None:
@@ -183,9 +183,25 @@ class LogMove:
         await self._disk.makedirs(path)
         copy = await self._open(path)
         self._watch(copy)
-        if self.source.log_start_offset > NOTHING:
-            await copy.truncate_fully_and_start_at(self.source.log_start_offset)
+        if self.source.local_start_offset > NOTHING:
+            await self._begin_again(copy)
         return copy
+
+    async def _begin_again(self, copy: Log) -> None:
+        """Empty the copy, and begin it where the moving log begins on disk. The copy of a tiered
+        log gets the log start, leader epochs and producers that no batch on disk has."""
+        source = self.source
+        if source.local_start_offset == source.log_start_offset:
+            await copy.truncate_fully_and_start_at(source.log_start_offset)
+            return
+        snapshot = await source.producers_at_local_start()
+        await copy.begin_at(
+            source.local_start_offset,
+            log_start_offset=source.log_start_offset,
+            epochs=source.epochs(),
+            producer_snapshot=snapshot,
+            now_ms=self._ports.clock.wall_ms(),
+        )
 
     async def _open(self, path: str) -> Log:
         return await open_log(
@@ -211,7 +227,7 @@ class LogMove:
             try:
                 read = await self._next(copy, PIECE_BYTES)
             except RefusedError:
-                if self._shared_end is None and copy.end_offset >= self.source.log_start_offset:
+                if self._shared_end is None and copy.end_offset >= self.source.local_start_offset:
                     raise
                 continue  # truncated, or its oldest segments removed, while it was loaded
             part = read.slice
@@ -258,9 +274,9 @@ class LogMove:
                 if shared_end > copy.log_start_offset:
                     await copy.truncate_to(shared_end)
                 else:
-                    await copy.truncate_fully_and_start_at(self.source.log_start_offset)
-            elif copy.end_offset < self.source.log_start_offset:
-                await copy.truncate_fully_and_start_at(self.source.log_start_offset)
+                    await self._begin_again(copy)
+            elif copy.end_offset < self.source.local_start_offset:
+                await self._begin_again(copy)
             elif copy.log_start_offset < min(self.source.log_start_offset, copy.end_offset):
                 await self._follow_log_start(copy)
             else:
@@ -332,7 +348,7 @@ class LogMove:
         source = self.source
         if self.has_changed_over or self._shared_end is not None:
             return
-        if source.failure is not None or copy.end_offset < source.log_start_offset:
+        if source.failure is not None or copy.end_offset < source.local_start_offset:
             return
         left_bytes = LAST_BYTES
         while copy.end_offset < source.end_offset:
