@@ -152,8 +152,8 @@ def _login_texts(
 
 
 def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the login settings that `bootstrap_of` uses, in Kafka's keys, to pass to other
-    processes."""
+    """Return the login settings that `bootstrap_of` uses, under Kafka's keys. They are passed to
+    other processes."""
     from ottla.model.settings.security.client_security import in_kafkas_keys
 
     settings, _ = _login_texts(arguments, _profile_of(arguments))

@@ -16,8 +16,8 @@ from ottla.bench.result import Result
 def run_telemetry(
     address: Address, *, clients: int, seconds: float, pids: list[int], progress: Progress
 ) -> Result:
-    """Connect clients, let them push metrics for `seconds` seconds, and disconnect them. Returns a
-    result with the latency of a push of metrics."""
+    """Connect clients, let them push metrics for `seconds` seconds, and disconnect them. Returns
+    the latencies of their pushes."""
     allow_files(clients)
     pushing = PushingClients(address)
     with pushing.opened(clients):

@@ -188,8 +188,9 @@ def judged(found: Survey) -> dict[str, Any]:
 
 
 def tier_totals(brokers: Iterable[SurveyedBroker]) -> dict[str, int] | None:
-    """Return the copies of segments in the object store, and the local segments that wait to be
-    copied. Returns None if no broker has tiered storage."""
+    """Return sums over all brokers, by name: bytes and number of the copied segments, bytes and
+    number of the segments that wait to be copied, and failures. Returns None if no broker has
+    tiered storage."""
     tiered = [broker.metrics for broker in brokers if TIER_BYTES in broker.metrics]
     if not tiered:
         return None
@@ -324,7 +325,8 @@ def _controller_lines(quorum: dict[str, Any]) -> list[str]:
 
 
 def _tier_lines(tier: dict[str, int] | None) -> list[str]:
-    """Return a line about the copies of segments. Empty without tiered storage."""
+    """Return a line about the copied segments in the object store. Empty if the cluster has no
+    tiered storage."""
     if tier is None:
         return []
     line = (

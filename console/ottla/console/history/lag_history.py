@@ -17,7 +17,8 @@ SERIES_MAX = 6
 
 
 class LagSample(NamedTuple):
-    """Lags of one group at one time."""
+    """Lag of one group at one time, in records and in seconds, and the lags of some of its
+    partitions."""
 
     time_ms: int
     records: int | None

@@ -162,8 +162,8 @@ def _check(image: MetadataImage, context: Context, update: FeatureUpdateKey) -> 
 def _check_partitions_without_isr(
     image: MetadataImage, invalid: Callable[[str], RefusedError]
 ) -> None:
-    """Raise RefusedError if disabled eligible replicas would leave a partition without any replica
-    that can lead."""
+    """Raise RefusedError if a partition would have no replica that can lead, once eligible leader
+    replicas are disabled."""
     for topic in image.topics.values():
         for partition_id, state in topic.partitions.items():
             if not state.isr:

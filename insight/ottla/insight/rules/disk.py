@@ -20,10 +20,10 @@ FULL, FILLING = "full", "filling"
 """States of a disk volume in a DescribeNode response."""
 OFFLINE_MAX = 10
 TIER_BYTES = "tier.remote.bytes"
-"""Metric of a broker with tiered storage: bytes of copied segments in the object store."""
+"""Name of the metric with the size in bytes of a broker's copied segments in the object store."""
 TIER_LAG_BYTES = "tier.lag.bytes"
-"""Metric of a broker with tiered storage: bytes of closed segments that are not copied yet, and so
-stay on the disk."""
+"""Name of the metric with the size in bytes of a broker's closed segments that are not copied yet,
+and are therefore still on its disk."""
 
 
 def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
@@ -76,7 +76,8 @@ def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
 
 
 def _copies(broker: SurveyedBroker) -> tuple[Evidence, ...]:
-    """Return the numbers of tiered storage on a broker; none without tiered storage."""
+    """Return the bytes in the object store, and the bytes that wait to be copied, as evidence.
+    Returns nothing for a broker without tiered storage."""
     if TIER_BYTES not in broker.metrics:
         return ()
     return (

@@ -22,9 +22,10 @@ from ottla.storage.segments.segment import Segment
 
 
 async def producers_at_local_start(state: LogState) -> bytes:
-    """Return the producers of a log at the start of its first segment, in the format of a
-    `.snapshot` file. Without such a file, there are none. The look-up is repeated if the segment is
-    removed in the meantime."""
+    """Return the producers of a log at the start of its first local segment, as the bytes of a
+    producer snapshot (`.snapshot`). It has no producers if the log has no snapshot at that offset.
+
+    If the segment is removed in the meantime, the new first segment is used."""
     while True:
         first = state.segments[0]
         view, offset = DirectoryView(state.disk, state.directory), first.base_offset

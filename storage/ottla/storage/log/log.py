@@ -532,8 +532,8 @@ class Log:
 
     @file_task
     async def producers_at_local_start(self) -> bytes:
-        """Return the state of the producers at the start of the log's first segment, in the format
-        of a `.snapshot` file."""
+        """Return the producers at the start of the log's first local segment, as the bytes of a
+        producer snapshot (`.snapshot`)."""
         return await producers_at_local_start(self.state)
 
     def segment_source(self, base_offset: Offset) -> LocalSegmentSource:

@@ -188,8 +188,11 @@ class LogMove:
         return copy
 
     async def _begin_again(self, copy: Log) -> None:
-        """Empty the copy, and begin it where the moving log begins on disk. The copy of a tiered
-        log gets the log start, leader epochs and producers that no batch on disk has."""
+        """Remove all records of the copy, and let it begin at the offset at which the moving log
+        begins on disk.
+
+        The copy of a tiered log also gets the log start, and the leader epochs and producers of
+        records that are not on the disk."""
         source = self.source
         if source.local_start_offset == source.log_start_offset:
             await copy.truncate_fully_and_start_at(source.log_start_offset)
