@@ -232,6 +232,37 @@ async def test_a_full_disk_does_not_prevent_reads(autojump_clock: MockClock) -> 
         assert await read_all(reader, segment) == SOURCE.log
 
 
+async def test_the_cache_shrinks_when_the_volume_is_nearly_full(
+    autojump_clock: MockClock,
+) -> None:
+    store, disk = simulated_store(), simulated_disk()
+    segments = [await uploaded(store, SOURCE, number) for number in (1, 2)]
+    async with opened_reader(store, disk, chunk_memory_bytes=2 * CHUNK_BYTES) as reader:
+        await read_all(reader, segments[0])
+        await trio.sleep(1)
+        before = await disk.listdir("/data/tier-cache/chunks")
+        disk.capacity_bytes = disk.used_bytes * 100 // 99
+        assert await read_all(reader, segments[1]) == SOURCE.log
+        await trio.sleep(1)
+        after = await disk.listdir("/data/tier-cache/chunks")
+        assert len(after) < len(before)
+        assert await read_all(reader, segments[0]) == SOURCE.log
+
+
+async def test_chunks_in_files_are_read_ahead_into_memory(autojump_clock: MockClock) -> None:
+    store, disk = simulated_store(), simulated_disk()
+    segment = await uploaded(store, SOURCE)
+    async with opened_reader(store, disk) as reader:
+        await read_all(reader, segment)
+        await trio.sleep(1)
+    async with opened_reader(store, disk) as reader:
+        for offset in (1200, 1201):
+            await read(reader, segment, offset, bytes_max=1)
+        await trio.sleep(1)
+        assert reader.memory_bytes > 3 * CHUNK_BYTES
+        assert reader.counts.gets == 0
+
+
 async def test_memory_and_files_stay_within_their_bounds(autojump_clock: MockClock) -> None:
     store, disk = simulated_store(), simulated_disk()
     segments = [await uploaded(store, SOURCE, number) for number in range(1, 9)]

@@ -14,6 +14,8 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.tier.stepped_crc_driver import crc_of_large
 
 CRC_BYTES: Final = 4
+ROOM_RATIO: Final = 0.05
+"""Part of the volume that the cache leaves free: records of the partitions need it more."""
 PENDING_BYTES_MAX: Final = 32 << 20
 """Maximum number of bytes that wait to be written to the disk. If the disk is slower than the
 object store, further values are not cached."""
@@ -71,7 +73,7 @@ class CachedFiles:
 
     async def put(self, name: str, content: bytes) -> None:
         """Store a value in a file. Does nothing if the file exists already, or if too many bytes
-        wait for the disk."""
+        wait for the disk. Removes a file instead if the volume has little room left."""
         size = len(content) + CRC_BYTES
         is_too_much = size > self.bytes_max or self._pending_bytes + size > PENDING_BYTES_MAX
         if name in self._sizes or is_too_much:
@@ -82,6 +84,10 @@ class CachedFiles:
         is_stored = False
         try:
             await self._evict()
+            space = await self._disk.space(self._directory)
+            if space.usable_bytes < ROOM_RATIO * space.total_bytes + size:
+                await self.drop([next(iter(self._sizes))])  # the cache shrinks
+                return
             crc = await crc_of_large(content)
             data = content + crc.to_bytes(CRC_BYTES, "big")
             await self._disk.make_directory(self._directory, {name: data})

@@ -81,7 +81,7 @@ class ChunkSource:
         """Start to load the chunks from number `first` up to, but not including, `end`, which a
         reader needs now."""
         missing = [n for n in range(first, end) if not self._is_here(source.key(n))]
-        for run in _runs(missing):
+        for run in self._runs(source, missing):
             self._begin(source, run)
 
     def read_ahead(self, source: ChunkedObject, first: int, end: int) -> None:
@@ -90,9 +90,9 @@ class ChunkSource:
         missing = [
             n
             for n in range(first, min(end, source.chunk_count))
-            if not self._is_here(source.key(n)) and _file_name(source.key(n)) not in self._files
+            if not self._is_here(source.key(n))
         ]
-        for run in _runs(missing):
+        for run in self._runs(source, missing):
             is_short = len(run) < RUN_CHUNKS and run[-1] + 1 < source.chunk_count
             if is_short or len(self._ahead) + len(run) > self._ahead_max:
                 return
@@ -121,6 +121,24 @@ class ChunkSource:
 
     def _is_here(self, key: ChunkKey) -> bool:
         return key in self._memory or key in self._loads
+
+    def _runs(self, source: ChunkedObject, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """Yield adjacent chunks together, at most `RUN_CHUNKS`. Those that are in files and those
+        that are only in the store are in different runs."""
+        run: list[int] = []
+        is_in_file = False
+        for number in numbers:
+            is_next = run and number == run[-1] + 1 and len(run) < RUN_CHUNKS
+            if run and not (is_next and self._is_in_file(source, number) == is_in_file):
+                yield run
+                run = []
+            run.append(number)
+            is_in_file = self._is_in_file(source, number)
+        if run:
+            yield run
+
+    def _is_in_file(self, source: ChunkedObject, number: int) -> bool:
+        return _file_name(source.key(number)) in self._files
 
     def _begin(self, source: ChunkedObject, run: Sequence[int]) -> None:
         self._loads.begin([source.key(n) for n in run], partial(self._load, source, run))
@@ -193,15 +211,3 @@ class ChunkSource:
 
 def _file_name(key: ChunkKey) -> str:
     return f"{key[0]}.{key[1]}.chunk"
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers in lists of consecutive numbers, each with at most `RUN_CHUNKS` of them."""
-    run: list[int] = []
-    for number in numbers:
-        if run and (number != run[-1] + 1 or len(run) == RUN_CHUNKS):
-            yield run
-            run = []
-        run.append(number)
-    if run:
-        yield run
