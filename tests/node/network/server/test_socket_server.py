@@ -4,6 +4,7 @@ import logging
 import os
 import select
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from ottla.node.clock_driver import RealClock
 from ottla.node.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.node.network.listener import Listener
 from ottla.node.network.server import server_driver
-from ottla.node.network.server.channel_driver import READ_AHEAD_BYTES
+from ottla.node.network.server.channel_driver import COPIED_BYTES_MAX, READ_AHEAD_BYTES
 from ottla.node.network.server.server_driver import SocketServer
 from ottla.storage.disk.disk_seam import Disk, DiskFile
 from ottla.storage.disk.real_disk_driver import RealDisk
@@ -256,6 +257,49 @@ async def test_file_slices_leave_between_their_headers_to_a_slow_reader(tmp_path
             answer_id, answer = await read_answer(stream)
             assert answer_id == correlation_id
             assert answer.count(data) == 2
+
+
+@asynccontextmanager
+async def framing(path: Path, size: int) -> AsyncIterator[tuple[SocketServer, bytes]]:
+    """Serve Fetch with responses of a start, a slice of a file, and an end."""
+    data = os.urandom(size)
+    path.write_bytes(data)
+    async with RealDisk() as disk:
+        file = disk.open(str(path))
+
+        def on_fetch(context: RequestContext, request: FetchRequest) -> None:
+            start = struct.pack(">ii", 4 + size + 3, context.header.correlation_id)
+            context.slot.complete_frame([start, FileSlice(file, 0, size), b"end"])
+
+        async with serving(Dispatcher({FETCH: on_fetch}), disk=disk) as server:
+            yield server, data + b"end"
+        file.close()
+
+
+@pytest.mark.parametrize("size", [1, COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1, 6_000_000])
+async def test_a_response_around_one_slice_arrives_whole(tmp_path: Path, size: int) -> None:
+    async with framing(tmp_path / "log", size) as (server, expected):
+        async with await connect(server) as stream:
+            for correlation_id in range(3):
+                await stream.send_all(fetch(correlation_id))
+                assert await read_answer(stream) == (correlation_id, expected)
+        async with await connect(server) as stream:
+            await stream.send_all(b"".join(map(fetch, range(20))))
+            for correlation_id in range(20):
+                assert await read_answer(stream) == (correlation_id, expected)
+
+
+@pytest.mark.parametrize("size", [COPIED_BYTES_MAX, COPIED_BYTES_MAX + 1])
+async def test_a_response_around_a_slice_that_the_file_lacks_is_not_sent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    async with framing(tmp_path / "log", size) as (server, _):
+        os.truncate(tmp_path / "log", 500)
+        async with await connect(server) as stream:
+            await stream.send_all(fetch(1))
+            with trio.fail_after(60), pytest.raises(AssertionError, match="closed after"):
+                await read_answer(stream)
+    assert "ended by an unexpected error" in caplog.text
 
 
 async def test_a_cold_slice_is_read_ahead_before_it_is_sent(tmp_path: Path) -> None:

@@ -183,17 +183,15 @@ class OutputBuffer:
         return memoryview(first)[self._sent_of_first :] if self._sent_of_first else first
 
     def framed_slice(self) -> tuple[bytes, FileSlice, bytes] | None:
-        """Return the connection's output if it is one response with a large file slice: the bytes
-        before the slice, the slice, and the bytes behind it. Returns None otherwise, and if a part
-        of it was sent."""
+        """Return the connection's output if it is one response with a file slice: the bytes before
+        the slice, the slice, and the bytes behind it. Returns None otherwise, and if a part of it
+        was sent."""
         if len(self.chunks) != 3 or self._sent_of_first:
             return None
         start, piece, end = self.chunks
         if not isinstance(start, bytes) or not isinstance(end, bytes):
             return None
-        if not isinstance(piece, FileSlice) or piece.length <= JOIN_BYTES_MAX:
-            return None
-        return start, piece, end
+        return (start, piece, end) if isinstance(piece, FileSlice) else None
 
     def copy_into(self, room: memoryview, read: Callable[[FileSlice, int, memoryview], int]) -> int:
         """Copy the output to send next into `room`, both bytes and file slices. Returns the number
