@@ -7,7 +7,7 @@ record back, so that its next decision takes the record into account.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,12 @@ positions it has reached. A change of the assigned partitions ends the wait at o
 RETRY_S = 1.0
 """Seconds until a failed step, such as the creation of the metadata topic, is repeated. With a
 smaller value, a controller that cannot place the topic's replicas yet gets more requests."""
+
+REPLACED_ADVICE = (
+    "nothing is copied or deleted in the object store any longer; do not restart brokers before the"
+    " copied records are saved from the bucket with ottla tier restore"
+)
+"""Consequence of a deleted metadata topic, with advice for the operator."""
 
 
 @cache
@@ -107,6 +113,10 @@ class MetadataTopic:
         self._topic: Topic | None = None
         self._sought: set[int] = set()
         """Indexes of the metadata topic's partitions that must be read again from their start."""
+        self._is_replaced = False
+        """True if the metadata topic was deleted and created again."""
+        self._creation_error = ""
+        """Last reason why the metadata topic could not be created. Each one is logged once."""
         self.write_count = 0
         """Number of records that this broker has written to the metadata topic."""
 
@@ -135,16 +145,24 @@ class MetadataTopic:
 
     def on_image(self, image: MetadataImage) -> None:
         """Check in a new metadata image whether the metadata topic exists. Once it does, the reader
-        starts. If the topic was created again, all of its partitions are read from their start."""
+        starts.
+
+        If the topic was deleted and created again, the loaded metadata remains as it is. A write is
+        never read back then, so that nothing more is copied and no copy is deleted. With the empty
+        metadata of the new topic, the records that only the store has would count as deleted.
+        """
         topic = image.topic(REMOTE_METADATA_TOPIC)
         if topic is None or not topic.partitions:
             return
-        known, self._topic = self._topic, topic
-        self._has_image.set()
-        if known is None or known.id != topic.id:
-            if len(topic.partitions) != self.states.partition_count or known is not None:
+        if self._topic is None:
+            self._topic = topic
+            if len(topic.partitions) != self.states.partition_count:
                 self.states.reset(len(topic.partitions))
             self._interrupt()
+        elif self._topic.id != topic.id and not self._is_replaced:
+            self._is_replaced = True
+            logger.error("%s was deleted: %s", REMOTE_METADATA_TOPIC, REPLACED_ADVICE)
+        self._has_image.set()
 
     def _interrupt(self) -> None:
         if self._poll_scope is not None:
@@ -189,8 +207,17 @@ class MetadataTopic:
     # ---- tasks
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background tasks that read and write the metadata topic."""
+        """Register the background task that reads and writes the metadata topic, and its problem
+        reports."""
         parts.task("metadata of remote segments", self.run)
+        parts.problems(self.problems)
+
+    def problems(self) -> Iterator[str]:
+        """Yield a problem description while the metadata topic cannot be created."""
+        if self._creation_error and not self._has_image.is_set():
+            yield f"{REMOTE_METADATA_TOPIC} cannot be created: {self._creation_error}"
+        if self._is_replaced:
+            yield f"{REMOTE_METADATA_TOPIC} was deleted: {REPLACED_ADVICE}"
 
     async def run(self) -> None:
         """Create the metadata topic when the first tiered partition is assigned, then read it until
@@ -228,7 +255,9 @@ class MetadataTopic:
         try:
             await self._create_topic(topic)
         except OttlaError as error:
-            logger.warning("%s cannot be created: %s", REMOTE_METADATA_TOPIC, error)
+            if str(error) != self._creation_error:
+                self._creation_error = str(error)
+                logger.warning("%s cannot be created: %s", REMOTE_METADATA_TOPIC, error)
 
     async def _find_ends(self, consumer: "Consumer") -> None:
         """Look up the end offsets of those partitions of the metadata topic that store the metadata

@@ -17,6 +17,7 @@ ORPHAN_AGE_MS = 24 * 60 * 60 * 1000
 upload, objects would be deleted while their segment is being uploaded."""
 
 _ORDER = (SegmentObject.MANIFEST, SegmentObject.INDEXES, SegmentObject.LOG)
+"""Order in which objects are deleted, as in every other deletion."""
 
 
 def orphans_among(
@@ -26,13 +27,16 @@ def orphans_among(
     segment_ids: Collection[UUID],
     now_ms: int,
 ) -> list[str]:
-    """Return the keys of the orphans among a partition's objects, manifests first.
+    """Return the keys of the orphans among a partition's objects.
 
     `segment_ids` are the ids of all segments in the partition's metadata, in any state. The
     metadata must be loaded completely. Objects whose keys do not have the form of a segment's
-    object, or that belong to another partition, are not returned.
+    object, or that belong to another partition, are not returned. Neither are those of a segment
+    with a manifest: its copy is complete, and if the metadata topic was lost, the bucket is all
+    that is left.
     """
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, str, UUID]] = []
+    complete: set[UUID] = set()
     for entry in entries:
         name = parse_object_key(entry.key)
         if name is None:
@@ -40,7 +44,9 @@ def orphans_among(
         names = name.names
         if TopicIdPartition(names.topic_id, names.partition) != partition:
             continue
+        if name.kind is SegmentObject.MANIFEST:
+            complete.add(names.segment_id)
         is_old = now_ms - entry.modified_ms >= ORPHAN_AGE_MS
         if is_old and names.segment_id not in segment_ids:
-            found.append((_ORDER.index(name.kind), entry.key))
-    return [key for _, key in sorted(found)]
+            found.append((_ORDER.index(name.kind), entry.key, names.segment_id))
+    return [key for _, key, segment_id in sorted(found) if segment_id not in complete]

@@ -22,8 +22,15 @@ from ottla.node.part_registry import PartRegistry
 logger = logging.getLogger("ottla.broker.tier")
 
 REVIEW_S = 1.0
-"""Maximum seconds between two comparisons of the replicas with the running tasks, and so until a
-log that was opened, or whose settings have changed, is noticed."""
+"""Seconds between two comparisons of replicas and tasks soon after a change of the metadata. A log
+that is opened then is noticed after that time at the latest."""
+
+QUIET_REVIEW_S = 15.0
+"""Seconds between two comparisons of replicas and tasks when the metadata has not changed for a
+while. Each comparison looks at all replicas of the broker."""
+
+SOON_S = 60.0
+"""Seconds after a change of the metadata during which logs are usually opened."""
 
 
 class RemoteLogManager:
@@ -65,12 +72,15 @@ class RemoteLogManager:
 
     async def run(self) -> None:
         """Run the tasks of all tiered partitions until cancelled."""
+        changed_at = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:
                 while True:
                     self._review(nursery)
-                    with trio.move_on_after(REVIEW_S):
+                    is_soon = trio.current_time() - changed_at < SOON_S
+                    with trio.move_on_after(REVIEW_S if is_soon else QUIET_REVIEW_S):
                         await self._changed.wait()
+                        changed_at = trio.current_time()
                     self._changed = trio.Event()
         finally:
             self._tiers.clear()

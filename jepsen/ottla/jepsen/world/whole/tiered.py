@@ -9,17 +9,19 @@ responses, returns stale listings, throttles, and hangs.
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, NoReturn
+from uuid import UUID
 
 import trio
 
 from ottla.jepsen.world.chance import Chance
-from ottla.jepsen.world.object_store import SimulatedObjectStore
+from ottla.jepsen.world.object_store import SimulatedObjectStore, StoreOutcome
 from ottla.jepsen.world.rare import RareStates
 from ottla.jepsen.world.violation import Violation
 from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
 from ottla.storage.log.log import Log
+from ottla.storage.tier.object_names import parse_object_key
 from ottla.storage.tier.remote_segment import RemoteSegmentState
 
 LOOK_S = 0.1
@@ -115,8 +117,10 @@ class TierWatch:
 
 
 def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None:
-    """Check that the object store contains all objects of each completely copied segment."""
+    """Check that the object store contains all objects of each completely copied segment, and no
+    objects of unknown segments. The second check needs a run without late effects."""
     keys = store.objects.keys()
+    known: set[UUID] = set()
     for broker in cluster.brokers.values():
         tier = broker.tier
         assert tier is not None
@@ -125,6 +129,7 @@ def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None
             if partition.log is None or not partition.log.is_tiered or metadata is None:
                 continue
             for segment in metadata.all_segments():
+                known.add(segment.id.segment_id)
                 if segment.state is not RemoteSegmentState.COPY_FINISHED:
                     continue
                 missing = set(tier.keys_of(segment, partition.topic)) - keys
@@ -132,6 +137,12 @@ def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None
                     raise Violation(
                         "FinishedIsComplete", f"{partition} lacks the objects {sorted(missing)}"
                     )
+    if store.outcomes[StoreOutcome.LATE]:
+        return  # such objects are deleted after a day
+    for key in sorted(keys):
+        name = parse_object_key(key)
+        if name is not None and name.names.segment_id not in known:
+            raise Violation("NoOrphans", f"the object {key} belongs to no known segment")
 
 
 class TieredCluster(WholeCluster):
