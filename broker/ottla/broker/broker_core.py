@@ -266,6 +266,7 @@ class BrokerCore:
             session_count_max=self.config.groups.share.session_count_max,
             is_enabled=lambda: is_share_enabled(self.metadata.image.features),
             cold_reads=self.data.fetch.cold_reads,
+            remote_fetches=self.data.fetch.remote_fetches,
             fetch_bytes_max=self.config.fetch_bytes_max,
         )
 

@@ -51,6 +51,7 @@ class ShareBench:
             session_count_max=3,
             is_enabled=lambda: self.is_enabled,
             cold_reads=world.fetch_api.cold_reads,
+            remote_fetches=world.fetch_api.remote_fetches,
             fetch_bytes_max=50_000_000,
         )
 

@@ -11,6 +11,7 @@ from ottla.broker.shares.led_share import DeliveryPorts
 from ottla.broker.shares.share_acknowledge import ShareAcknowledgeApi
 from ottla.broker.shares.share_delivery import ShareDelivery
 from ottla.broker.shares.share_fetch import ShareFetchApi
+from ottla.broker.tier.remote_fetches import RemoteFetches
 from ottla.node.network.dispatch import Dispatcher
 from ottla.wire.apis import (
     DESCRIBE_SHARE_DELIVERY,
@@ -31,13 +32,17 @@ class ShareApis:
         session_count_max: int,
         is_enabled: Callable[[], bool],
         cold_reads: ColdReads,
+        remote_fetches: RemoteFetches,
         fetch_bytes_max: int,
     ) -> None:
         self.delivery = ShareDelivery(
             table=table, ports=ports, session_count_max=session_count_max, is_enabled=is_enabled
         )
         self.fetch = ShareFetchApi(
-            self.delivery, cold_reads=cold_reads, fetch_bytes_max=fetch_bytes_max
+            self.delivery,
+            cold_reads=cold_reads,
+            remote_fetches=remote_fetches,
+            fetch_bytes_max=fetch_bytes_max,
         )
         self.acknowledge = ShareAcknowledgeApi(self.delivery)
         self.describe = DescribeShareDeliveryApi(self.delivery)

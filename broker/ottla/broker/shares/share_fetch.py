@@ -19,6 +19,7 @@ from uuid import UUID
 from ottla.broker.logs.cold_reads import ColdReads
 from ottla.broker.logs.fetch_read import DISK_WAIT_MS, PATIENT
 from ottla.broker.logs.leader_hints import HINTED
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.shares.acknowledgement_rules import AcknowledgedRange
 from ottla.broker.shares.acquired_ranges import AcquiredRange, count_of
 from ottla.broker.shares.led_share import LedShare, Stage
@@ -31,12 +32,17 @@ from ottla.broker.shares.share_sessions import (
     PartitionId,
     SessionKey,
 )
+from ottla.broker.tier.remote_fetches import RemoteFetches, RemoteKey, RemoteRequest
+from ottla.broker.tier.remote_reads import RemoteRead
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
+from ottla.model.ids import Offset
+from ottla.model.limits import MIB
 from ottla.node.network.dispatch import HandlerResult, RequestContext
 from ottla.node.network.purgatory import WaitingEntry
 from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import Answer, StepPace, Steps, begun
 from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.storage.log.log import Log
 from ottla.wire.messages.share_fetch_request import ShareFetchRequest
 from ottla.wire.messages.share_fetch_response import (
     AcquiredRecords,
@@ -66,6 +72,10 @@ ROUNDS_MAX = 16
 again if they contained only undeliverable records, such as transaction markers. A larger value
 blocks the event loop longer."""
 
+
+COPIED_READ_BYTES = MIB
+"""Bytes of a share partition that are read at once from the object store. A smaller number needs
+more requests to the store. A larger one takes memory for records that other members acquire."""
 
 AnyRead = ShareRead | OrderedRead
 
@@ -103,7 +113,8 @@ class ShareFetch:
         """True if the response must contain every partition of the session, not only partitions
         with records or errors."""
         self.is_cold = False
-        """True if records for this fetch are being loaded into the page cache."""
+        """True if records for this fetch are being loaded into the page cache, or read from the
+        object store."""
         self._acks_left = 0
         self._is_read = False
         charge = context.slot.charge
@@ -230,12 +241,23 @@ class ShareFetch:
             settings = led.apply_settings()
             if led.share.order is not None:
                 return read_ordered(led, settings, bytes_max)
-            return read_share(led, settings, bytes_max)
+            return read_share(led, settings, bytes_max, self._read_copied)
         except NotCachedError as missing:
             if self.api.cold_reads.bring_in(led.partition, missing):
                 return self._read(led, bytes_max)
             self.is_cold = True
             return None
+
+    def _read_copied(
+        self, partition: Partition, log: Log, offset: Offset, is_committed: bool
+    ) -> RemoteRead | None:
+        """Return records that only the object store has, or begin to read them and return None.
+        They stay in memory for a while, because one attempt may read them several times."""
+        key = RemoteKey(partition, offset, is_committed)
+        request = RemoteRequest(key, log, COPIED_READ_BYTES, at_least_one=True)
+        read = self.api.remote_fetches.take(request, self.context.arrived_ms, keep=True)
+        self.is_cold |= read is None
+        return read
 
     def _acquire(
         self, reads: list[tuple[ShareTarget, AnyRead]], refusals: dict[PartitionId, ErrorCode]
@@ -427,10 +449,16 @@ class ShareFetchApi:
     """Handler of ShareFetch, versions 1 and 2."""
 
     def __init__(
-        self, delivery: ShareDelivery, *, cold_reads: ColdReads, fetch_bytes_max: int
+        self,
+        delivery: ShareDelivery,
+        *,
+        cold_reads: ColdReads,
+        remote_fetches: RemoteFetches,
+        fetch_bytes_max: int,
     ) -> None:
         self.delivery = delivery
         self.cold_reads = cold_reads
+        self.remote_fetches = remote_fetches
         self.fetch_bytes_max = fetch_bytes_max
 
     def handle(self, context: RequestContext, request: ShareFetchRequest) -> HandlerResult:

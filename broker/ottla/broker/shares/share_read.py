@@ -3,14 +3,16 @@
 Pure except for reading bytes in the page cache. Only the headers of batches are read. The records
 are sent as a slice of the file, as for Fetch. The slice begins with the first acquired batch and
 ends with the last one. It may contain records that the member has not acquired; clients skip them
-(KIP-932).
+(KIP-932). Records that only the object store of tiered storage has are in memory instead.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from ottla.broker.replicas.partition import Partition
 from ottla.broker.shares.acquired_ranges import AcquiredRange
 from ottla.broker.shares.led_share import LedShare
 from ottla.broker.shares.share_partition import LogBatch
+from ottla.broker.tier.remote_reads import RemoteRead
 from ottla.model.ids import Offset
 from ottla.model.limits import BATCH_HEADER_BYTES
 from ottla.model.settings.share_groups import READ_COMMITTED, ShareGroupSettings
@@ -26,6 +28,11 @@ COPIED_BYTES_MAX = 4_096
 """Maximum size in bytes of records that a ShareFetch response contains as a copy instead of as a
 slice of the file."""
 
+ReadCopied = Callable[[Partition, Log, Offset, bool], RemoteRead | None]
+"""Function that returns the records of a partition from an offset on that only the object store
+has. Returns None, and begins to read them, if they are not in memory yet. The flag is True if only
+committed records are read."""
+
 BATCHES_MAX = 2_000
 """Maximum number of batches whose headers one read of a share partition examines. A larger value
 blocks the event loop longer if batches are small. A smaller value needs more fetches if most of the
@@ -37,7 +44,9 @@ class ShareRead:
 
     __slots__ = ("_ends", "_starts", "aborted", "fetch_offset", "led", "log", "piece")
 
-    def __init__(self, led: LedShare, log: Log, fetch_offset: Offset, piece: FileSlice) -> None:
+    def __init__(
+        self, led: LedShare, log: Log, fetch_offset: Offset, piece: FileSlice | bytes
+    ) -> None:
         self.led = led
         self.log = log
         self.fetch_offset = fetch_offset
@@ -58,8 +67,9 @@ class ShareRead:
         Raises NotCachedError if a header is not in the page cache, and CorruptDataError if it is
         malformed.
         """
-        file, at = self.piece.file, self.piece.position
-        end = at + self.piece.length
+        piece = self.piece
+        at = 0 if isinstance(piece, bytes) else piece.position
+        end = at + len(piece)
         limit = at + bytes_max
         open_aborts = list(self.aborted)
         aborting: set[int] = set()
@@ -68,7 +78,7 @@ class ShareRead:
             if at + BATCH_HEADER_BYTES > end:
                 return
             if at + BATCH_HEADER_BYTES > chunk_at + len(chunk):
-                chunk, chunk_at = bytes(file.read_cached(at, min(CHUNK_BYTES, end - at))), at
+                chunk, chunk_at = self._bytes_at(at, min(CHUNK_BYTES, end - at)), at
             header = parse_header(chunk, at - chunk_at)
             batch_end = at + header.size_bytes
             if batch_end > end or (batch_end > limit and not (is_first and not count)):
@@ -88,24 +98,36 @@ class ShareRead:
 
     def last_batch(self) -> FileSlice:
         """Return the bytes of the batch that the method `batches` yielded last."""
+        assert isinstance(self.piece, FileSlice), "an order of deliveries reads the local log only"
         begin, end = self._starts[-1][1], self._ends[-1][1]
         return FileSlice(self.piece.file, begin, end - begin)
+
+    def _bytes_at(self, at: int, size: int) -> bytes:
+        piece = self.piece
+        if isinstance(piece, bytes):
+            return piece[at : at + size]
+        return bytes(piece.file.read_cached(at, size))
 
     def records_of(self, acquired: list[AcquiredRange]) -> FileSlice | bytes | bytearray:
         """Return the bytes of all batches from the first to the last acquired record."""
         first, last = acquired[0].first_offset, acquired[-1].last_offset
         begin = max(position for offset, position in self._starts if offset <= first)
         end = min(position for offset, position in self._ends if offset >= last)
+        if isinstance(self.piece, bytes):
+            return self.piece[begin:end]
         piece = FileSlice(self.piece.file, begin, end - begin)
         return piece.read_cached() if len(piece) <= COPIED_BYTES_MAX else piece
 
 
-def read_share(led: LedShare, settings: ShareGroupSettings, bytes_max: int) -> ShareRead | None:
+def read_share(
+    led: LedShare, settings: ShareGroupSettings, bytes_max: int, read_copied: ReadCopied
+) -> ShareRead | None:
     """Return the readable records of a share partition, or None if there is no record to acquire
     now.
 
-    Raises RefusedError with Kafka's code, and NotCachedError if a position in the log is not in the
-    page cache.
+    `read_copied` reads records that only the object store has, as long as the log is tiered. Raises
+    RefusedError with Kafka's code, and NotCachedError if a position in the log is not in the page
+    cache.
     """
     log = led.log()
     share = led.share
@@ -116,6 +138,13 @@ def read_share(led: LedShare, settings: ShareGroupSettings, bytes_max: int) -> S
     if offset is None or offset >= bound:
         return None
     fetch_offset = Offset(offset)
+    if log.log_start_offset <= offset < log.local_start_offset:
+        copied = read_copied(led.partition, log, fetch_offset, is_committed)
+        if copied is None:
+            return None
+        read = ShareRead(led, log, fetch_offset, copied.records)
+        read.aborted = list(copied.aborted)
+        return read
     found = log.read(
         fetch_offset, bytes_max=bytes_max, end_offset=bound, at_least_one=True, whole_batches=False
     )

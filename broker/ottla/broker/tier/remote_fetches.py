@@ -122,9 +122,10 @@ class RemoteFetches:
         """Maximum number of bytes that the running reads return together."""
         return sum(request.bytes_max for request in self._running.values())
 
-    def take(self, request: RemoteRequest, now_ms: int) -> RemoteRead | None:
+    def take(self, request: RemoteRequest, now_ms: int, *, keep: bool = False) -> RemoteRead | None:
         """Return the result of a read if it is there. Otherwise start the read, and return None.
-        When the result is there, the waiting fetches of the partition are woken.
+        When the result is there, the waiting fetches of the partition are woken. With `keep`, the
+        result is kept for a second use.
 
         If an earlier fetch started the read, the result may have more bytes than `request` allows.
         Raises RefusedError if the read failed.
@@ -137,6 +138,8 @@ class RemoteFetches:
             if kept.read is None:
                 raise RefusedError(kept.code)
             if kept.read.records or kept.request.at_least_one or not request.at_least_one:
+                if keep:
+                    self._keep(kept)
                 return kept.read
         if key not in self._running and all(one.key != key for one in self._waiting):
             if self._has_room(request):
