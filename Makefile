@@ -1,5 +1,5 @@
 # make check, make test (the short form), make fix, make docs, make sim (ENGINE=whole SEED=7), make soak, make jepsen,
-# make bench, make bench-gate, make test-versions, make wheel, make test-compiled, make release.
+# make bench, make bench-gate, make test-versions, make wheel, make wheels, make test-compiled, make release.
 PYTHON ?= .venv/bin/python
 TESTS =
 FOLDERS = proto model wire telemetry storage raft metadata rpc node controller client broker insight console pipeline testing jepsen bench cli tools tests
@@ -14,7 +14,7 @@ JEPSEN ?=
 COMPILED = build/compiled
 
 .PHONY: check test fix docs release sim soak jepsen jepsen-kill jepsen-partition jepsen-transactions jepsen-secure bench \
-  bench-gate test-versions wheel compiled-environment test-compiled bench-gate-compiled
+  bench-gate test-versions wheel wheels compiled-environment test-compiled bench-gate-compiled
 check:
 	$(PYTHON) -m ruff format --check $(FOLDERS)
 	$(PYTHON) -m ruff check $(FOLDERS)
@@ -75,6 +75,11 @@ wheel:
 	  then $(PYTHON) -m auditwheel repair --wheel-dir dist $(COMPILED)/wheel/*.whl; \
 	  else cp $(COMPILED)/wheel/*.whl dist; fi
 
+# Compiled wheels for other machines, one for each Python that is here.
+wheels:
+	mkdir -p dist
+	PYTHON=$(PYTHON) .ci/wheels
+
 # Source distribution, wheels, bill of materials, notes and SHA256SUMS of this version, in dist/.
 RELEASE = PYTHONPATH=tools $(PYTHON) -m ottla.tools.release
 release:
@@ -82,7 +87,7 @@ release:
 	rm -rf dist
 	$(PYTHON) -m build --no-isolation --outdir dist .
 	if command -v "$${CC:-cc}" > /dev/null; \
-	  then $(MAKE) wheel; \
+	  then $(MAKE) wheels; \
 	  else echo "There is no C compiler: no compiled wheel is built."; fi
 	$(RELEASE) finish dist
 

@@ -9,7 +9,7 @@ compiles only what has changed.
 
 `python hatch_build.py` only builds the tree, and prints its path: with this path as PYTHONPATH, a
 checkout runs its compiled modules. OTTLA_COMPILE_LEVEL is the optimization level of the C compiler
-(`-O`, by default 2).
+(`-O`), by default 1 and 2 for some packages; each other level has a directory of its own.
 """
 
 import ast
@@ -19,8 +19,10 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -31,7 +33,21 @@ LIBRARY = "ottla"
 MESSAGES = "ottla.wire.messages."
 NATIVE = Path("ottla/wire/native")
 """Directory of the tree with the codecs of compiled messages, one module each."""
-DEFAULT_LEVEL = "2"
+GENERATED_PREFIX = "__native_"
+OWN_HEADER = f"{GENERATED_PREFIX}{LIBRARY}.h"
+INTERNAL_HEADER = f"{GENERATED_PREFIX}internal_{LIBRARY}.h"
+LIBRARY_HEADER, HOT_HEADER = "library.h", "library_hot.h"
+STUB_HEADER = "stub.h"
+"""Names of the headers that are included first, in files of the library and in stubs. A precompiled
+header is for one level of optimization."""
+DEFAULT_LEVEL = "1"
+HOT_LEVEL = "2"
+HOT_PACKAGES = ["ottla.broker.coordinators", "ottla.broker.groups.offsets", "ottla.node.quotas"]
+"""Packages that are compiled with level 2 if the others have the default level. Their code executes
+up to 5 % more instructions with level 1, and other code less than 3 %."""
+OPTIONS = ["-fvisibility=hidden", "-fno-plt", "-finline-small-functions", "-fpartial-inlining"]
+"""Options of the C compiler. They save instructions at level 1, which compiles in two thirds of the
+time of level 2."""
 JOBS = os.cpu_count() or 1
 
 
@@ -61,7 +77,9 @@ class CompiledWheel(BuildHookInterface[Any]):
 
 def compile_tree() -> Path:
     """Copy the packages into one tree, compile their modules there, and return the tree's path."""
-    target = ROOT / "build" / "compiled" / str(sys.implementation.cache_tag)
+    level = _level()
+    tag = str(sys.implementation.cache_tag)
+    target = ROOT / "build/compiled" / (tag if level == DEFAULT_LEVEL else f"{tag}-O{level}")
     tree = target / "tree"
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     wheel = settings["targets"]["wheel"]
@@ -83,6 +101,10 @@ def compile_tree() -> Path:
     command = [sys.executable, str(Path(__file__)), "--compile", *modules]
     subprocess.run(command, cwd=tree, env=environment, stdout=sys.stderr, check=True)
     return tree
+
+
+def _level() -> str:
+    return os.environ.get("OTTLA_COMPILE_LEVEL", DEFAULT_LEVEL)
 
 
 def _is_asked() -> bool:
@@ -216,26 +238,58 @@ def _compile(modules: list[str]) -> None:
     from setuptools.command.build_ext import build_ext
 
     target = Path.cwd().parent
+    generated = target / "c"
     configuration = target / "mypy.ini"
     configuration.write_text(_MYPY)
     extensions = mypycify(
         ["--config-file", str(configuration), *(f"{one.replace('.', '/')}.py" for one in modules)],
-        opt_level=os.environ.get("OTTLA_COMPILE_LEVEL", DEFAULT_LEVEL),
+        opt_level=_level(),
         debug_level="0",
         multi_file=True,
         group_name=LIBRARY,
-        target_dir=str(target / "c"),
+        target_dir=str(generated),
     )
     for name, changes in SUPPORT_CHANGES.items():
-        support = target / "c" / name
+        support = generated / name
         support.write_text(mended(support.read_text(), changes))
+    header = library_header((generated / OWN_HEADER).read_text())
+    _write_changed(generated / LIBRARY_HEADER, header)
+    _write_changed(generated / HOT_HEADER, header)
+    _write_changed(generated / STUB_HEADER, "#include <Python.h>\n")
+    for extension in extensions:
+        extension.extra_compile_args += OPTIONS
     distribution = Distribution({"name": LIBRARY, "ext_modules": extensions})
     command = build_ext(distribution)
     command.build_lib = str(Path.cwd())
     command.build_temp = str(target / "objects")
+    command.parallel = JOBS  # stubs are compiled while the library is
     command.ensure_finalized()
-    _compile_files_once(command)
+    _compile_changed_files(generated)
     command.run()
+
+
+def library_header(own: str) -> str:
+    """Return a header that is included first in each generated file of the library. `own` is the
+    library's header of mypyc.
+
+    Compiled ahead, it spares each file the parsing of headers of 1.5 MB. It declares the library's
+    functions and variables invisible to other libraries: code then refers to them directly, and not
+    through a table of addresses.
+    """
+    others = [line for line in own.splitlines() if line.startswith("#include")]
+    lines = [
+        *others,
+        "#pragma GCC visibility push(hidden)",
+        f'#include "{OWN_HEADER}"',
+        f'#include "{INTERNAL_HEADER}"',
+        "#pragma GCC visibility pop",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _write_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
 
 
 def mended(text: str, changes: list[tuple[str, str]]) -> str:
@@ -277,9 +331,9 @@ SUPPORT_CHANGES = {
 """Corrections of mypyc 2.4's C files, by file. Each is a pair of a text and its replacement."""
 
 
-def _compile_files_once(command: Any) -> None:
-    """Make setuptools compile several files in parallel, and each only if the file or a header has
-    changed.
+def _compile_changed_files(generated: Path) -> None:
+    """Make setuptools compile several files in parallel, each with a precompiled header and only if
+    the file or a header has changed. `generated` is the directory of the C files.
 
     By default, setuptools compiles all files of a library again, one after the other, if one of
     them has changed.
@@ -288,19 +342,51 @@ def _compile_files_once(command: Any) -> None:
 
     compiler: Any = CCompiler
     compile_one = compiler.compile
+    hot = tuple(f"{GENERATED_PREFIX}{name.replace('.', '___')}___" for name in HOT_PACKAGES)
+    has_hot = _level() == DEFAULT_LEVEL
+    header_lock = Lock()
+
+    def is_stale(made: str | Path, sources: Iterable[str | Path]) -> bool:
+        newest = max(os.path.getmtime(path) for path in (__file__, *sources))
+        return not os.path.exists(made) or os.path.getmtime(made) < newest
+
+    def precompile(self: Any, header: Path, includes: list[Path], options: dict[str, Any]) -> None:
+        made = header.with_name(f"{header.name}.gch")
+        with header_lock:
+            if is_stale(made, includes):
+                paths = [f"-I{path}" for path in (*options["include_dirs"], *self.include_dirs)]
+                command = [*self.compiler_so, *paths, *options["extra_postargs"]]
+                self.spawn([*command, "-x", "c-header", str(header), "-o", str(made)])
 
     def compile_all(self: Any, sources: list[str], **options: Any) -> list[str]:
-        output = options["output_dir"]
-        objects: list[str] = self.object_filenames(sources, output_dir=output)
-        headers = list(Path(sources[0]).parent.glob("*.h"))
+        objects: list[str] = self.object_filenames(sources, output_dir=options["output_dir"])
+        is_library = len(sources) > 1
+        includes = [generated / STUB_HEADER]
+        if is_library:
+            includes = list(generated.glob("*.h"))
 
-        def compile_stale(source: str, made: str) -> None:
-            newest = max(os.path.getmtime(path) for path in (source, __file__, *map(str, headers)))
-            if not os.path.exists(made) or os.path.getmtime(made) < newest:
-                compile_one(self, [source], **options)
+        def compile_changed(source: str, made: str) -> None:
+            if not is_stale(made, [source, *includes]):
+                return
+            own = dict(options)
+            name = Path(source).name
+            if not is_library:
+                header = generated / STUB_HEADER
+            elif has_hot and name.startswith(hot):
+                header = generated / HOT_HEADER
+                own["extra_postargs"] = [*options["extra_postargs"], f"-O{HOT_LEVEL}"]
+            elif name.startswith(GENERATED_PREFIX):
+                header = generated / LIBRARY_HEADER
+            else:  # one of mypyc's own few files, which define macros before they include anything
+                compile_one(self, [source], **own)
+                return
+            precompile(self, header, includes, own)
+            compile_one(self, [source], extra_preargs=["-include", str(header)], **own)
 
+        pairs = zip(sources, objects, strict=True)
+        longest_first = sorted(pairs, key=lambda pair: os.path.getsize(pair[0]), reverse=True)
         with ThreadPoolExecutor(JOBS) as pool:
-            list(pool.map(compile_stale, sources, objects))
+            list(pool.map(compile_changed, *zip(*longest_first, strict=True)))
         return objects
 
     compiler.compile = compile_all

@@ -22,6 +22,7 @@ hatch_build = module_from_spec(_SPEC)
 _SPEC.loader.exec_module(hatch_build)
 with_final_names: Callable[[str], str] = hatch_build.with_final_names
 mended: Callable[[str, list[tuple[str, str]]], str] = hatch_build.mended
+library_header: Callable[[str], str] = hatch_build.library_header
 MODULES: list[str] = HATCH["targets"]["wheel"]["hooks"]["custom"]["modules"]
 NOT_NATIVE = {"Protocol", "NamedTuple", "Enum", "IntEnum", "IntFlag", "Flag", "TypedDict"}
 REPLACED = re.compile(r"monkeypatch\.setattr\((\w+), ['\"](_?[A-Z][A-Z0-9_]*)['\"]")
@@ -274,3 +275,17 @@ def test_a_build_installs_the_types_of_all_that_its_modules_import() -> None:
     foreign -= sys.stdlib_module_names | without_types
     wanted = {TYPES_OF.get(one, one) for one in foreign}
     assert wanted <= installed, "requires of the build hook in pyproject.toml"
+
+
+def test_only_what_the_library_declares_itself_is_hidden_from_others() -> None:
+    own = "#ifndef OWN\n#include <Python.h>\n#include <CPy.h>\nextern int own;\n#endif\n"
+
+    lines = library_header(own).splitlines()
+
+    hidden = lines.index("#pragma GCC visibility push(hidden)")
+    assert lines[:hidden] == ["#include <Python.h>", "#include <CPy.h>"]
+    assert lines[hidden + 1 :] == [
+        '#include "__native_ottla.h"',
+        '#include "__native_internal_ottla.h"',
+        "#pragma GCC visibility pop",
+    ]
