@@ -148,7 +148,7 @@ class GroupShard:
         """Return and clear the effects (records, responses, deadlines) decided since the last
         call."""
         effects = self._outbox.take()
-        effects.has_work = bool(self._backlog) or self._topics.has_work
+        effects.has_work = bool(self._backlog) or bool(self._topics.queue)
         effects.next_deadline_ms = self.next_deadline_ms
         return effects
 

@@ -97,16 +97,16 @@ class TopicView:
         self._names: set[str] = set()
         self._resolutions: dict[str, _Resolution] = {}
         self._programs: OrderedDict[str, TopicRegex] = OrderedDict()
-        self._open: list[tuple[int, int, str]] = []
+        self.queue: list[tuple[int, int, str]] = []
         """Heap of the regular expressions that still have topics to match, ordered by the cost of
-        matching them."""
+        matching them. It is read at each commit, and is not a property for the sake of speed."""
         self._sequence = count()
         self._prune_at = PRUNE_COUNT_MIN
 
     @property
     def has_work(self) -> bool:
         """True if a regular expression is still to be matched with created or deleted topics."""
-        return bool(self._open)
+        return bool(self.queue)
 
     def topic(self, name: str) -> Topic | None:
         """Return the topic named `name` in the current metadata image, or None if it does not
@@ -191,18 +191,18 @@ class TopicView:
 
     def _queue(self, text: str, resolution: _Resolution, news: _TopicChanges) -> None:
         if not resolution.news:
-            heappush(self._open, (resolution.instructions, next(self._sequence), text))
+            heappush(self.queue, (resolution.instructions, next(self._sequence), text))
         resolution.news.append(news)
 
     def _work(self, cost: int) -> bool:
         """Match regular expressions with created and deleted topics, up to a given cost. Returns
         True if an expression's topics changed."""
         is_other = False
-        while self._open and cost > 0:
-            text = self._open[0][-1]
+        while self.queue and cost > 0:
+            text = self.queue[0][-1]
             found = self._resolutions.get(text)
             if found is None or not found.news:
-                heappop(self._open)
+                heappop(self.queue)
                 continue
             before = found.topics if found.is_known else None
             cost = self._look(text, found, cost)
