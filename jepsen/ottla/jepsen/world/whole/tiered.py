@@ -13,6 +13,8 @@ from uuid import UUID
 
 import trio
 
+from ottla.broker.replicas.partition import Partition
+from ottla.broker.tier.partition_tier_driver import snapshot_of
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.object_store import SimulatedObjectStore, StoreOutcome
 from ottla.jepsen.world.rare import RareStates
@@ -21,14 +23,16 @@ from ottla.jepsen.world.whole.cluster import SimulatedCluster
 from ottla.jepsen.world.whole.whole_cluster import WholeCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload, WorkloadPlan
 from ottla.storage.log.log import Log
+from ottla.storage.tier.copy_plan import copied_offset
 from ottla.storage.tier.object_names import parse_object_key
+from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteSegmentState
 
 LOOK_S = 0.1
 STORE_FAULTS_S = 9.0
 """Seconds during which the object store has faults. The faults of nodes last longer, so that all
 copies can be complete at the end of the run."""
-FAULT_S_MAX = 2.0
+FAULT_S_MAX = 4.0
 TIERED_CONFIGS = {"remote.storage.enable": "true"}
 
 
@@ -89,7 +93,11 @@ class StoreNemesis:
 
 
 class TierWatch:
-    """Observer of the tiered logs of running brokers, which checks them during the run."""
+    """Observer of the tiered logs of running brokers, which checks them during the run.
+
+    No record expires in these runs. So a log always starts at 0, and each record below the local
+    start is readable in the store.
+    """
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self._cluster = cluster
@@ -99,21 +107,40 @@ class TierWatch:
         """Check the tiered logs repeatedly until cancelled."""
         while True:
             for broker in list(self._cluster.brokers.values()):
+                assert broker.tier is not None
                 for partition in broker.table:
-                    log = partition.log
-                    if log is not None and log.is_tiered and partition.is_leader:
-                        self._check(log, partition.key)
+                    if partition.log is not None and partition.log.is_tiered:
+                        metadata = broker.tier.topic.metadata_of(partition.key)
+                        self._check(partition, partition.log, metadata)
             await trio.sleep(LOOK_S)
 
-    def _check(self, log: Log, key: object) -> None:
-        if log.local_start_offset > log.log_start_offset:
+    def _check(self, partition: Partition, log: Log, metadata: RemoteMetadata | None) -> None:
+        local_start = log.local_start_offset
+        if local_start:
             self._rare.sometimes("records are only in the store")
-        if log.copied_offset >= log.last_stable_offset > 0:
+        if log.log_start_offset:
+            raise Violation("NothingExpires", f"{partition} starts at {log.log_start_offset}")
+        if metadata is None:
+            return
+        lineage = snapshot_of(log).lineage
+        copied = copied_offset(metadata, lineage, local_log_start_offset=log.log_start_offset)
+        if copied + 1 < local_start:
             raise Violation(
-                "OnlyStableIsCopied",
-                f"{key} is copied up to {log.copied_offset}, and stable up to"
-                f" {log.last_stable_offset}",
+                "DeletedIsCopied",
+                f"{partition} is copied up to {copied}, and begins locally at {local_start}",
             )
+        for segment in metadata.all_segments():
+            is_own = (
+                partition.is_leader
+                and segment.broker_id == partition.local_id
+                and segment.leader_epochs[-1].epoch == partition.leader_epoch
+            )
+            if is_own and segment.end_offset >= log.last_stable_offset:
+                raise Violation(
+                    "OnlyStableIsCopied",
+                    f"{partition} copies up to {segment.end_offset}, and is stable up to"
+                    f" {log.last_stable_offset}",
+                )
 
 
 def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None:
