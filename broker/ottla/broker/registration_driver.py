@@ -14,10 +14,15 @@ from ottla.broker.cluster.membership.registration import (
 )
 from ottla.broker.replicas.replica_manager import ReplicaManager
 from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import TOPIC_RESOURCE
+from ottla.model.errors import ConfigError
 from ottla.model.ids import Offset
 from ottla.model.log_events import event
 from ottla.model.seams import Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.storage.tier import STORE_URI, SYSTEM_ENABLE, TierConfig
+from ottla.model.settings.storage.tiered_topics import TIERED_TOPICS_LEFT, is_tiered_text
+from ottla.model.settings.storage.topic import REMOTE_STORAGE_ENABLE
 from ottla.node.network.server.server_seam import Server
 from ottla.node.quorum.quorum_driver import QuorumMember
 from ottla.proto import controller_pb2 as pb
@@ -29,6 +34,20 @@ NO_MACHINE_ID = "uninitialized"
 (machine-id(5))."""
 
 _LOGGER = logging.getLogger("ottla.broker")
+
+
+def check_tiered_topics(image: MetadataImage, config: TierConfig) -> None:
+    """Raise ConfigError if a topic is tiered although tiered storage is off, as Kafka does.
+    Consumers would otherwise skip the records that only the object store has."""
+    if config.is_enabled:
+        return
+    for (kind, name), texts in image.configs.items():
+        if kind == TOPIC_RESOURCE and is_tiered_text(texts.get(REMOTE_STORAGE_ENABLE)):
+            raise ConfigError(
+                SYSTEM_ENABLE,
+                f"is false, and topic {name} is tiered. {TIERED_TOPICS_LEFT}; or set it to true, "
+                f"with {STORE_URI}",
+            )
 
 
 class Registration:
@@ -64,6 +83,7 @@ class Registration:
         registration's record in the metadata log."""
         self._lifecycle.lifecycle.on_caught_up()
         image, logs, replicas = self._member.image, self._logs, self._replicas
+        check_tiered_topics(image, self._config.tier)
         # Before the registration, since from then on a replica that lost records must not be
         # elected.
         await logs.open_logs(
