@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from ottla.jepsen.world.object_store import StoreFaults, StoreOperation
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.object_store import SimulatedObjectStore, StoreFaults, StoreOperation
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.segments.epoch_cache import EpochEntry
 from ottla.storage.segments.transaction_index import AbortedTransaction
 from ottla.storage.tier.manifest import CHUNK_BYTES
 from ottla.storage.tier.memory_store import MemoryObjectStore
-from ottla.storage.tier.reads.reader_limits import READ_BYTES_MAX
+from ottla.storage.tier.reads.reader_limits import READ_BYTES_MAX, RUN_CHUNKS
 from ottla.storage.tier.reads.requests_driver import CorruptObjectError
 from ottla.storage.tier.remote_segment import RemoteSegment
 from ottla.storage.tier.store_seam import ObjectNotFoundError, StoreError
@@ -280,6 +282,32 @@ async def test_memory_and_files_stay_within_their_bounds(autojump_clock: MockClo
         names = await disk.listdir("/data/tier-cache/chunks")
         sizes = [disk.open(f"/data/tier-cache/chunks/{name}").size_bytes for name in names]
         assert 0 < sum(sizes) <= limits["chunk_file_bytes"]
+
+
+async def test_requests_of_many_readers_are_bounded(autojump_clock: MockClock) -> None:
+    """Many partitions at once must not fill the memory (KAFKA-19763)."""
+
+    class Meter(SimulatedObjectStore):
+        running_bytes = most_bytes = running = most = 0
+
+        async def get(self, key: str, start: int, end: int) -> bytes:
+            size = min(end - start, SOURCE.size_bytes)
+            self.running, self.running_bytes = self.running + 1, self.running_bytes + size
+            self.most = max(self.most, self.running)
+            self.most_bytes = max(self.most_bytes, self.running_bytes)
+            try:
+                return await super().get(key, start, end)
+            finally:
+                self.running, self.running_bytes = self.running - 1, self.running_bytes - size
+
+    store = Meter(Chance(0))
+    segments = [await uploaded(store, SOURCE, number) for number in range(1, 13)]
+    async with opened_reader(store, None, gets_at_once=6) as reader:
+        async with trio.open_nursery() as nursery:
+            for segment in segments:
+                nursery.start_soon(partial(read, reader, segment, 1200, bytes_max=1 << 30))
+        assert store.most == 6
+        assert store.most_bytes <= 6 * RUN_CHUNKS * CHUNK_BYTES
 
 
 async def test_segments_that_are_forgotten_leave_no_files(autojump_clock: MockClock) -> None:
