@@ -1,5 +1,7 @@
 """Members of a share group get records that only the object store has."""
 
+from dataclasses import replace
+
 import trio
 import trio.testing
 
@@ -16,6 +18,19 @@ from tests.broker.tier.fake_remote_reads import FakeRemoteReads
 
 T = ("t", 0)
 TIERED = TopicConfig(remote_storage_enable=True, local_retention_bytes=0)
+
+
+async def test_an_order_of_deliveries_reads_the_local_log_alone(bench: ShareBench) -> None:
+    partition = await bench.add(config=replace(TIERED, share_delay_ms=0))
+    bench.append(partition, b"0")
+    await partition.log.roll(now_ms=0)
+    bench.append(partition, b"1")
+    partition.log.copied_offset = Offset(0)
+    await partition.log.delete_local_segments(0)
+    assert partition.log.local_start_offset == 1
+
+    call = bench.fetch(T, epoch=0, max_wait_ms=500)
+    assert parts(call)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_records_below_the_local_start_are_acquired_from_the_object_store(

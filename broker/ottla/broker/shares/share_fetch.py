@@ -227,7 +227,7 @@ class ShareFetch:
                     continue
                 read = self._read(led, left)
             except RefusedError as refusal:
-                refusals[target.id] = refusal.code
+                refusals[target.id] = _code_for_members(refusal.code)
                 continue
             if read is not None:
                 left -= len(read.piece)
@@ -443,6 +443,14 @@ class RefusedSession(WaitingEntry):
     def on_fault(self, fault: Exception) -> None:
         """Close the client's connection after an unexpected error in this waiting request."""
         self._slot.fail(fault)
+
+
+def _code_for_members(code: ErrorCode) -> ErrorCode:
+    """Return the code that members get for a refusal. A read in an order of deliveries below the
+    local start of a tiered log is not served; members know no code for that."""
+    if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return code
 
 
 class ShareFetchApi:

@@ -36,6 +36,7 @@ from ottla.model.limits import TOPIC_NAME_LENGTH_MAX, USER_OPERATION_RECORDS_MAX
 from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.model.settings.storage.tiered_topics import check_tiering
 from ottla.model.settings.storage.topic import (
+    REMOTE_STORAGE_ENABLE,
     TOPIC_DEFINITIONS,
     check_topic_as_a_whole,
     check_topic_texts,
@@ -267,12 +268,13 @@ def _create(
     texts = {config.name: config.value for config in asked.configs}
     check_topic_texts(texts)
     check_topic_as_a_whole(texts)
-    check_tiering(
-        {},
-        texts,
-        partial(topic_defaults, image, context.config),
-        is_system_enabled=context.config.is_tiering_enabled,
-    )
+    if REMOTE_STORAGE_ENABLE in texts:
+        check_tiering(
+            {},
+            texts,
+            partial(topic_defaults, image, context.config),
+            is_system_enabled=context.config.is_tiering_enabled,
+        )
     partitions = _partitions_of(image, context, asked, new_topics)
     context.charge.take(len(partitions))
     topic_id = context.rng.uuid()
