@@ -47,7 +47,7 @@ def test_produced_records_are_written_and_answered(program: Path, tmp_path: Path
 
 
 @compiled
-@pytest.mark.parametrize("size", [100, 1_000_000])
+@pytest.mark.parametrize("size", [100, 100_000, 1_000_000])
 def test_fetched_records_stand_in_the_answer(program: Path, tmp_path: Path, size: int) -> None:
     records = bytes(range(250)) * (size // 250) or b"few"
     answer = b"head" + records + b"tail"
