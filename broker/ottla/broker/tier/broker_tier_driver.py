@@ -51,6 +51,7 @@ class BrokerTier:
         figures = TierFigures()
         self._cluster_id = cluster_id
         self._traffic = cluster_store.traffic
+        self._chunk_counts = cluster_store.reader.counts
         self.topic = topic = MetadataTopic(
             settings,
             address=partial(own_address, config, lambda: table.image),
@@ -98,6 +99,7 @@ class BrokerTier:
         self.topic.register_with(parts)
         self.manager.register_with(parts)
         parts.families(self._traffic.families)
+        parts.families(self._chunk_counts.families)
 
 
 def own_address(config: BrokerConfig, image: Callable[[], MetadataImage]) -> tuple[str, int] | None:

@@ -208,7 +208,14 @@ async def test_a_second_read_needs_no_request_even_after_a_restart(
     assert store.requests[StoreOperation.GET] == count
     async with opened_reader(store, disk) as reader:
         assert await read_all(reader, segment) == SOURCE.log
-        assert reader.counts.file_hits == -(-SOURCE.size_bytes // CHUNK_BYTES)
+        chunk_count = -(-SOURCE.size_bytes // CHUNK_BYTES)
+        assert reader.counts.file_hits == chunk_count
+        (family,) = reader.counts.families()
+        assert {sample[0][0]: sample[1] for sample in family.samples if sample} == {
+            "memory": reader.counts.memory_hits,
+            "file": chunk_count,
+            "store": 0,
+        }
     assert store.requests[StoreOperation.GET] == count
 
 

@@ -190,6 +190,7 @@ class ChunkSource:
 
         key = source.manifest.names.key(SegmentObject.LOG)
         content = await self._requests.get(key, start, end, problem_of)
+        self._counts.store_chunks += len(run)
         if len(run) == 1:
             found = [content]
         else:

@@ -1,7 +1,7 @@
 """Requests of a reader to the object store. Their number and time are limited, and failed requests
 are repeated."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +9,7 @@ import trio
 
 from ottla.storage.tier.reads.reader_limits import ATTEMPTS_MAX, RETRY_PAUSE_S, ReaderLimits
 from ottla.storage.tier.store_seam import ObjectRangeError, ObjectStore, StoreError
+from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 PAUSE_FACTOR: Final = 4
 
@@ -46,6 +47,23 @@ class ReadCounts:
     """Number of chunks that readers needed and that were in memory."""
     file_hits: int = 0
     """Number of chunks that were loaded from the cache's files."""
+    store_chunks: int = 0
+    """Chunks that the store returned."""
+
+    def families(self) -> Iterator[Family]:
+        """Yield the metrics of the caches."""
+        yield Family(
+            "ottla_tier_read_chunks_total",
+            MetricKind.COUNTER,
+            "Chunks of 1 MiB of copied segments that were found in memory, in the files of the"
+            " cache, or fetched from the object store.",
+            ("source",),
+            [
+                (("memory",), self.memory_hits),
+                (("file",), self.file_hits),
+                (("store",), self.store_chunks),
+            ],
+        )
 
 
 class StoreRequests:
