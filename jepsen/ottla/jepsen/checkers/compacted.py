@@ -12,7 +12,7 @@ from ottla.storage.producers.producer_state import read_end_marker
 from ottla.wire.batch import BatchHeader, batches
 from ottla.wire.records import Record, scan
 
-INTERNAL_LOGS = ("__consumer_offsets-", "__transaction_state-")
+INTERNAL_LOGS = ("__consumer_offsets-", "__remote_log_metadata-", "__transaction_state-")
 COMPACTED_TOPIC = "compacted-"
 """Prefix of the names of topics that a run creates with `cleanup.policy=compact`."""
 

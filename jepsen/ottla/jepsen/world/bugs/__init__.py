@@ -19,5 +19,6 @@ share_bugs.py         mutants of share groups
 cleaner_bugs.py       mutants of compaction
 transaction_bugs.py   mutants of transactions: coordinators, markers, readers, offsets
 disk_and_topic_bugs.py mutants for failing disks, and for topics whose names are reused
+tier_bugs.py         mutants of tiered storage
 whole_bugs.py         mutants that only whole clusters reveal
 """

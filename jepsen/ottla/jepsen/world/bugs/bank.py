@@ -23,6 +23,7 @@ DOMAINS: tuple[str, ...] = (
     "share_bugs",
     "cleaner_bugs",
     "transaction_bugs",
+    "tier_bugs",
 )
 """Names of the modules of this package that have mutants (deliberate bugs). Each has a tuple
 `MUTANTS`."""
