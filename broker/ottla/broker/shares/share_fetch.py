@@ -74,8 +74,9 @@ blocks the event loop longer."""
 
 
 COPIED_READ_BYTES = MIB
-"""Bytes of a share partition that are read at once from the object store. A smaller number needs
-more requests to the store. A larger one takes memory for records that other members acquire."""
+"""Maximum number of bytes that one read of a share partition requests from the object store. With a
+smaller number, more requests are sent to the store. A larger one takes memory for records that
+other members acquire."""
 
 AnyRead = ShareRead | OrderedRead
 
@@ -251,8 +252,9 @@ class ShareFetch:
     def _read_copied(
         self, partition: Partition, log: Log, offset: Offset, is_committed: bool
     ) -> RemoteRead | None:
-        """Return records that only the object store has, or begin to read them and return None.
-        They stay in memory for a while, because one attempt may read them several times."""
+        """Return records that only the object store has, if they were read already. Otherwise start
+        to read them, and return None. They are kept in memory for a while, because one attempt may
+        read them several times."""
         key = RemoteKey(partition, offset, is_committed)
         request = RemoteRequest(key, log, COPIED_READ_BYTES, at_least_one=True)
         read = self.api.remote_fetches.take(request, self.context.arrived_ms, keep=True)
@@ -446,8 +448,10 @@ class RefusedSession(WaitingEntry):
 
 
 def _code_for_members(code: ErrorCode) -> ErrorCode:
-    """Return the code that members get for a refusal. A read in an order of deliveries below the
-    local start of a tiered log is not served; members know no code for that."""
+    """Return the error code that is sent to a member of a share group in place of `code`.
+
+    Members do not know OFFSET_MOVED_TO_TIERED_STORAGE, with which reads below the local start of a
+    tiered log are refused."""
     if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return code

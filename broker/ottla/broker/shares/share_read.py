@@ -29,8 +29,8 @@ COPIED_BYTES_MAX = 4_096
 slice of the file."""
 
 ReadCopied = Callable[[Partition, Log, Offset, bool], RemoteRead | None]
-"""Function that returns the records of a partition from an offset on that only the object store
-has. Returns None, and begins to read them, if they are not in memory yet. The flag is True if only
+"""Function that returns records of a partition, from an offset on, that only the object store has.
+If they are not in memory yet, it starts to read them and returns None. If the flag is True, only
 committed records are read."""
 
 BATCHES_MAX = 2_000

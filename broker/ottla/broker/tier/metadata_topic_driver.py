@@ -54,7 +54,7 @@ REPLACED_ADVICE = (
     "nothing is copied or deleted in the object store any longer; do not restart brokers before the"
     " copied records are saved from the bucket with ottla tier restore"
 )
-"""Consequence of a deleted metadata topic, with advice for the operator."""
+"""Text that explains the consequence of a deleted metadata topic, with advice for the operator."""
 
 
 @cache
@@ -116,7 +116,8 @@ class MetadataTopic:
         self._is_replaced = False
         """True if the metadata topic was deleted and created again."""
         self._creation_error = ""
-        """Last reason why the metadata topic could not be created. Each one is logged once."""
+        """Last error with which the creation of the metadata topic failed. It is logged only when
+        it differs from the previous one."""
         self.write_count = 0
         """Number of records that this broker has written to the metadata topic."""
 
@@ -213,7 +214,7 @@ class MetadataTopic:
         parts.problems(self.problems)
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem description while the metadata topic cannot be created."""
+        """Yield the description of a problem while the metadata topic cannot be created."""
         if self._creation_error and not self._has_image.is_set():
             yield f"{REMOTE_METADATA_TOPIC} cannot be created: {self._creation_error}"
         if self._is_replaced:

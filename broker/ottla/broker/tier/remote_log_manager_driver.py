@@ -22,15 +22,15 @@ from ottla.node.part_registry import PartRegistry
 logger = logging.getLogger("ottla.broker.tier")
 
 REVIEW_S = 1.0
-"""Seconds between two comparisons of replicas and tasks soon after a change of the metadata. A log
-that is opened then is noticed after that time at the latest."""
+"""Interval, in seconds, at which the replicas are compared with the running tasks during SOON_S
+after a change of the metadata. A log that is opened then is noticed within this time."""
 
 QUIET_REVIEW_S = 15.0
-"""Seconds between two comparisons of replicas and tasks when the metadata has not changed for a
-while. Each comparison looks at all replicas of the broker."""
+"""Interval, in seconds, at which the replicas are compared with the running tasks at all other
+times. Each comparison takes time for all replicas of the broker."""
 
 SOON_S = 60.0
-"""Seconds after a change of the metadata during which logs are usually opened."""
+"""Seconds after a change of the metadata within which logs are usually opened."""
 
 
 class RemoteLogManager:

@@ -238,8 +238,9 @@ class Channel(HostedChannel):
 
 
 def _is_read(piece: FileSlice, room: memoryview) -> bool:
-    """Read a whole file slice into `room`. Returns False if a part is not in the page cache, or if
-    the file has an error, which sendfile will meet, too."""
+    """Read a whole file slice into the buffer `room`. Returns False if a part of it is not in the
+    page cache, or if the file has an error. In both cases sendfile is used, which reports such an
+    error."""
     try:
         return os.preadv(piece.fileno(), (room,), piece.position, os.RWF_NOWAIT) == piece.length
     except OSError:

@@ -15,7 +15,8 @@ from ottla.storage.tier.stepped_crc_driver import crc_of_large
 
 CRC_BYTES: Final = 4
 ROOM_RATIO: Final = 0.05
-"""Part of the volume that the cache leaves free: records of the partitions need it more."""
+"""Fraction of the volume that the cache leaves free, because the records of the partitions need the
+space more."""
 PENDING_BYTES_MAX: Final = 32 << 20
 """Maximum number of bytes that wait to be written to the disk. If the disk is slower than the
 object store, further values are not cached."""
@@ -72,8 +73,11 @@ class CachedFiles:
         return None
 
     async def put(self, name: str, content: bytes) -> None:
-        """Store a value in a file. Does nothing if the file exists already, or if too many bytes
-        wait for the disk. Removes a file instead if the volume has little room left."""
+        """Store a value in a file.
+
+        Does nothing if the file exists already, or if too many bytes wait for the disk. If the
+        volume has little free space, the file that has not been used for the longest time is
+        removed instead."""
         size = len(content) + CRC_BYTES
         is_too_much = size > self.bytes_max or self._pending_bytes + size > PENDING_BYTES_MAX
         if name in self._sizes or is_too_much:

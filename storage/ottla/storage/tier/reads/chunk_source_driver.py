@@ -123,8 +123,8 @@ class ChunkSource:
         return key in self._memory or key in self._loads
 
     def _runs(self, source: ChunkedObject, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """Yield adjacent chunks together, at most `RUN_CHUNKS`. Those that are in files and those
-        that are only in the store are in different runs."""
+        """Yield runs of at most `RUN_CHUNKS` adjacent chunks. All chunks of a run are in the
+        cache's files, or none is."""
         run: list[int] = []
         is_in_file = False
         for number in numbers:

@@ -48,7 +48,7 @@ class ReadCounts:
     file_hits: int = 0
     """Number of chunks that were loaded from the cache's files."""
     store_chunks: int = 0
-    """Chunks that the store returned."""
+    """Number of chunks that were loaded from the object store."""
 
     def families(self) -> Iterator[Family]:
         """Yield the metrics of the caches."""
