@@ -244,6 +244,22 @@ def test_a_program_that_exits_or_cancels_itself_ends_alone() -> None:
     world.run(scenario, world.ClusterPlan(seed=1))
 
 
+class FailingDestructor:
+    """Object whose destructor fails."""
+
+    def __del__(self) -> None:
+        raise ResourceWarning("not closed")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_destructor_that_fails_during_a_run_fails_no_test() -> None:
+    async def scenario(w: world.World) -> None:
+        FailingDestructor()
+        await trio.sleep(1)
+
+    world.run(scenario, world.ClusterPlan(seed=1))
+
+
 async def crash(bootstrap: str) -> None:
     consumer = AIOKafkaConsumer("orders", bootstrap_servers=bootstrap)
     await consumer.start()

@@ -54,6 +54,9 @@ A run of some seconds leaves about 6 MB of objects that refer to each other. A c
 objects of the process, and so takes as long as the start of a simulated cluster. With a larger
 number, the process uses more memory."""
 
+COLLECTIONS_MAX = 4
+"""Largest number of garbage collections after a run."""
+
 _OWN = __name__.rpartition(".")[0]
 """Package of the guards, whose modules keep references to the original functions."""
 
@@ -508,6 +511,9 @@ def guarded(chance: Chance) -> Iterator[None]:
     had_gc = gc.isenabled()
     gc.freeze()
     gc.disable()
+    # Destructors of a program that has ended may run at any time: they concern no test.
+    hook = sys.unraisablehook
+    sys.unraisablehook = _ignore_unraisable
     _guard = _Guard()
     try:
         _guard.apply()
@@ -517,6 +523,7 @@ def guarded(chance: Chance) -> Iterator[None]:
         _guard.restore()
         _guard = None
         shared.setstate(state)
+        sys.unraisablehook = hook
         gc.unfreeze()
         if had_gc:
             gc.enable()
@@ -560,6 +567,10 @@ class _DeadSources(Sources):
         raise NotInWorldError("this process was killed")
 
 
+def _ignore_unraisable(_: "sys.UnraisableHookArgs") -> None:
+    """Ignore an exception in a destructor."""
+
+
 def _release_in_silence() -> None:
     """Collect the garbage of earlier runs. The output of destructors and `finally` blocks is not
     shown."""
@@ -568,7 +579,7 @@ def _release_in_silence() -> None:
     running = asyncio._get_running_loop()
     asyncio._set_running_loop(closed_loop())
     hook, level = sys.unraisablehook, logging.root.manager.disable
-    sys.unraisablehook = lambda unraisable: None
+    sys.unraisablehook = _ignore_unraisable
     logging.disable(logging.CRITICAL)
     try:
         with (
@@ -578,7 +589,10 @@ def _release_in_silence() -> None:
         ):
             warnings.simplefilter("ignore")
             ABANDONED.clear()
-            gc.collect()
+            # The code of killed lives that runs now leaves objects, too.
+            for _ in range(COLLECTIONS_MAX):
+                if not gc.collect():
+                    break
     finally:
         asyncio._set_running_loop(running)
         logging.disable(level)
