@@ -9,8 +9,18 @@ import pytest
 
 from ottla.cli.main import run
 from ottla.cli.tier.request_costs import Cost, Prices, gets_of, puts_of
+from ottla.cli.tier.store_options import Bucket
+from ottla.cli.tier.tier_verify import verify
+from ottla.storage.tier.bucket_driver import scan_bucket
+from ottla.storage.tier.memory_store import MemoryObjectStore
+from ottla.storage.tier.object_names import SegmentObject
 from tests.cli.tier.conftest import files
-from tests.storage.tier.example_bucket import CLUSTER_ID, SETTINGS
+from tests.storage.tier.example_bucket import (
+    CLUSTER_ID,
+    SETTINGS,
+    ExampleTopic,
+    fill_bucket,
+)
 
 
 def output_of(
@@ -183,3 +193,17 @@ def test_segments_are_fetched_as_the_files_that_a_broker_has(
     assert run(["log", "dump", str(tmp_path / "orders-1" / names[0])]) == 0
     assert "18" in capsys.readouterr().out
     assert run(words) == 1  # the directory exists
+
+
+async def test_a_segment_that_is_deleted_during_a_check_is_no_flaw(tmp_path: Path) -> None:
+    store = MemoryObjectStore()
+    manifests = await fill_bucket(store, tmp_path, (ExampleTopic(partition_count=1),))
+    scan = await scan_bucket(store, CLUSTER_ID)
+    # The first segment was deleted. The second one lacks its records, but has a manifest.
+    await store.delete([*manifests[0].names.keys(), manifests[1].names.key(SegmentObject.LOG)])
+    bucket = Bucket(store, CLUSTER_ID)
+    found = await verify(bucket, scan, topics=[], is_full=True)
+    assert (found.vanished_count, found.flaw_count) == (1, 1)
+    await store.delete([manifests[1].names.key(SegmentObject.MANIFEST)])
+    found = await verify(bucket, scan, topics=[], is_full=True)
+    assert (found.vanished_count, found.flaw_count) == (2, 0)

@@ -168,3 +168,7 @@ def test_a_scan_has_a_bound() -> None:
     another = replace(NAMES, partition=8)
     with pytest.raises(BucketTooLargeError, match="more than 1 segments"):
         scan.add(ObjectEntry(another.key(SegmentObject.LOG), 1, 1))
+    scan = BucketScan(NAMES.cluster_id, objects_max=1)
+    scan.add(ObjectEntry("other/readme", 1, 1))
+    with pytest.raises(BucketTooLargeError, match="more than 1 objects"):
+        scan.add(ObjectEntry("other/readme", 1, 1))

@@ -96,7 +96,13 @@ FEATURES = (
         "`ottla share`; with dead letters (KIP-1191): no record is archived before its letter is "
         "acknowledged",
     ),
-    ("streams groups, tiered storage", "no", ""),
+    (
+        "tiered storage (KIP-405)",
+        "yes",
+        "no plug-in: S3, Google Cloud Storage, Azure or a directory; a lost cluster is restored "
+        "from the bucket (docs/tiered-storage.md)",
+    ),
+    ("streams groups", "no", ""),
 )
 """Rows of the feature table: a feature of Kafka, whether it works, and a remark."""
 DEPARTURES = (

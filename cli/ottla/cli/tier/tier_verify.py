@@ -53,6 +53,8 @@ class BucketCheck:
         self.segment_count = 0
         self.partition_count = 0
         self.log_bytes = 0
+        self.vanished_count = 0
+        """Number of segments that retention deleted during the check."""
         self.unused_count = 0
         """Number of segments that no log needs, because other segments contain the same records or
         the records were removed."""
@@ -93,11 +95,18 @@ async def verify(
     with BucketProgress("reading manifests", "manifests", len(segments)) as line:
         manifests, flaws = await read_manifests(bucket.store, segments, on_manifest=line.advance)
     for flaw in flaws:
-        found.add(_name(flaw.segment), flaw.problem)
+        if flaw.is_missing:
+            found.vanished_count += 1
+        else:
+            found.add(_name(flaw.segment), flaw.problem)
     listed = {one.names: one for one in segments}
     partitions: dict[tuple[str, int], list[SegmentManifest]] = {}
     for manifest in manifests:
-        for problem in await _problems_of_sizes(bucket.store, listed[manifest.names], manifest):
+        problems = await _problems_of_sizes(bucket.store, listed[manifest.names], manifest)
+        if problems and await _is_deleted(bucket.store, manifest):
+            found.vanished_count += 1
+            continue
+        for problem in problems:
             found.add(_name(listed[manifest.names]), problem)
         key = (str(manifest.topic_id), manifest.partition)
         partitions.setdefault(key, []).append(manifest)
@@ -167,7 +176,20 @@ async def _check_content(
     except CorruptDataError as error:
         found.add(partition, problem_in(error))
     except ObjectNotFoundError as error:
-        found.add(partition, str(error))
+        if await _is_deleted(store, manifest):
+            found.vanished_count += 1
+        else:
+            found.add(partition, str(error))
+
+
+async def _is_deleted(store: ObjectStore, manifest: SegmentManifest) -> bool:
+    """Return whether a segment was deleted since its manifest was read. A deletion begins with the
+    manifest."""
+    try:
+        await within_deadline(store.head(manifest.names.key(SegmentObject.MANIFEST)))
+    except ObjectNotFoundError:
+        return True
+    return False
 
 
 def _name(segment: ListedSegment) -> str:
@@ -183,6 +205,8 @@ def _report(
             f"{counted(found.unused_count, 'segment')} of other leaders, whose records the logs "
             "have in other segments or not at all"
         )
+    if found.vanished_count:
+        notes.append(f"{counted(found.vanished_count, 'segment')} deleted during the check")
     if arguments.format == "json":
         print_json(
             {

@@ -65,6 +65,9 @@ class ManifestFlaw(NamedTuple):
 
     segment: ListedSegment
     problem: str
+    is_missing: bool = False
+    """True if the listed manifest does not exist. The listing was stale, or the segment was deleted
+    meanwhile, which is no damage."""
 
 
 async def read_owner(store: ObjectStore) -> str:
@@ -124,7 +127,8 @@ async def read_manifests(
             try:
                 found[at] = await read_manifest(store, wanted[at].names)
             except (CorruptDataError, NewerReleaseError, ObjectNotFoundError) as error:
-                found[at] = ManifestFlaw(wanted[at], problem_in(error))
+                is_missing = isinstance(error, ObjectNotFoundError)
+                found[at] = ManifestFlaw(wanted[at], problem_in(error), is_missing)
             on_manifest(1)
 
     try:

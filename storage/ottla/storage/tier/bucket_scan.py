@@ -14,6 +14,9 @@ from ottla.storage.tier.store_seam import ObjectEntry, StoreError
 SEGMENTS_MAX = 500_000
 """Maximum number of segments in a scan. Each needs about 1 KiB of memory. If each segment has 1
 GiB, this number of segments has 500 TB."""
+OBJECTS_MAX = 10_000_000
+"""Maximum number of objects in a scan. A listing of that size takes an hour: others may have filled
+the bucket with objects that belong to no segment."""
 UNKNOWN_SAMPLE_MAX = 5
 
 
@@ -63,9 +66,16 @@ class TopicKey(NamedTuple):
 class BucketScan:
     """Scan of a bucket: the uploaded segments of one cluster, collected from a listing."""
 
-    def __init__(self, cluster_id: str, *, segments_max: int = SEGMENTS_MAX) -> None:
+    def __init__(
+        self,
+        cluster_id: str,
+        *,
+        segments_max: int = SEGMENTS_MAX,
+        objects_max: int = OBJECTS_MAX,
+    ) -> None:
         self.cluster_id = cluster_id
         self._segments_max = segments_max
+        self._objects_max = objects_max
         self._segments: dict[SegmentNames, ListedSegment] = {}
         self.object_count = 0
         """Number of objects in the listing."""
@@ -80,6 +90,10 @@ class BucketScan:
         """Add an object of the listing. Raises BucketTooLargeError if there are too many
         segments."""
         self.object_count += 1
+        if self.object_count > self._objects_max:
+            raise BucketTooLargeError(
+                f"the bucket contains more than {self._objects_max:,} objects of the cluster"
+            )
         if entry.key == MARKER_KEY:
             return
         name = parse_object_key(entry.key)
