@@ -74,12 +74,7 @@ async def format_directories(
         await _write_bootstrap_snapshot(disk, metadata_log_dir, initial_voters, wall_ms)
         await write_initial_vote(disk, metadata_log_dir)
         if first_records:
-            file = SnapshotFile(
-                id=snapshot.BOOTSTRAP_ID, last_contained_timestamp_ms=wall_ms, voters=None
-            )
-            await disk.write_atomically(
-                f"{metadata_log_dir}/{FIRST_RECORDS_FILE}", b"".join(file.batches(first_records))
-            )
+            await _write_first_records(disk, metadata_log_dir, first_records, wall_ms)
     for path, directory_id in directories.items():
         await disk.makedirs(path)
         properties = MetaProperties(
@@ -91,6 +86,24 @@ async def format_directories(
         await disk.write_atomically(
             f"{path}/{META_PROPERTIES_FILE}", format_meta_properties(properties)
         )
+
+
+async def add_first_records(
+    disk: Disk, metadata_log_dir: str, records: Sequence[Record], *, wall_ms: int = 0
+) -> None:
+    """Add metadata records to the first ones of a new cluster, in the directory of a controller
+    that was formatted and never started. Every voter must get the same records."""
+    present = await read_first_records(disk, metadata_log_dir)
+    await _write_first_records(disk, metadata_log_dir, (*present, *records), wall_ms)
+
+
+async def _write_first_records(
+    disk: Disk, metadata_log_dir: str, records: Sequence[Record], wall_ms: int
+) -> None:
+    file = SnapshotFile(id=snapshot.BOOTSTRAP_ID, last_contained_timestamp_ms=wall_ms, voters=None)
+    await disk.write_atomically(
+        f"{metadata_log_dir}/{FIRST_RECORDS_FILE}", b"".join(file.batches(records))
+    )
 
 
 async def read_first_records(disk: Disk, metadata_log_dir: str) -> tuple[Record, ...]:

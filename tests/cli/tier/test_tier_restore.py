@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 import trio
 
+from ottla.cli.cluster.cluster_file import make_plan
+from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.main import run
 from ottla.cli.tier.restore_plan import first_records, plan_restore
 from ottla.cli.tier.restored_files_driver import write_log
@@ -246,3 +248,38 @@ def offsets_in_metadata(broker: Path) -> set[tuple[int, int, int]]:
         first = min(row.start_offset for row in segments)
         found.add((partition, int(first), int(max(row.end_offset for row in segments))))
     return found
+
+
+def test_formatted_nodes_are_restored_with_the_records_of_every_controller(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = make_plan(tmp_path / "data", host="localhost", port=0, controllers=1, brokers=2)
+    plan.cluster_id = CLUSTER_ID
+    plan.write_properties()
+    nodes = [f"{tmp_path}/data/{name}.properties" for name in ("broker-1", "broker-2")]
+    controller = f"{tmp_path}/data/controller-101.properties"
+    words = ["tier", "restore", "--uri", f"file://{bucket}", "--old-cluster-is-gone", "--yes"]
+    for node in (*nodes, controller):
+        words += ["--node", node]
+    words += ["--broker-ids", "1,2", "--in-place"]
+    assert run(words) == 1
+    assert "is not formatted" in capsys.readouterr().err
+    for node in nodes:
+        assert run(["storage", "format", "--config", node, "--cluster-id", CLUSTER_ID]) == 0
+    format_plan(plan)
+    assert run(words[:-3]) == 1
+    assert "belong together" in capsys.readouterr().err
+    assert run(words) == 0
+    for node in (1, 2):
+        assert run(["log", "verify", str(tmp_path / "data" / f"broker-{node}")]) == 0
+        assert (tmp_path / "data" / f"broker-{node}" / "orders-0" / "partition.metadata").exists()
+
+    async def check() -> None:
+        async with RealDisk() as disk:
+            records = await read_first_records(disk, str(tmp_path / "data" / "controller-101"))
+        names = [one.topic.name for one in records if one.HasField("topic")]
+        assert names == ["audit", "orders", "__remote_log_metadata"]
+
+    trio.run(check)
+    assert run(words) == 1
+    assert "has logs already" in capsys.readouterr().err

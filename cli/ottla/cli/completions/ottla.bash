@@ -631,8 +631,8 @@ _ottla_row() {
       argument='' ;;
     'tier restore')
       verbs=''
-      options='-h --help --into --topic --allow-missing --in-place --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --format'
-      values='--into=@dir --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --format=table|json'
+      options='-h --help --into --node --broker-ids --topic --allow-missing --in-place --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --format'
+      values='--into=@dir --node=@file --broker-ids= --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --format=table|json'
       argument='' ;;
     'tier cost')
       verbs=''

@@ -761,8 +761,8 @@ function __ottla_row
         case 'tier restore'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--into' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format'
-            set -g __ottla_values '--into=@dir' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--into' '--node' '--broker-ids' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format'
+            set -g __ottla_values '--into=@dir' '--node=@file' '--broker-ids=' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier cost'
             set -g __ottla_verbs

@@ -632,8 +632,8 @@ _ottla_row() {
       ottla_argument='' ;;
     'tier restore')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--into' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format')
-      ottla_values=('--into=@dir' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json')
+      ottla_options=('-h' '--help' '--into' '--node' '--broker-ids' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format')
+      ottla_values=('--into=@dir' '--node=@file' '--broker-ids=' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json')
       ottla_argument='' ;;
     'tier cost')
       ottla_verbs=()

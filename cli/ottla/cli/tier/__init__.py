@@ -13,6 +13,7 @@ tier_fetch.py     `ottla tier fetch`
 stored_log.py     the log of one partition in a bucket
 tier_restore.py   `ottla tier restore`
 restore_plan.py   topics to restore, with their metadata records (pure)
+restored_nodes_driver.py  restores into the formatted nodes of a new cluster
 restored_files_driver.py  writes the logs of restored partitions
 adopted_logs_driver.py  writes the logs of partitions whose records stay in the bucket
 """

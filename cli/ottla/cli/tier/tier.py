@@ -6,7 +6,7 @@ from importlib import import_module
 
 from ottla.cli.common import FORMAT
 from ottla.cli.confirmation import CONFIRMATION
-from ottla.cli.options import option
+from ottla.cli.options import one_of, option
 from ottla.cli.tier.request_costs import (
     DOLLARS_PER_1000_GETS,
     DOLLARS_PER_1000_PUTS,
@@ -98,7 +98,16 @@ VERBS = (
         "restore",
         "make a new cluster on this machine with the topics in the bucket",
         _later("tier_restore"),
-        option("--into DIR", "new directory for the cluster", required=True),
+        one_of(
+            option("--into DIR", "new directory for a local cluster"),
+            option(
+                "--node FILE ...",
+                "settings file of a formatted node on this machine, in place of a local cluster; "
+                "may be repeated. Run the command on each machine",
+            ),
+            required=True,
+        ),
+        option("--broker-ids ID,...", "all brokers of the new cluster, with --node"),
         option("--topic NAME ...", "topic to restore; may be repeated (default: all)"),
         option("--allow-missing", "restore a partition that lacks segments from its last gap on"),
         option(

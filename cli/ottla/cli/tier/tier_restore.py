@@ -31,11 +31,12 @@ from ottla.cli.tier.adopted_logs_driver import (
 from ottla.cli.tier.progress_line import BucketProgress
 from ottla.cli.tier.restore_plan import RestorePlan, first_records, plan_restore, replicas_of
 from ottla.cli.tier.restored_files_driver import write_logs
+from ottla.cli.tier.restored_nodes_driver import read_node, restore_nodes
 from ottla.cli.tier.store_options import Bucket, open_bucket, store_settings
 from ottla.metadata.records import Record
 from ottla.model.amounts import amount, moment
 from ottla.model.errors import ConfigError, CorruptDataError
-from ottla.model.ids import NodeId
+from ottla.model.ids import NodeId, parse_node_id
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import format_directories
 from ottla.node.local.private_files_driver import restrict_umask
@@ -65,8 +66,10 @@ class BucketContent(NamedTuple):
 def run(arguments: argparse.Namespace) -> int:
     """`ottla tier restore`: write the directories of a new local cluster. Returns the exit code."""
     restrict_umask()
-    directory = Path(arguments.into)
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+    nodes = [read_node(path) for path in arguments.node]
+    brokers = _broker_ids(arguments)
+    directory = Path(arguments.into or "")
+    if not nodes and directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError("--into", f"{directory} is not empty; name a new directory")
 
     async def body() -> int:
@@ -89,11 +92,36 @@ def run(arguments: argparse.Namespace) -> int:
             )
             if not await confirm_in_loop(arguments, question):
                 return OK
+            if nodes:
+                await restore_nodes(
+                    bucket,
+                    plan,
+                    content.manifests,
+                    nodes,
+                    brokers,
+                    replication_factor=arguments.replication_factor,
+                    is_in_place=arguments.in_place,
+                )
+                note("restored; start the nodes once this is done on all machines")
+                return OK
             await restore(bucket, plan, content.manifests, directory, arguments)
         note(f"restored; start the cluster with 'ottla up --dir {directory}'")
         return OK
 
     return run_async(body)
+
+
+def _broker_ids(arguments: argparse.Namespace) -> list[NodeId]:
+    """Return the ids in --broker-ids, which belongs to --node."""
+    text = arguments.broker_ids or ""
+    if bool(text) != bool(arguments.node):
+        raise ConfigError(
+            "--broker-ids", "and --node belong together: name all brokers of the new cluster"
+        )
+    found = [parse_node_id(part.strip()) for part in text.split(",") if part.strip()]
+    if None in found or len(set(found)) != len(found):
+        raise ConfigError("--broker-ids", f"is {text!r}; it must be different ids, such as 1,2,3")
+    return sorted(one for one in found if one is not None)
 
 
 async def restore(
