@@ -270,9 +270,9 @@ def test_formatted_nodes_are_restored_with_the_records_of_every_controller(
     assert run(words[:-3]) == 1
     assert "belong together" in capsys.readouterr().err
     assert run(words) == 0
-    for node in (1, 2):
-        assert run(["log", "verify", str(tmp_path / "data" / f"broker-{node}")]) == 0
-        assert (tmp_path / "data" / f"broker-{node}" / "orders-0" / "partition.metadata").exists()
+    for name in ("broker-1", "broker-2"):
+        assert run(["log", "verify", str(tmp_path / "data" / name)]) == 0
+        assert (tmp_path / "data" / name / "orders-0" / "partition.metadata").exists()
 
     async def check() -> None:
         async with RealDisk() as disk:
