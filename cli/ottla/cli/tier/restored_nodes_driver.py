@@ -163,4 +163,4 @@ async def _check_unused(disk: Disk, node: FormattedNode, cluster_id: str | None)
     if node.metadata_log_dir is not None:
         metadata = f"{node.metadata_log_dir}/{METADATA_DIRECTORY}"
         if any(one.endswith(".log") for one in await disk.listdir(metadata)):
-            raise ConfigError(NODE, f"controller {node.node_id} was started; format it anew")
+            raise ConfigError(NODE, f"controller {node.node_id} was started; format it again")
