@@ -169,6 +169,12 @@ def test_one_bad_topic_leaves_the_others_alone(cluster: InMemoryController) -> N
             "Null value not supported for topic configs: retention.ms",
         ),
         (
+            topic(configs={"remote.storage.enable": "true"}),
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured"
+            " with remote log storage.",
+        ),
+        (
             topic(assigned={0: [1]}),
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but replication factor was not set to "
