@@ -167,7 +167,8 @@ class Channel(HostedChannel):
                 if (whole := output.only_bytes()) is not None:
                     sent = self.sock.send(whole)
                 elif (framed := output.framed_slice()) is not None:
-                    sent = self._send_framed(*framed, left_of_turn, now_ms)
+                    start, piece, end = framed
+                    sent = self._send_framed(start, piece, end, left_of_turn, now_ms)
                 elif pieces := output.next_bytes(self._read_if_cached):
                     sent = self._send_bytes(pieces)
                 else:
