@@ -42,6 +42,7 @@ IS_SECURE = os.environ.get("OTTLA_CLUSTERS") == "secure"
 
 OWN_SECURITY = "it sets up TLS, logins or ACLs itself"
 BENCH_IS_PLAIN = "what `ottla bench` measures of groups is over plain sockets"
+TIER_NEEDS_ACLS = "brokers that are no super users may not write __remote_log_metadata"
 NOT_SECURED = {
     "test_acls": OWN_SECURITY,
     "test_acl_codes": OWN_SECURITY,
@@ -52,6 +53,7 @@ NOT_SECURED = {
     "test_security_matrix": OWN_SECURITY,
     "test_security_migration": OWN_SECURITY,
     "test_users": OWN_SECURITY,
+    "test_tiered_topic": TIER_NEEDS_ACLS,
     "test_group_bench": BENCH_IS_PLAIN,
     "test_offsets_growth": BENCH_IS_PLAIN,
 }
