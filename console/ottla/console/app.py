@@ -73,8 +73,8 @@ AT_WORK_OF_SESSION_MAX = 12
 at a time."""
 STREAMS_MAX = 100
 STREAMS_OF_SESSION_MAX = 8
-"""Maximum number of open live parts (event streams) of one session. Browsers open six connections
-to a server."""
+"""Maximum number of open event streams of one session, of which each open page may have one.
+Browsers keep at most six HTTP/1.1 connections to a server open."""
 WAITING_MAX = 256
 """Maximum number of requests that wait for their turn. The console refuses further ones with status
 503."""

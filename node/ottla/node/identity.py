@@ -138,8 +138,9 @@ async def prepare_controller_directory(
     """Return the identity of a controller's directory.  If the directory is empty and this
     controller is the only voter, the directory is formatted first.
 
-    Raises ConfigError if an unformatted directory may not be formatted, or if the directory belongs
-    to another node, lacks the voters, or was not formatted for its voter.
+    Raises ConfigError if the directory is unformatted and may not be formatted here, if it belongs
+    to another node, if it contains no set of voters, or if its directory id is not the one that the
+    set of voters has for this controller.
     """
     directory = config.metadata_log_dir
     await disk.makedirs(directory)

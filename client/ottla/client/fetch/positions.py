@@ -76,8 +76,7 @@ class PartitionPlace:
         """Number of resets because of an out-of-range offset, since the last seek or the last
         fetched record."""
         self.look_up_from_ms = 0
-        """Time in ms before which the position is not looked up, on the clock that
-        `on_out_of_range` receives."""
+        """Earliest time at which the position may be looked up, in ms of the monotonic clock."""
         self.move_count = 0
         """Number of times that a seek, a reset or a log divergence has moved the position. Reads,
         which also move it, are not counted."""

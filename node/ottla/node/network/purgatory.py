@@ -117,7 +117,8 @@ class WakeUpBatch:
 
 
 class Purgatory:
-    """Requests that wait for events, by their keys, and one heap of their deadlines.
+    """Requests that wait, indexed by the keys of the events that they wait for, and one heap of the
+    requests' deadlines.
 
     `on_earlier_deadline` is called when a new request is due before all others, so that the driver
     can reset its alarm. An unexpected error in one request or listener affects no other.

@@ -78,8 +78,9 @@ class ProducerFiles:
         """Make the digests of aborted transactions in sealed segments durable, if they have
         changed.
 
-        `is_cleaned` means that a segment was compacted. This changes its aborted transactions but
-        not its base offset.
+        Without `is_cleaned`, nothing is done if the number and the bounds of the segments are those
+        of the last call. `is_cleaned` means that a segment was compacted: its aborted transactions
+        may have changed, and the bounds do not show it.
         """
         if is_cleaned:
             self._digested = ()

@@ -193,8 +193,9 @@ class BrokerLife:
     def leave(
         self, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
-        """Stop following the leaders of partitions. Returns an empty mapping of functions to wait
-        for, because the simulated fetchers have no disk work in progress."""
+        """Stop following the leaders of partitions. Returns a mapping from each partition whose
+        disk work is in progress to a function that waits for its end. It is empty: simulated
+        fetchers have no such work."""
         for key in partitions:
             fetcher = self._fetcher_of.pop(key, None)
             if fetcher is not None:
