@@ -19,7 +19,7 @@ from ottla.wire.offset_timestamps import EARLIEST_LOCAL
 
 pytestmark = pytest.mark.cluster
 ORDERS = TopicPartition("orders", 0)
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 QUICK = ("remote.log.manager.task.interval.ms=200", "log.retention.check.interval.ms=500")
 SMALL = ("segment.bytes=1048576", "local.retention.bytes=1048576", "retention.ms=-1")
 PAGE = Path(__file__).parents[3] / "docs" / "tiered-storage.md"
