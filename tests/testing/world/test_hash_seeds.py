@@ -13,6 +13,8 @@ from tests.testing.world.copying_programs import PROGRAMS
 
 SEED_COUNT = int(os.environ.get("OTTLA_WORLD_SEEDS", "2"))
 
+pytestmark = pytest.mark.timeout(300 + 15 * SEED_COUNT)
+
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))
 def test_the_hash_seed_of_a_process_changes_nothing(program: str) -> None:
