@@ -1,7 +1,6 @@
 """Socket server of a node: accepts clients and hosts their connections.
 
 server_driver.py          one private epoll for every client socket: start here
-direct_wait_driver.py     waits for clients without trio's scheduler while trio has nothing to run
 server_seam.py            interface of a server, for the epoll server and a simulation
 server_opening_driver.py  opens a server for the duration of a block
 channel_driver.py         one socket and its connection
