@@ -161,6 +161,18 @@ async def test_what_was_read_before_all_was_lost_is_not_committed(
         assert world.seen == [{1: 2}]
 
 
+async def test_a_commit_of_lost_records_is_refused_although_the_member_has_joined_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with open_world() as world:
+        late = world.committer.submit({A: Committed(Offset(1))}, is_late=True)
+        with pytest.raises(RefusedError) as refused:
+            await late
+
+        assert refused.value.code is ErrorCode.ILLEGAL_GENERATION
+        assert world.seen == []
+
+
 async def test_losing_all_during_the_repetitions_ends_them(autojump_clock: MockClock) -> None:
     async with open_world() as world:
         world.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]

@@ -127,10 +127,14 @@ class Committer:
         self._last: PendingCommit | None = None
         self._wake_up = WakeUp()
 
-    def submit(self, offsets: Offsets, *, is_watched: bool = False) -> PendingCommit:
+    def submit(
+        self, offsets: Offsets, *, is_watched: bool = False, is_late: bool = False
+    ) -> PendingCommit:
         """Enqueue a commit, and return it as PendingCommit. If `is_watched`, its error is raised
-        only to the task that awaits the commit, not by the next poll."""
-        commit = PendingCommit(offsets, self._identity.loss_count, is_watched=is_watched)
+        only to the task that awaits the commit, not by the next poll. If `is_late`, the commit is
+        refused, because the member has lost the partitions of the records."""
+        tenure = self._identity.loss_count - is_late
+        commit = PendingCommit(offsets, tenure, is_watched=is_watched)
         if not offsets and not self.is_busy:
             commit._settle(None)
             return commit

@@ -256,7 +256,8 @@ class Group:
 
     def commit(self, offsets: Offsets, *, is_awaited: bool) -> PendingCommit:
         """Enqueue a commit behind all commits that were requested earlier, and return it."""
-        return self._committer.submit(offsets, is_watched=is_awaited)
+        is_late = self.handover.has_lost_records
+        return self._committer.submit(offsets, is_watched=is_awaited, is_late=is_late)
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
