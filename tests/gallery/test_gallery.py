@@ -24,6 +24,11 @@ FIXED_EXAMPLE_COUNT = 60
 
 CUT_OFF = world.Partition(0, 0, world.At(0.5), 60.0)
 FAILED_ONCE: dict[str, tuple[world.Fault, ...]] = {
+    "commit_early": (
+        world.Kill(0, world.At(0.0)),
+        world.Partition(0, 0, world.At(0.13), 60.0),
+        world.Pause(0, world.Request("JoinGroup", 4), 5.0),
+    ),
     "offsets_outside": (world.Kill(1, world.Request("Produce", 2), restart_after_s=60.0), CUT_OFF),
     "shared_producer": (world.Kill(0, world.At(0.0)), CUT_OFF),
     "timestamp_dedup": (
