@@ -197,6 +197,12 @@ def test_a_leaving_broker_keeps_what_fits_nowhere_and_the_reason_is_given() -> N
     }
 
 
+def test_a_full_disk_is_the_reason_where_the_other_brokers_have_replicas() -> None:
+    full = broker(1, volumes=(Volume(100 * GB, 90 * GB),))
+    load = cluster((full, 2, 3), partition(0, 2, 3, size=GB), leaving=[3])
+    assert reasons(plan_moves(load)) == {"t-0": "empties broker 3; disks would become too full"}
+
+
 def test_each_refused_partition_has_its_reason() -> None:
     dead = broker(4, is_active=False)
     all_ids = tuple(map(NodeId, (1, 2)))

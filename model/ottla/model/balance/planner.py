@@ -189,7 +189,9 @@ class _Search:
             return True
         if best is None:
             at = str(now.partitions[index].at)
-            self._refuse(at, f"{reason}; {_most_frequent(obstacles)}")
+            # A broker that has a replica is no obstacle that an operator could remove.
+            others = Counter({one: obstacles[one] for one in obstacles if one is not Obstacle.HELD})
+            self._refuse(at, f"{reason}; {_most_frequent(others or obstacles)}")
         return False
 
     # --- balance -----------------------------------------------------------------------------
