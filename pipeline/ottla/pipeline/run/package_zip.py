@@ -9,7 +9,7 @@ import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("model", "wire", "proto", "telemetry", "client", "pipeline")
+PACKAGES = ("model", "wire", "proto", "telemetry", "storage", "client", "pipeline")
 """Packages of Ottla that the zip file contains: `pipeline`, and all that it may import."""
 FOUND_BY_SPARK = "pyspark_ottla"
 """Name of the package whose prefix lets Spark find `format("ottla")` without a call to register
