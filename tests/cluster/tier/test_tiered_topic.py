@@ -19,7 +19,7 @@ pytestmark = [
 
 Processes = Any  # the class of the fixtures, in conftest.py
 TOPIC = "tiered"
-COUNT = 400
+STEP = 200
 RECORD_BYTES = 10_000
 SEGMENT_BYTES = 1 << 20
 METADATA = "rlmm_config_remote_log_metadata_topic_"
@@ -80,20 +80,33 @@ def test_records_are_read_from_the_object_store(cluster: Processes, store: Path)
     }
     admin.create_topics([NewTopic(TOPIC, 1, 1, config=settings)])[TOPIC].result(30)
     producer = Producer({**cluster.client, "acks": "all", "batch.size": 50_000})
-    for value in values(0, COUNT):
-        producer.produce(TOPIC, value)
-    assert producer.flush(60) == 0
+    count = 0
 
+    def append() -> None:
+        nonlocal count
+        for value in values(count, count + STEP):
+            producer.produce(TOPIC, value)
+        assert producer.flush(60) == 0
+        count += STEP
+
+    append()
     (directory,) = cluster.plan.directory.rglob(f"{TOPIC}-0")
     first = directory / "00000000000000000000.log"
-    cluster.wait_for(lambda: not first.exists(), "deletion of the first local segment")
+
+    # A new log closes its first segment only once the name of its directory is durable.
+    def is_first_deleted() -> bool:
+        if len(list(directory.glob("*.log"))) < 3:
+            append()
+        return not first.exists()
+
+    cluster.wait_for(is_first_deleted, "deletion of the first local segment")
     assert list(store.rglob("*.manifest.json"))
-    assert read(cluster, COUNT) == values(0, COUNT)
+    assert read(cluster, count) == values(0, count)
 
     cluster.kill("broker")
     cluster.start("broker")
     cluster.wait_healthy()
-    assert read(cluster, COUNT) == values(0, COUNT)
+    assert read(cluster, count) == values(0, count)
 
     admin.delete_topics([TOPIC])[TOPIC].result(30)
     cluster.wait_for(lambda: not list(store.rglob("*.log")), "deletion of the objects")

@@ -190,7 +190,8 @@ class _Search:
         if best is None:
             at = str(now.partitions[index].at)
             # A broker that has a replica is no obstacle that an operator could remove.
-            others = Counter({one: obstacles[one] for one in obstacles if one is not Obstacle.HELD})
+            others = obstacles.copy()
+            del others[Obstacle.HELD]
             self._refuse(at, f"{reason}; {_most_frequent(others or obstacles)}")
         return False
 
