@@ -10,6 +10,7 @@ from ottla.cli.terminal import note
 SECRET_ENDINGS = (
     *(".password", ".jaas.config", ".keystore.key", ".secret.key", ".client.secret"),
     *(".bearer.token", ".basic.users", ".otlp.headers"),
+    *(".access.key", ".access.key.id"),
 )
 """Endings of the setting keys whose values are secret, in the settings of clients and of nodes."""
 

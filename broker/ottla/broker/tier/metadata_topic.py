@@ -5,7 +5,6 @@ As in Kafka it is an ordinary topic, which ACLs protect: brokers read and write 
 their own cluster. It is compacted, because our records have keys (`remote_records`).
 """
 
-from ottla.client.produce.partitioner import murmur2
 from ottla.model.ids import TopicIdPartition
 from ottla.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 
@@ -38,5 +37,8 @@ def remote_metadata_topic(
 def metadata_partition_of(partition: TopicIdPartition, partition_count: int) -> int:
     """Return the index of that partition of `__remote_log_metadata` which stores the metadata of a
     tiered partition. Kafka computes the same index (RemoteLogMetadataTopicPartitioner)."""
+    # Only brokers with tiered partitions need the client's modules.
+    from ottla.client.produce.partitioner import murmur2
+
     key = partition.topic_id.bytes + partition.partition.to_bytes(4, "big")
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
