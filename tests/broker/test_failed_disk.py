@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -56,14 +57,15 @@ def fail_sending(patch: pytest.MonkeyPatch, directory: str) -> None:
 
 
 def fail_reading_small_slices(patch: pytest.MonkeyPatch, directory: str) -> None:
-    read = RealFile.read_cached
+    preadv = os.preadv
 
-    def read_or_fail(self: RealFile, position: int, size: int) -> bytes | bytearray:
-        if self.path.startswith(directory):
-            raise OSError(errno.EIO, "the disk fails as asked", self.path)
-        return read(self, position, size)
+    def preadv_or_fail(file: int, *arguments: Any) -> int:
+        if os.readlink(f"/proc/self/fd/{file}").startswith(directory):
+            raise OSError(errno.EIO, "the disk fails as asked")
+        return preadv(file, *arguments)
 
-    patch.setattr(RealFile, "read_cached", read_or_fail)
+    patch.setattr(os, "preadv", preadv_or_fail)
+    fail_sending(patch, directory)
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ ASKING = frozenset(
         "quorum replace",
         "quorum unregister",
         "storage accept-loss",
+        "tier restore",
         "token end",
         "topic alter",
         "topic delete",

@@ -115,7 +115,7 @@ class ErrorStore(MemoryObjectStore):
             raise ObjectNotFoundError(f"{key} not found\n\nDebug source:\nNotFound {{") from None
 
 
-MUTANTS = MemoryObjectStore.__subclasses__()
+MUTANTS = [one for one in MemoryObjectStore.__subclasses__() if one.__module__ == __name__]
 
 
 async def _breaks(check: Check, store: MemoryObjectStore) -> bool:
