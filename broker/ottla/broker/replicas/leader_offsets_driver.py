@@ -1,5 +1,7 @@
 """Requests of a follower to its leader for offsets and leader epochs of the leader's log."""
 
+from typing import TypeVar
+
 import trio
 
 from ottla.broker.replicas.partition import Partition
@@ -7,6 +9,7 @@ from ottla.broker.replicas.tier_start import epoch_before
 from ottla.client.network.connection import BrokerConnection, ConnectionLostError
 from ottla.model.errors import ErrorCode, ProtocolError, RefusedError, row_of
 from ottla.model.ids import Epoch, Offset, OffsetAndEpoch
+from ottla.wire.codec_types import Message
 from ottla.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -19,6 +22,8 @@ from ottla.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from ottla.wire.messages.offset_for_leader_epoch_response import OffsetForLeaderEpochResponse
+
+R = TypeVar("R", bound=Message)
 
 
 class LeaderOffsets:
@@ -50,10 +55,7 @@ class LeaderOffsets:
             replica_id=self._partition.local_id,
             topics=[ListOffsetsTopic(name=self._partition.topic, partitions=[asked])],
         )
-        with trio.move_on_after(self._timeout_s) as patience:
-            answer = await self._connection.request(request, ListOffsetsResponse)
-        if patience.cancelled_caught:
-            raise ConnectionLostError(f"{self._connection.address} did not answer")
+        answer = await self._answer(request, ListOffsetsResponse)
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
             raise ProtocolError("the ListOffsets response does not match the request")
         found = answer.topics[0].partitions[0]
@@ -75,10 +77,7 @@ class LeaderOffsets:
             replica_id=self._partition.local_id,
             topics=[OffsetForLeaderTopic(topic=self._partition.topic, partitions=[asked])],
         )
-        with trio.move_on_after(self._timeout_s) as patience:
-            answer = await self._connection.request(request, OffsetForLeaderEpochResponse)
-        if patience.cancelled_caught:
-            raise ConnectionLostError(f"{self._connection.address} did not answer")
+        answer = await self._answer(request, OffsetForLeaderEpochResponse)
         if len(answer.topics) != 1 or len(answer.topics[0].partitions) != 1:
             raise ProtocolError("the OffsetForLeaderEpoch response does not match the request")
         found = answer.topics[0].partitions[0]
@@ -90,3 +89,12 @@ class LeaderOffsets:
             earlier_epoch=Epoch(found.leader_epoch),
             earlier_end=Offset(found.end_offset),
         )
+
+    async def _answer(self, request: Message, response: type[R]) -> R:
+        """Send a request to the leader, and return the response. Raises ConnectionLostError if
+        there is none within the timeout."""
+        with trio.move_on_after(self._timeout_s) as patience:
+            answer = await self._connection.request(request, response)
+        if patience.cancelled_caught:
+            raise ConnectionLostError(f"{self._connection.address} did not answer")
+        return answer
