@@ -12,6 +12,7 @@ from ottla.client import (
     ConfigKind,
     ConfigResource,
     ErrorCode,
+    FeatureUpdateKind,
     RefusedError,
     ShareConsumer,
     ShareConsumerConfig,
@@ -106,6 +107,25 @@ async def test_a_lost_connection_loses_the_records_in_hand(ottla_cluster: Cluste
         assert (number(again), again.delivery_count) == (1, 2)
         await again.accept()
         assert consumer._measures.record_count == 3
+
+
+async def test_an_acknowledgement_fails_with_the_code_that_polls_fail_with(
+    ottla_cluster: ClusterUnderTest,
+) -> None:
+    """The cluster loses its share groups between a poll and an acknowledgement."""
+    topic = await filled(ottla_cluster.bootstrap, 2)
+    async with open_admin(ottla_cluster.bootstrap) as admin:
+        level = (await admin.describe_features())["share.version"].finalized
+        async with joined(ottla_cluster.bootstrap, topic) as consumer:
+            (record,) = await consumer.poll(record_count_max=1)
+            await admin.update_features({"share.version": 0}, kind=FeatureUpdateKind.SAFE_DOWNGRADE)
+            with pytest.raises(RefusedError, match="no share groups") as refused:
+                await record.accept()
+            assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+            with pytest.raises(RefusedError, match="no share groups") as refused:
+                await consumer.poll()
+            assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+        await admin.update_features({"share.version": level})
 
 
 async def test_failures_that_no_task_awaits_are_one_message(

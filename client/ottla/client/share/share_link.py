@@ -167,21 +167,24 @@ class ShareLink(BrokerLink):
         return not self._is_closing and bool(self._wanted(self.node)) and self._budget(self) > 0
 
     def _lose(self, why: Loss) -> None:
-        self._lose_session(str(why))
         if isinstance(why, RefusedError) and not why.is_retriable:
+            # Tasks that await acknowledgements, and tasks that poll, receive the same error code.
+            self._lose_session(str(why), why.code)
             self._on_failure(why)
+        else:
+            self._lose_session(str(why))
         for at in self._wanted(self.node).values():
             self._on_stale(at.topic)
 
-    def _lose_session(self, reason: str) -> None:
+    def _lose_session(self, reason: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
         """Forget the share session and its records. The broker has released the records, or will do
-        so."""
+        so. Pending acknowledgements fail with `code`."""
         self.requested_count = 0
         self._linger_until_ms = None
         self._session.on_loss()
         self.hand.lose(
             RefusedError(
-                ErrorCode.NETWORK_EXCEPTION,
+                code,
                 f"the session with broker {self.node} is lost, with the locks of its records: "
                 f"{reason}",
             )
@@ -278,9 +281,9 @@ class ShareLink(BrokerLink):
         reason = message or row.meaning
         if code == ErrorCode.UNSUPPORTED_VERSION:
             reason = f"{NO_SHARE_GROUPS} ({reason})"
-        self._lose_session(reason)
         if code not in LOST_SESSION and not row.is_retriable:
             raise RefusedError(ErrorCode(row.code), reason)
+        self._lose_session(reason)
         await trio.sleep(self._config.retry_backoff_ms / 1_000)
         return False
 
