@@ -4,6 +4,7 @@ import trio
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC
 from ottla.broker.tier.metadata_topic_driver import MetadataTopic
+from ottla.broker.tier.tier_alarms import TierAlarms
 from ottla.client.admin import open_admin
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError
@@ -34,6 +35,7 @@ class Reader:
             address=lambda: (host, int(port)),
             create_topic=self._create,
             clock=RealClock(),
+            alarms=TierAlarms(),
         )
         nursery.start_soon(self.topic.run)
         nursery.start_soon(self._follow)

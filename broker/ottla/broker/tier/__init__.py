@@ -14,6 +14,7 @@ remote_log_manager_driver.py  one task for each tiered partition; deleted topics
 segment_storage.py            interfaces of the metadata and of the object store
 segment_storage_driver.py     uploads and deletions in the object store
 tier_figures.py               metrics
+tier_alarms.py                failures that last, for `ottla status`
 tier_opening_driver.py        opens the object store, and reserves the cluster's prefix
 broker_tier_driver.py         creates these parts and connects them
 """

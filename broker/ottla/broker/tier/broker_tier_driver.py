@@ -57,6 +57,7 @@ class BrokerTier:
             address=partial(own_address, config, lambda: table.image),
             create_topic=partial(create_topic, config, controller),
             clock=clock,
+            alarms=figures.alarms,
         )
         self.reads: RemoteReads = StoreReads(
             table, topic, cluster_store.reader, figures, quotas.fetch

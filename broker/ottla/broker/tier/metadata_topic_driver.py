@@ -7,7 +7,7 @@ record back, so that its next decision takes the record into account.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,15 @@ import trio
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC, remote_metadata_topic
 from ottla.broker.tier.remote_states import RemoteStates
+from ottla.broker.tier.tier_alarms import MAY_NOT, TierAlarms, is_refusal
 from ottla.metadata.image import MetadataImage, Topic
 from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import Offset, TopicIdPartition, TopicPartition
 from ottla.model.seams import Clock
-from ottla.model.settings.storage.tier import TierConfig
+from ottla.model.settings.storage.tier import PROBLEM_PREFIX, TierConfig
 from ottla.node.part_registry import PartRegistry
 from ottla.storage.tier.remote_metadata import RemoteMetadata
-from ottla.storage.tier.remote_records import encode_record
+from ottla.storage.tier.remote_records import RemoteLogEntry, encode_record
 from ottla.storage.tier.remote_segment import (
     RemoteRecord,
     RemoteSegmentId,
@@ -95,14 +96,17 @@ class MetadataTopic:
         address: Callable[[], tuple[str, int] | None],
         create_topic: Callable[[CreatableTopic], Awaitable[None]],
         clock: Clock,
+        alarms: TierAlarms,
     ) -> None:
         """Create a reader to which no tiered partition is assigned yet. `address` returns the
         address of this broker, or None until the cluster knows it. `create_topic` requests the
-        creation of the metadata topic, and raises OttlaError if it is refused."""
+        creation of the metadata topic, and raises OttlaError if it is refused. `alarms` collects
+        failures that last."""
         self._settings = settings
         self._address = address
         self._create_topic = create_topic
         self._clock = clock
+        self._alarms = alarms
         self.states = RemoteStates(settings.metadata_partition_count)
         self._is_wanted = trio.Event()
         self._has_image = trio.Event()
@@ -180,19 +184,12 @@ class MetadataTopic:
         with trio.move_on_after(WRITE_TIMEOUT_S) as patience:
             await self._is_open.wait()
             assert self._producer is not None
-            deliveries = [
-                await self._producer.send(
-                    REMOTE_METADATA_TOPIC,
-                    entry.value,
-                    key=entry.key,
-                    partition=index,
-                    timestamp_ms=self._clock.wall_ms(),
-                )
-                for entry in encode_record(topic, record)
-            ]
-            for delivery in deliveries:
-                await delivery
-            self.write_count += len(deliveries)
+            try:
+                await self._send(self._producer, index, encode_record(topic, record))
+            except RefusedError as error:
+                self._has_refused("write", error)
+                raise
+            self._alarms.on_permission("write")
             while not self._has_seen(partition, record):
                 await self._changed.park()
         if patience.cancelled_caught:
@@ -200,6 +197,32 @@ class MetadataTopic:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"a record of {REMOTE_METADATA_TOPIC} was not read back in time",
             )
+
+    async def _send(
+        self, producer: "Producer", index: int, entries: Sequence[RemoteLogEntry]
+    ) -> None:
+        deliveries = [
+            await producer.send(
+                REMOTE_METADATA_TOPIC,
+                entry.value,
+                key=entry.key,
+                partition=index,
+                timestamp_ms=self._clock.wall_ms(),
+            )
+            for entry in entries
+        ]
+        for delivery in deliveries:
+            await delivery
+        self.write_count += len(deliveries)
+
+    def _has_refused(self, work: str, error: OttlaError | OSError) -> bool:
+        """Return whether ACLs are the reason why some work on the metadata topic failed. They are
+        logged once."""
+        if not is_refusal(error):
+            return False
+        if self._alarms.on_refusal(work):
+            logger.warning("%s", MAY_NOT)
+        return True
 
     def _has_seen(self, partition: TopicIdPartition, record: RemoteRecord) -> bool:
         metadata = self.states.metadata_of(partition)
@@ -216,9 +239,11 @@ class MetadataTopic:
     def problems(self) -> Iterator[str]:
         """Yield the description of a problem while the metadata topic cannot be created."""
         if self._creation_error and not self._has_image.is_set():
-            yield f"{REMOTE_METADATA_TOPIC} cannot be created: {self._creation_error}"
+            yield (
+                f"{PROBLEM_PREFIX}{REMOTE_METADATA_TOPIC} cannot be created: {self._creation_error}"
+            )
         if self._is_replaced:
-            yield f"{REMOTE_METADATA_TOPIC} was deleted: {REPLACED_ADVICE}"
+            yield f"{PROBLEM_PREFIX}{REMOTE_METADATA_TOPIC} was deleted: {REPLACED_ADVICE}"
 
     async def run(self) -> None:
         """Create the metadata topic when the first tiered partition is assigned, then read it until
@@ -256,28 +281,35 @@ class MetadataTopic:
         try:
             await self._create_topic(topic)
         except OttlaError as error:
-            if str(error) != self._creation_error:
+            if not self._has_refused("creation", error) and str(error) != self._creation_error:
                 self._creation_error = str(error)
                 logger.warning("%s cannot be created: %s", REMOTE_METADATA_TOPIC, error)
+        else:
+            self._alarms.on_permission("creation")
 
     async def _find_ends(self, consumer: "Consumer") -> None:
         """Look up the end offsets of those partitions of the metadata topic that store the metadata
         of newly assigned tiered partitions. Runs until cancelled."""
         while True:
+            pause_s = RETRY_S / 10
             for index in self.states.new_stores():
                 partitions = self.states.unknown_ends(index)
                 at = TopicPartition(REMOTE_METADATA_TOPIC, index)
                 try:
                     end_offset = (await consumer.end_offsets([at]))[at]
                 except (OttlaError, OSError) as error:
+                    if self._has_refused("look-up", error):
+                        pause_s = RETRY_S
+                        break  # ACLs refuse all partitions of the topic
                     logger.info("the end of %s-%d is unknown yet: %s", at.topic, index, error)
                     continue
+                self._alarms.on_permission("look-up")
                 self.states.begin(index, end_offset, partitions)
                 self._sought.add(index)
                 self._interrupt()
                 self._wake()
             if self.states.new_stores():
-                await trio.sleep(RETRY_S / 10)
+                await trio.sleep(pause_s)
             else:
                 await self._changed.park()
 
@@ -294,8 +326,10 @@ class MetadataTopic:
             with trio.CancelScope() as self._poll_scope:
                 try:
                     records = await consumer.poll(POLL_S)
+                    self._alarms.on_permission("read")
                 except (OttlaError, OSError) as error:
-                    logger.warning("%s cannot be read: %s", REMOTE_METADATA_TOPIC, error)
+                    if not self._has_refused("read", error):
+                        logger.warning("%s cannot be read: %s", REMOTE_METADATA_TOPIC, error)
                     await trio.sleep(RETRY_S)
             self._poll_scope = None
             for record in records:

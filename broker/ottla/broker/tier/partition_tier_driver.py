@@ -16,6 +16,7 @@ from functools import partial
 import trio
 
 from ottla.broker.replicas.partition import Partition
+from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC
 from ottla.broker.tier.orphans import orphans_among
 from ottla.broker.tier.remote_log_manager import (
     Backoff,
@@ -143,7 +144,15 @@ class PartitionTier:
     async def run(self) -> None:
         """Copy and expire segments as the leader, or learn how far the log is copied as a follower,
         until cancelled."""
+        figures, clock = self._ports.figures, self._ports.clock
+        figures.alarms.on_failure(
+            "loads of metadata",
+            self.key,
+            f"{self}: {REMOTE_METADATA_TOPIC} is not read yet",
+            now_ms=clock.monotonic_ms(),
+        )
         await self._ports.topic.wait_ready(self.key)
+        figures.alarms.on_success("loads of metadata", self.key)
         async with trio.open_nursery() as nursery:
             if self.is_leader:
                 nursery.start_soon(self._repeat, "copies", self._copy_round)
@@ -158,18 +167,24 @@ class PartitionTier:
         """Call `work` repeatedly, after pauses of `interval_s` seconds, or by default of the
         interval in the settings. After a failure, the pause is that of a `Backoff`."""
         config = self._ports.config
+        figures, clock = self._ports.figures, self._ports.clock
         backoff = Backoff(config.task_retry_backoff_ms_max)
         while True:
             pause_ms = config.task_interval_ms if interval_s is None else int(interval_s * 1000)
             try:
                 await work()
                 backoff.on_success()
+                figures.alarms.on_success(subject, self.key)
                 if self.is_leader and not self._has_taken_over:
                     pause_ms = min(pause_ms, int(TAKE_OVER_S * 1000))
             except (OttlaError, OSError, trio.TooSlowError) as error:
                 pause_ms = backoff.on_failure()
-                self._ports.figures.note_failure(subject, self.partition.topic)
-                logger.warning("%s: %s fail: %s", self, subject, error or "it took too long")
+                reason = str(error) or "it took too long"
+                figures.note_failure(subject, self.partition.topic)
+                figures.alarms.on_failure(
+                    subject, self.key, f"{self}: {reason}", now_ms=clock.monotonic_ms()
+                )
+                logger.warning("%s: %s fail: %s", self, subject, reason)
             except Exception as error:
                 pause_ms = backoff.on_failure()
                 self._ports.errors.note("tiered partition", f"{self}, {subject}", error)

@@ -6,7 +6,7 @@ lead or to follow gets a new task. The copies of a deleted topic are deleted.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import trio
@@ -69,6 +69,11 @@ class RemoteLogManager:
         parts.task("remote log manager", self.run)
         parts.families(self._ports.figures.families)
         parts.figures(self._ports.figures.metrics)
+        parts.problems(self.problems)
+
+    def problems(self) -> Iterator[str]:
+        """Yield a sentence for each failure of tiered storage that lasts."""
+        return self._ports.figures.alarms.problems(self._ports.clock.monotonic_ms())
 
     async def run(self) -> None:
         """Run the tasks of all tiered partitions until cancelled."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from ottla.broker.tier.tier_alarms import TierAlarms
 from ottla.model.ids import TopicIdPartition
 from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteSegmentState
@@ -35,6 +36,8 @@ class TierFigures:
         """Copied segments in the object store, by partition: name of the topic, their bytes, and
         their number."""
 
+        self.alarms = TierAlarms()
+        """Failures that last, for `ottla status`."""
         self.orphan_count = 0
         """Number of orphans (objects that belonged to no copied segment) that this broker has
         deleted."""
@@ -73,6 +76,7 @@ class TierFigures:
         """Drop the present numbers of a partition that this broker no longer leads."""
         self.lags.pop(partition, None)
         self.remote.pop(partition, None)
+        self.alarms.forget(partition)
 
     def metrics(self) -> dict[str, float]:
         """Return totals over all topics by metric name, for DescribeNode."""

@@ -10,9 +10,11 @@ from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.client.admin import Admin
 from ottla.client.admin_parts.admin_configs import ConfigResource
+from ottla.insight.facts.survey_driver import survey_nodes
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.storage.tier import PROBLEM_PREFIX
 from ottla.wire.offset_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED
 
 IS_TIERED = "remote.storage.enable"
@@ -69,6 +71,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
     for name in arguments.topic:
         if name not in tiered:
             note(f"topic {name} is not tiered: set {IS_TIERED}=true with 'ottla config set'")
+    for problem in await problems_of(admin):
+        note(problem)
     rows = [row for name in tiered for row in await partitions_of(admin, name)]
     if arguments.format == "json":
         print_json([dict(zip(KEYS, row.cells(), strict=True)) for row in rows])
@@ -94,6 +98,20 @@ async def tiered_topics(admin: Admin, names: list[str]) -> list[str]:
             if outcome[IS_TIERED].value == "true":
                 found.append(resource.name)
     return sorted(found)
+
+
+async def problems_of(admin: Admin) -> list[str]:
+    """Return the problems with tiered storage that the brokers report, one sentence each."""
+    try:
+        brokers = (await survey_nodes(admin)).brokers
+    except RefusedError:
+        return []
+    return [
+        f"broker {broker.id}: {problem}"
+        for broker in brokers
+        for problem in broker.problems
+        if problem.startswith(PROBLEM_PREFIX)
+    ]
 
 
 async def partitions_of(admin: Admin, topic: str) -> list[TieredPartition]:
