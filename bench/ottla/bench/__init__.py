@@ -18,7 +18,6 @@ local_cluster.py    a local cluster: `ottla up` in a process
 many_partitions.py  failover of 1,000 partitions
 storage.py          appends, recovery, and a broker with many partitions
 cold_backlog.py     slowdown of other clients by a consumer that reads a backlog from disk
-log_moves.py        slowdown of a producer while its 2 GB log moves to another directory
 authorizer.py       authorization decisions in this process
 exports.py          rows a second of `ottla export`, raw and JSON
 own_metrics_beside_sdk.py  a node's own metrics as OTLP, by Ottla and by OpenTelemetry's SDK
@@ -29,6 +28,7 @@ instructions.py     CPU instructions of a broker per request, counted under call
 floor/           a broker beside the smallest program with the same system calls
 kafka/           comparisons with Apache Kafka
 performance/     the rows of docs/performance.md
+moves/           slowdown of a producer while partitions move
 queues/          consumers of share groups, and many share groups
 faults/          a steady load for a cluster under faults
 tier/            tiered storage: uploads and reads of segments

@@ -17,8 +17,9 @@ from ottla.bench.instructions import instructions
 from ottla.bench.kafka.compaction_beside import compaction
 from ottla.bench.load import Load, Progress, library, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
-from ottla.bench.log_moves import log_move
 from ottla.bench.many_partitions import ManyFailover, kill_leader, make_led_by_one
+from ottla.bench.moves.broker_moves import broker_move
+from ottla.bench.moves.log_moves import log_move
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
@@ -265,6 +266,7 @@ MEASUREMENTS: dict[str, Callable[[int, Progress], Figures]] = {
     "partitions": partitions,
     "cold": cold,
     "compaction": compaction,
+    "broker-move": broker_move,
     "log-move": log_move,
     "tier-transfer": tier_transfer,
 }

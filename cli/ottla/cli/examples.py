@@ -185,6 +185,7 @@ EXAMPLES = {
     "ottla bench failover": "ottla bench failover --rounds 5",
     "ottla bench replication": "ottla bench replication --rounds 3",
     "ottla bench heartbeat": "ottla bench heartbeat --rounds 3",
+    "ottla bench broker-move": "ottla bench broker-move --rounds 3",
     "ottla bench log-move": "ottla bench log-move --rounds 4",
     "ottla bench tier-transfer": "ottla bench tier-transfer --rounds 10",
     "ottla bench cold": "ottla bench cold --rounds 5",

@@ -895,7 +895,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'bench')
-      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor performance security transactions start failover replication heartbeat log-move tier-transfer cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
+      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor performance security transactions start failover replication heartbeat broker-move log-move tier-transfer cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
       options='-h --help'
       values=''
       argument='' ;;
@@ -995,6 +995,11 @@ _ottla_row() {
       values='--rounds= --format=table|json'
       argument='' ;;
     'bench heartbeat')
+      verbs=''
+      options='-h --help --rounds --format'
+      values='--rounds= --format=table|json'
+      argument='' ;;
+    'bench broker-move')
       verbs=''
       options='-h --help --rounds --format'
       values='--rounds= --format=table|json'

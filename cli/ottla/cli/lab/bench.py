@@ -376,6 +376,9 @@ BENCHES: dict[str, Bench] = {
     ),
     "replication": Bench("acks=1 and acks=all with one and three replicas", "rounds format"),
     "heartbeat": Bench("delay of heartbeats of an idle and of a busy broker", "rounds format"),
+    "broker-move": Bench(
+        "delay of a producer while 2 GB of another topic move to other brokers", "rounds format"
+    ),
     "log-move": Bench(
         "delay of a producer while 2 GB of its partition move to another log directory",
         "rounds format",
