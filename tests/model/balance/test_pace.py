@@ -33,14 +33,14 @@ def test_the_throttle_stays_within_its_bounds() -> None:
     assert next_rate(pace, 15_000, 1_000) == 16_000
 
 
-def test_a_small_percentile_may_double() -> None:
-    assert next_rate(pace_with(400), 8_000, 800) == 10_000
-    assert next_rate(pace_with(400), 8_000, 1_000) == 4_000
+def test_a_small_percentile_may_rise_by_a_half() -> None:
+    assert next_rate(pace_with(200), 8_000, 300) == 10_000
+    assert next_rate(pace_with(200), 8_000, 301) == 4_000
 
 
-def test_producers_may_wait_a_fifth_longer() -> None:
-    assert next_rate(pace_with(10_000), 8_000, 12_000) == 10_000
-    assert next_rate(pace_with(10_000), 8_000, 12_100) == 4_000
+def test_producers_may_wait_a_tenth_longer() -> None:
+    assert next_rate(pace_with(10_000), 8_000, 11_000) == 10_000
+    assert next_rate(pace_with(10_000), 8_000, 11_100) == 4_000
 
 
 def test_a_single_slow_sample_does_not_slow_the_moves() -> None:

@@ -1,5 +1,9 @@
 """The percentile of the requests since the last look."""
 
+from math import log
+
+import pytest
+
 from ottla.node.network.latency_window import LatencyWindow
 from ottla.node.network.request_times import RequestTimes
 from ottla.wire.apis import FETCH, PRODUCE
@@ -26,3 +30,20 @@ def test_the_percentile_is_that_of_the_requests_since_the_last_look() -> None:
     assert second is not None
     assert 500_000 <= second <= 625_000
     assert window.p99_us() is None
+
+
+def test_a_rise_by_a_tenth_is_seen() -> None:
+    """The controllers slow moves down when producers wait a tenth longer than before."""
+    times = RequestTimes()
+    window = LatencyWindow(times, PRODUCE)
+    for mean_us in range(900, 1_600, 17):
+        found: list[int] = []
+        for duration_us in (mean_us, mean_us * 1.1):
+            for step in range(1_000):
+                waited_us = -log(1 - (step + 0.5) / 1_000) * duration_us
+                times.of(PRODUCE, 9).prompt.observe(round(waited_us * 1_000))
+            p99_us = window.p99_us()
+            assert p99_us is not None
+            found.append(p99_us)
+        assert found[0] == pytest.approx(mean_us * log(100), rel=0.05)
+        assert 1.05 <= found[1] / found[0] <= 1.15

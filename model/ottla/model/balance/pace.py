@@ -9,14 +9,14 @@ producers.
 from collections import deque
 from statistics import median
 
-WORSE_FACTOR = 1.2
+WORSE_FACTOR = 1.1
 """Ratio of the 99th percentile of Produce latency during the moves to the one before them, above
-which the throttle is halved. With a smaller ratio, random variation slows the moves down. With a
-larger ratio, producers wait longer."""
+which the throttle is halved. The throttle oscillates around the rate at which this ratio is
+reached, and producers should wait at most 1.2 times as long as before."""
 
-WORSE_US_MIN = 500
+WORSE_US_MIN = 100
 """Minimum increase in Produce latency, in µs, that halves the throttle. Without this minimum, an
-increase from 0.2 ms to 0.3 ms would slow the moves down."""
+increase from 0.20 ms to 0.25 ms would slow the moves down."""
 
 FIRST_SHARE = 4
 """Number by which the maximum throttle is divided when a balance starts while there are producers.

@@ -16,8 +16,12 @@ class LatencyWindow:
         self._seen = times.counts_of(api_key)
 
     def p99_us(self) -> int | None:
-        """Return the 99th percentile of request durations in µs, rounded up by at most a quarter,
-        and start a new window. Returns None if no request was answered since the last call."""
+        """Return the 99th percentile of request durations in µs, and start a new window. Returns
+        None if no request was answered since the last call.
+
+        Durations are counted in buckets, whose bounds differ by a quarter. Within a bucket, they
+        are taken as spread evenly.
+        """
         counts = self._times.counts_of(self._api_key)
         recent = [now - before for now, before in zip(counts, self._seen, strict=True)]
         self._seen = counts
@@ -25,5 +29,11 @@ class LatencyWindow:
         if not total:
             return None
         rank = -(-99 * total // 100)
-        bucket = next(at for at, count in enumerate(accumulate(recent)) if count >= rank)
-        return BOUNDS_NS[min(bucket, len(BOUNDS_NS) - 1)] // NS_PER_US
+        sums = list(accumulate(recent))
+        bucket = next(at for at, count in enumerate(sums) if count >= rank)
+        if bucket >= len(BOUNDS_NS):
+            return BOUNDS_NS[-1] // NS_PER_US
+        low_ns = BOUNDS_NS[bucket - 1] if bucket else 0
+        in_bucket = rank - sums[bucket] + recent[bucket]
+        width_ns = BOUNDS_NS[bucket] - low_ns
+        return (low_ns + width_ns * in_bucket // recent[bucket]) // NS_PER_US
