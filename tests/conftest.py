@@ -75,6 +75,10 @@ COMPUTING_TIMEOUT_S = 1_200
 # A console beside each local cluster would cost each test half a second of CPU.
 os.environ.setdefault("OTTLA_CONSOLE", "off")
 
+# Imports create little garbage, but millions of objects, which each collection would look at: it is
+# enabled when all tests are known.
+gc.disable()
+
 # Tests that start a JVM or a node fork beside gRPC's threads: the child must get to its exec.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
@@ -121,9 +125,12 @@ def is_plain(config: pytest.Config) -> bool:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the tests themselves and all modules out of every later collection of garbage."""
+    """Leave the tests themselves and all modules out of every later collection of garbage, and
+    collect less often than Python does by default."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -188,10 +195,24 @@ def authority(new_authority: Callable[[str], CertificateAuthority]) -> Certifica
 
 @pytest.fixture(autouse=True)
 def restored_log_levels() -> Iterator[None]:
-    """Restore the levels of Ottla's loggers, which clients of brokers may have changed."""
-    names = [name for name in logging.root.manager.loggerDict if name.startswith("ottla")]
-    levels = {name: logging.getLogger(name).level for name in names}
+    """Restore the levels of Ottla's loggers, which clients of brokers may have changed.
+
+    `setLevel` empties the caches of all loggers, which would be most of the time of a fast test:
+    only levels that changed are set.
+    """
+    levels = {logger: logger.level for logger in loggers_of_ottla()}
     yield
-    for name in list(logging.root.manager.loggerDict):
-        if name.startswith("ottla"):
-            logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+    for logger in loggers_of_ottla():
+        level = levels.get(logger, logging.NOTSET)
+        if logger.level != level:
+            logger.setLevel(level)
+
+
+def loggers_of_ottla() -> list[logging.Logger]:
+    """Return the loggers of Ottla's modules that exist so far."""
+    loggers = logging.root.manager.loggerDict
+    return [
+        logger
+        for name, logger in list(loggers.items())
+        if name.startswith("ottla") and isinstance(logger, logging.Logger)
+    ]
