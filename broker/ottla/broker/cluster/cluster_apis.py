@@ -95,7 +95,7 @@ def register_cluster_apis(
     now_ms: Callable[[], int],
 ) -> None:
     """Register all APIs that are answered from the metadata image or by the controller."""
-    dispatcher.state_of_answers = lambda: metadata.image
+    dispatcher.state_of_answers = metadata.current_image
     admin = AdminApi(
         timeout_ms=config.request_timeout_ms,
         controller=controller,

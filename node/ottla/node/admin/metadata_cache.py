@@ -35,6 +35,11 @@ class MetadataCache:
         """Name of this metadata publisher in fault reports."""
         return "metadata cache"
 
+    def current_image(self) -> MetadataImage:
+        """Return the current metadata image. A bound method costs compiled code less than a
+        function of an interpreted module."""
+        return self.image
+
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Replace the current metadata image by a newer one."""
         self.image = image

@@ -1,6 +1,7 @@
 """Socket server of a node: accepts clients and hosts their connections.
 
 server_driver.py          one private epoll for every client socket: start here
+direct_wait_driver.py     waits for clients without trio's scheduler while no other task can run
 server_seam.py            interface of a server, for the epoll server and a simulation
 server_opening_driver.py  opens a server for the duration of a block
 channel_driver.py         one socket and its connection

@@ -1,9 +1,10 @@
 """Socket server: one private epoll for every client socket, awaited by one trio task.
 
 A connection is an object registered with epoll, not a task.  Its events are served inline, with
-bounded work per event-loop iteration, and trio runs between two iterations.  Only a handler that
-returned a coroutine gets a task, in the server's nursery.  Invalid bytes from a peer, or an
-unexpected error in a request, close only that connection.
+bounded work per event-loop iteration.  Between two iterations trio runs if another task is
+runnable; otherwise the task waits for clients without trio's scheduler (`direct_wait_driver`).
+Only a handler that returned a coroutine gets a task, in the server's nursery.  Invalid bytes from a
+peer, or an unexpected error in a request, close only that connection.
 """
 
 import errno
@@ -30,6 +31,7 @@ from ottla.node.network.server.descriptors_driver import (
     client_descriptor_max,
     connection_count_allowed,
 )
+from ottla.node.network.server.direct_wait_driver import DirectWait
 from ottla.node.network.server.hosting_driver import ConnectionServer
 from ottla.node.network.server.server_seam import Admission
 from ottla.node.network.tls.encrypted_channel_driver import SharedBuffers, TlsChannel
@@ -100,6 +102,7 @@ class SocketServer(ConnectionServer[Channel]):
         """Rejected sockets that stay open for a while before they are closed, which delays the next
         attempt of their clients."""
         self._epoll = select.epoll()
+        self._direct_wait = DirectWait(self._epoll)
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._wakeup_fd, select.EPOLLIN)
         # Reserved, so that a client can still be accepted and closed without free descriptors.
@@ -169,6 +172,7 @@ class SocketServer(ConnectionServer[Channel]):
         for server_socket, _ in self._server_sockets.values():
             server_socket.close()
         self._server_sockets.clear()
+        self._direct_wait.close()
         self._epoll.close()
         os.close(self._wakeup_fd)
         if self._spare_fd >= 0:
@@ -184,11 +188,18 @@ class SocketServer(ConnectionServer[Channel]):
     async def serve_connections(self) -> None:
         """Serve the events that epoll reports for all sockets, until cancelled. May be called again
         after that."""
+        self._direct_wait.begin()
+        try:
+            await self._serve_turns()
+        finally:
+            self._direct_wait.end()
+
+    async def _serve_turns(self) -> None:
         epoll_fd = self._epoll.fileno()
         while True:
             if self._ready or self._events or self._resuming or self._may_shake_hands:
                 await trio.lowlevel.checkpoint()
-            else:
+            elif not self._direct_wait.wait():
                 await trio.lowlevel.wait_readable(epoll_fd)
             self._turn()
 
