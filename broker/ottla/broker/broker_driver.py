@@ -191,6 +191,8 @@ class Broker:
             errors=self.errors,
         )
         tier.register_with(self.parts)
+        for relief in self.logs.reliefs:
+            relief.on_short = tier.manager.copy_soon
         return tier
 
     def _open_coordinators(self) -> None:

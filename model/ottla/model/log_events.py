@@ -34,6 +34,7 @@ EVENTS: Mapping[str, str] = {
     "authorizer.decision": "A client was refused something by ACLs; with DEBUG, or allowed it.",
     "disk.filling": "The volume of a log directory or of the metadata log has little room left.",
     "disk.full": "It has none: writes are refused until there is room.",
+    "disk.relieved": "Local copies of segments in the object store were deleted for free space.",
     "disk.room": "A volume that was full or filling has room again.",
     "disk.hangs": "The disk of a directory has not answered for half a minute.",
     "disk.answers": "A disk that hung answers again.",

@@ -299,7 +299,13 @@ def test_lag_by_a_full_disk() -> None:
     assert "2 KiB wait to be copied" in cause.remedy
     tiered.metrics["tier.lag.bytes"] = 0.0
     (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
-    assert "lower local.retention.bytes" in cause.remedy
+    assert "set local.retention.free.bytes" in cause.remedy
+    tiered.metrics["tier.relief.bytes"] = 4096.0
+    (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
+    assert "all copied segments that could be deleted are gone" in cause.remedy
+    assert ("copied bytes deleted for lack of space", 4096) in [
+        (each.label, each.value) for each in cause.evidence
+    ]
 
 
 def test_lag_without_members_or_assignment() -> None:

@@ -23,8 +23,40 @@ def register_log_metrics(
     parts.families(lambda: _losses(logs))
     parts.families(lambda: _logs(logs))
     parts.families(lambda: free_space_families(free_spaces()))
+    parts.families(lambda: _reliefs(logs))
+    parts.figures(lambda: _relief_figures(logs))
     parts.families(lambda: reserve_families(reserved_bytes()))
     parts.families(lambda: cleaner_families(logs))
+
+
+def _reliefs(logs: LogManager) -> Iterator[Family]:
+    label = ("logDirectory",)
+    yield Family(
+        "ottla_log_directory_tier_deleted_segments_total",
+        MetricKind.COUNTER,
+        "Local copies of segments that local.retention.free.bytes has deleted.",
+        label,
+        [((relief.path,), relief.segment_count) for relief in logs.reliefs],
+    )
+    yield Family(
+        "ottla_log_directory_tier_deleted_bytes_total",
+        MetricKind.COUNTER,
+        "Size in bytes of these local copies.",
+        label,
+        [((relief.path,), relief.size_bytes) for relief in logs.reliefs],
+    )
+
+
+def _relief_figures(logs: LogManager) -> dict[str, float]:
+    """Return the bytes that were deleted for lack of space, and the configured free bytes. Empty if
+    local.retention.free.bytes is not set."""
+    reliefs = logs.reliefs
+    if not any(relief.free_bytes_min for relief in reliefs):
+        return {}
+    return {
+        "tier.relief.bytes": sum(relief.size_bytes for relief in reliefs),
+        "tier.relief.free": max(relief.free_bytes_min for relief in reliefs),
+    }
 
 
 def _losses(logs: LogManager) -> Iterator[Family]:

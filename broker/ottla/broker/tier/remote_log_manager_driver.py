@@ -75,6 +75,12 @@ class RemoteLogManager:
         """Yield a sentence for each failure of tiered storage that lasts."""
         return self._ports.figures.alarms.problems(self._ports.clock.monotonic_ms())
 
+    def copy_soon(self) -> None:
+        """Begin the next round of copies and deletions of all partitions now, because a disk is
+        short of free space."""
+        for tier in self._tiers.values():
+            tier.wake.unpark_all()
+
     async def run(self) -> None:
         """Run the tasks of all tiered partitions until cancelled."""
         changed_at = trio.current_time()

@@ -24,6 +24,9 @@ TIER_BYTES = "tier.remote.bytes"
 TIER_LAG_BYTES = "tier.lag.bytes"
 """Name of the metric with the size in bytes of a broker's closed segments that are not copied yet,
 and are therefore still on its disk."""
+TIER_RELIEF_BYTES = "tier.relief.bytes"
+"""Name of the metric with the size in bytes of the copied segments that a broker has deleted from
+its disks for `local.retention.free.bytes`. Only brokers with this setting have it."""
 
 
 def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
@@ -80,10 +83,14 @@ def _copies(broker: SurveyedBroker) -> tuple[Evidence, ...]:
     Returns nothing for a broker without tiered storage."""
     if TIER_BYTES not in broker.metrics:
         return ()
-    return (
+    found = (
         Evidence("bytes in the object store", int(broker.metrics[TIER_BYTES])),
         Evidence("bytes that wait to be copied", int(broker.metrics.get(TIER_LAG_BYTES, 0))),
     )
+    if TIER_RELIEF_BYTES not in broker.metrics:
+        return found
+    relieved = int(broker.metrics[TIER_RELIEF_BYTES])
+    return (*found, Evidence("copied bytes deleted for lack of space", relieved))
 
 
 def _remedy(broker: SurveyedBroker, free_bytes: int) -> str:
@@ -95,7 +102,15 @@ def _remedy(broker: SurveyedBroker, free_bytes: int) -> str:
             f"make the object store reachable ({amount(waiting)} wait to be copied, and stay on "
             f"the disk until then), {others}"
         )
-    return f"lower local.retention.bytes of tiered topics, tier the largest topic, {others}"
+    if TIER_RELIEF_BYTES not in broker.metrics:
+        return (
+            "set local.retention.free.bytes, so that copied segments are deleted before the disk "
+            f"is full, lower local.retention.bytes of tiered topics, or {others}"
+        )
+    return (
+        "all copied segments that could be deleted are gone: tier the largest topic, lower "
+        f"segment.bytes of tiered topics, or {others}"
+    )
 
 
 def _offline(facts: ClusterFacts, only: str) -> list[Cause]:

@@ -47,6 +47,7 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.timestamp_lookup import TimestampedOffset
 from ottla.storage.tier.copy_plan import LocalSegment
+from ottla.storage.tier.relief_plan import TieredLogSpace
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000
 """Largest time in ms by which a record's timestamp may be ahead of the broker's clock without being
@@ -502,6 +503,23 @@ class Log:
         """Remove the segments of a tiered log that are copied and exceed local retention. The log
         start offset stays. Returns the number of removed segments."""
         return await self.delete_old_segments(now_ms)
+
+    def note_reads(self, now_ms: int) -> None:
+        """Set the time of the last read of the segments that were read since the last call, for
+        `tiered_space`."""
+        self.state.note_reads(now_ms)
+
+    def tiered_space(self, now_ms: int) -> TieredLogSpace:
+        """Return the space that a tiered log takes on its disk: the segments that may be deleted
+        locally, and the size of the active one."""
+        return self.state.tiered_space(now_ms)
+
+    @file_task
+    async def delete_copied_segments(self, end_offset: Offset) -> int:
+        """Remove the segments of a tiered log that are copied and completely below `end_offset`,
+        whatever its local retention. The log start offset stays. Returns the number of removed
+        segments."""
+        return await self._remover.delete_copied_segments(end_offset)
 
     async def raise_log_start_to(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` durably, before copied segments below it are

@@ -126,6 +126,7 @@ class LogReader:
                 segment = state.segments[index]
                 found = segment.find(offset)
                 if found is not None:
+                    segment.is_read = True
                     read = self._slice(index, found, bytes_max, end_offset, at_least_one)
                     if whole_batches and read.slice is not None:
                         read = _without_cut_batch(segment, read, read.slice, bytes_max)

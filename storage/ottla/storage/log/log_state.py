@@ -15,6 +15,7 @@ from ottla.storage.recovery.recovery import LoadedLog
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
 from ottla.storage.tier.copy_plan import LocalSegment
+from ottla.storage.tier.relief_plan import CopiedSegment, TieredLogSpace
 
 
 class LogState:
@@ -152,6 +153,32 @@ class LogState:
             )
             for segment, end_offset in zip(segments, [*ends, self.end_offset], strict=True)
         ]
+
+    def note_reads(self, now_ms: int) -> None:
+        """Set the time of the last read of the segments that were read since the last call."""
+        for segment in self.segments:
+            if segment.is_read:
+                segment.is_read = False
+                segment.read_ms = now_ms
+
+    def tiered_space(self, now_ms: int) -> TieredLogSpace:
+        """Return the space of a tiered log: the segments that may be deleted locally, because the
+        object store has them, and the size of the active one."""
+        limit = min(self.copied_offset + 1, self.high_watermark)
+        ends = [segment.base_offset for segment in self.segments[1:]]
+        copied = []
+        for segment, end_offset in zip(self.segments, ends, strict=False):
+            if end_offset > limit:
+                break
+            newest_ms = segment.max_timestamp_ms
+            if newest_ms < 0:
+                newest_ms = segment.file.modified_ms
+            used_ms = max(min(newest_ms, now_ms), segment.read_ms)
+            copied.append(CopiedSegment(end_offset, segment.size_bytes, used_ms))
+        has_uncopied = len(copied) < len(ends)
+        return TieredLogSpace(
+            copied, self.active.size_bytes if self.config.is_copied else 0, has_uncopied
+        )
 
     def note_hole(self, offset: Offset | None) -> None:
         """Set the start of the first range of offsets that is missing because segments were lost.

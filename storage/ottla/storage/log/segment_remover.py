@@ -133,12 +133,31 @@ class SegmentRemover:
         offset = state.segments[plan.segment_count].base_offset
         if plan.moves_log_start:
             state.raise_log_start(offset)
+        await self._remove_local(offset)
+        return plan.segment_count
+
+    async def delete_copied_segments(self, end_offset: Offset) -> int:
+        """Remove the segments of a tiered log that are copied and completely below `end_offset`,
+        whatever its local retention. The log start offset stays. Returns the number of removed
+        segments, and 0 in the same cases as `delete_old_segments`."""
+        state = self._state
+        self._health.check_online()
+        if state.is_truncating or state.is_being_cleaned or self._files.names.is_new:
+            return 0
+        offset = Offset(min(end_offset, state.copied_offset + 1, state.high_watermark))
+        count = state.index_of(offset)
+        if count:
+            await self._remove_local(state.segments[count].base_offset)
+        return count
+
+    async def _remove_local(self, offset: Offset) -> None:
+        """Remove the segments of a tiered log below `offset`, and those below its log start."""
+        state = self._state
         if state.log_start_offset > self._durable_start:
             # Otherwise a kill would lower the log start again, and nothing has the records.
             await self._remove_durably(max(offset, state.log_start_offset))
         else:
             await self._remove_below(max(offset, state.log_start_offset))
-        return plan.segment_count
 
     async def _remove_below(self, offset: Offset) -> None:
         """Remove the log's segments that are completely below `offset`.

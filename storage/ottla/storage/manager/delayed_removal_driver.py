@@ -46,6 +46,14 @@ class DelayedRemoval:
             while self._waiting and self._waiting[0][0] <= trio.current_time():
                 await self._remove(heappop(self._waiting)[2])
 
+    async def remove_all(self) -> bool:
+        """Remove all files at once, because the directory is short of free space. Returns True if
+        there were any."""
+        had_any = bool(self._waiting)
+        while self._waiting:
+            await self._remove(heappop(self._waiting)[2])
+        return had_any
+
     async def _remove(self, paths: Sequence[str]) -> None:
         try:
             for path in paths:

@@ -46,6 +46,7 @@ from ottla.storage.log.log_health import refusal_of
 from ottla.storage.losses.known_losses_driver import KnownLosses
 from ottla.storage.losses.log_losses import LogLoss, ReplicaPlacement
 from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
+from ottla.storage.manager.disk_relief_driver import DiskRelief
 from ottla.storage.manager.log_checkpoints import CHECKPOINTS, lines_of
 from ottla.storage.manager.log_cleaning_driver import open_cleaner
 from ottla.storage.manager.log_moves_driver import LogMoves
@@ -485,7 +486,13 @@ class LogManager:
             for upkeep in self._upkeep.values():
                 nursery.start_soon(upkeep.run)
 
+    @property
+    def reliefs(self) -> list[DiskRelief]:
+        """Deletion of copied segments for free space, one for each log directory."""
+        return [upkeep.relief for upkeep in self._upkeep.values()]
+
     def _upkeep_of(self, directory: LogDirectory) -> DirectoryUpkeep:
+        removal = DelayedRemoval(self._disk, lambda error: self.on_disk_error(directory, error))
         return DirectoryUpkeep(
             directory.path,
             self._config,
@@ -495,7 +502,15 @@ class LogManager:
             write_checkpoint=lambda name: self._checkpoint_if_recovered(directory, name),
             flush_idle=lambda: self._flush_idle(directory),
             measure_free_space=directory.free_space.run,
-            removal=DelayedRemoval(self._disk, lambda error: self.on_disk_error(directory, error)),
+            removal=removal,
+            relief=DiskRelief(
+                directory.path,
+                self._config.tier.local_free_bytes_min,
+                self._clock,
+                logs=lambda: self.in_directory(directory),
+                measure=directory.free_space.fresh,
+                removal=removal,
+            ),
         )
 
     async def _flush_idle(self, directory: LogDirectory) -> None:

@@ -24,6 +24,7 @@ from ottla.storage.directories.checkpoint_file import (
 )
 from ottla.storage.log.log import Log
 from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
+from ottla.storage.manager.disk_relief_driver import DiskRelief
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -68,14 +69,17 @@ class DirectoryUpkeep:
         flush_idle: Callable[[], Awaitable[None]],
         measure_free_space: Callable[[], Awaitable[None]],
         removal: DelayedRemoval,
+        relief: DiskRelief,
     ) -> None:
         """Create the periodic work of the log directory at `path`. `logs` yields its logs;
         `write_checkpoint` writes the checkpoint of a given name.
 
         `flush_idle` flushes idle files so that their descriptors can be closed.
-        `measure_free_space` measures the disk's free space until cancelled.
+        `measure_free_space` measures the disk's free space until cancelled. `relief` deletes copied
+        segments if there is too little.
         """
         self.removal = removal
+        self.relief = relief
         self._path = path
         self._config = config
         self._clock = clock
@@ -117,6 +121,7 @@ class DirectoryUpkeep:
             self._keep_running(nursery, "retention", self._apply_retention)
             self._keep_running(nursery, "removals", self.removal.run)
             self._keep_running(nursery, "free space", self._measure_free_space)
+            self._keep_running(nursery, "relief", self.relief.run)
 
     def _keep_running(
         self, nursery: trio.Nursery, name: str, work: Callable[[], Awaitable[object]]

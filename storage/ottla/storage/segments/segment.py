@@ -117,12 +117,14 @@ class Segment:
         "first_timestamp_ms",
         "has_index_names",
         "is_future_reported",
+        "is_read",
         "is_sealed",
         "jitter_ms",
         "max_timestamp_ms",
         "max_timestamp_offset",
         "offset_index",
         "path_prefix",
+        "read_ms",
         "size_bytes",
         "time_index",
         "transaction_index",
@@ -169,6 +171,11 @@ class Segment:
         self.is_future_reported = False
         """True if the broker has already reported that a timestamp in the future prevents the
         removal of this segment."""
+        self.is_read = False
+        """True if records were read since `read_ms` was set the last time."""
+        self.read_ms = 0
+        """Time in ms since 1970 up to which the segment's reads are known, or 0. It is set only if
+        local.retention.free.bytes is."""
         self._is_removed = False
         self._is_preallocated = False
         self.first_timestamp_ms = NO_TIMESTAMP

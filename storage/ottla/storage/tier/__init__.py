@@ -27,7 +27,8 @@ remote_metadata.py  the copied segments of one partition, with their look-ups: s
 lineage.py          leader epochs of a log, compared with those of a copied segment
 copy_plan.py        local segments to copy, and how far a log is already copied
 expiry_plan.py      copied segments to delete, in order
-local_plan.py       local segments to delete
+local_plan.py       local segments to delete, by local retention
+relief_plan.py      local segments to delete, for free space
 
 What a bucket contains, read without a cluster:
 

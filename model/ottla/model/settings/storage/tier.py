@@ -7,6 +7,7 @@ from ottla.model.values import frozen
 
 SYSTEM_ENABLE = "remote.log.storage.system.enable"
 STORE_URI = "remote.log.storage.uri"
+LOCAL_FREE_BYTES = "local.retention.free.bytes"
 PROBLEM_PREFIX = "tiered storage: "
 """Prefix of those problems of a broker that concern tiered storage, in `ottla status` and
 `ottla tier status`."""
@@ -61,6 +62,15 @@ class TierConfig:
         "",
         key="remote.log.storage.ca.file",
         doc="Ottla's own: PEM file with certificates to trust beside those of the system.",
+    )
+    local_free_bytes_min: int = setting(
+        0,
+        key=LOCAL_FREE_BYTES,
+        kind=SettingKind.LONG,
+        at_least=0,
+        doc="Ottla's own: free bytes of a log directory's volume below which the local copies of "
+        "segments that the object store has are deleted, whatever local.retention.ms and "
+        "local.retention.bytes of their topics; 0 disables it.",
     )
     fetch_wait_ms_max: int = setting(
         500,
@@ -138,6 +148,10 @@ class TierConfig:
     )
 
     def __post_init__(self) -> None:
+        if self.local_free_bytes_min and not self.is_enabled:
+            raise ConfigError(
+                LOCAL_FREE_BYTES, f"needs tiered storage; set {SYSTEM_ENABLE} and {STORE_URI}"
+            )
         if self.is_enabled and not self.store_uri:
             raise ConfigError(
                 STORE_URI, f"is not set, and {SYSTEM_ENABLE} is true; name the object store"
