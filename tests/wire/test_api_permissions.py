@@ -140,6 +140,7 @@ SHEET: dict[str, set[str]] = {
     "TailClientMetrics": {"Cluster Describe"},
     "DescribeCleaner": {"Cluster Describe"},
     "CleanLogs": {"Cluster Alter"},
+    "OffloadLogs": {"Cluster Alter"},
     "DescribeMetadataChanges": {"Cluster Describe", "Cluster DescribeConfigs"},
     "DescribeQuotaUsage": {"Cluster DescribeConfigs"},
     "WriteSnapshot": {"Cluster Alter"},

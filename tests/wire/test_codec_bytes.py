@@ -118,6 +118,12 @@ from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
 from ottla.wire.messages.group_metadata_key import GroupMetadataKey
 from ottla.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from ottla.wire.messages.offload_logs_request import OffloadLogsRequest, TopicToOffload
+from ottla.wire.messages.offload_logs_response import (
+    OffloadLogsPartitionResult,
+    OffloadLogsResponse,
+    OffloadLogsTopicResult,
+)
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.messages.produce_request import (
@@ -626,6 +632,35 @@ WHAT_KIO_LACKS: list[tuple[Message, int, str]] = [
         ),
         0,
         "00000000 0008 036e6f  02  0274 02 00000003 0038 0265 01 026e 00  00  00",
+    ),
+    (
+        OffloadLogsRequest(validate_only=True, topics=[TopicToOffload(name="t", partitions=[3])]),
+        0,
+        "01  02  0274 02 00000003 00  00",
+    ),
+    (
+        OffloadLogsResponse(
+            error_code=8,
+            error_message="no",
+            topics=[
+                OffloadLogsTopicResult(
+                    name="t",
+                    partitions=[
+                        OffloadLogsPartitionResult(
+                            partition_index=3,
+                            error_code=56,
+                            error_message="e",
+                            segment_count=2,
+                            size_bytes=256,
+                            local_start_offset=9,
+                        )
+                    ],
+                )
+            ],
+        ),
+        0,
+        "00000000 0008 036e6f  02  0274 02 00000003 0038 0265"
+        " 00000002 0000000000000100 0000000000000009 00  00  00",
     ),
     (
         DescribeClientInstancesRequest(after=UUID(int=6), limit=256),

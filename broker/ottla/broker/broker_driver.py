@@ -14,6 +14,7 @@ from ottla.broker.cluster.membership.drain_api import DrainApi
 from ottla.broker.cluster.membership.lifecycle import Lifecycle
 from ottla.broker.cluster.membership.lifecycle_driver import LifecycleDriver
 from ottla.broker.cluster.metadata_changes_driver import MetadataChangesApi
+from ottla.broker.cluster.offload_api import OffloadLogsApi
 from ottla.broker.cluster.own_requests import OwnRequests
 from ottla.broker.cluster.settings.alter_certificates_driver import AlterCertificates
 from ottla.broker.cluster.settings.dynamic_settings import (
@@ -82,6 +83,7 @@ from ottla.wire.apis import (
     DESCRIBE_CLEANER,
     DESCRIBE_METADATA_CHANGES,
     DRAIN_BROKER,
+    OFFLOAD_LOGS,
     PRODUCE,
     WRITE_SNAPSHOT,
 )
@@ -471,6 +473,7 @@ class Broker:
         changes = MetadataChangesApi(self.member)
         own.register(self.dispatcher, DESCRIBE_METADATA_CHANGES, changes.handle)
         own.register(self.dispatcher, CLEAN_LOGS, CleanLogsApi(self.logs, now_ms).handle)
+        own.register(self.dispatcher, OFFLOAD_LOGS, OffloadLogsApi(self.logs, now_ms).handle)
         self.dispatcher.wrap(WRITE_SNAPSHOT, own.guarded)
 
     def _bound_connections(self, bounds: ConnectionBounds) -> None:

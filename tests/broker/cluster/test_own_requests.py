@@ -14,7 +14,7 @@ from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.node.network.dispatch import Peer, RequestContext
 from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import finished
-from ottla.wire.apis import API, CLEAN_LOGS, DRAIN_BROKER, WRITE_SNAPSHOT
+from ottla.wire.apis import API, CLEAN_LOGS, DRAIN_BROKER, OFFLOAD_LOGS, WRITE_SNAPSHOT
 from ottla.wire.headers import RequestHeader
 from ottla.wire.messages.drain_broker_request import DrainBrokerRequest
 from ottla.wire.messages.drain_broker_response import DrainBrokerResponse
@@ -43,7 +43,7 @@ def peer(host: str, local_host: str = "10.0.0.1") -> Peer:
 def test_own_requests_that_change_state_are_those_that_need_alter() -> None:
     own = [row for row in API.values() if row.is_own]
     changing = {row.key for row in own if changes_state(row)}
-    assert changing == {DRAIN_BROKER, CLEAN_LOGS, WRITE_SNAPSHOT}
+    assert changing == {DRAIN_BROKER, CLEAN_LOGS, OFFLOAD_LOGS, WRITE_SNAPSHOT}
 
 
 @pytest.mark.parametrize(

@@ -534,6 +534,7 @@ OWN_CASES = (
         {"group_id": GROUP, "topic_name": TOPIC, "range_count_max": 1},
         ((GROUP_DESCRIBE,), (TOPIC_DESCRIBE,)),
     ),
+    AclCase(20011, 0, {"validate_only": True}, ((CLUSTER_ALTER,),)),
 )
 """Ottla's own requests."""
 

@@ -146,6 +146,7 @@ DESCRIBE_METADATA_CHANGES = 20007
 WRITE_SNAPSHOT = 20008
 DESCRIBE_SHARE_DELIVERY = 20009
 DESCRIBE_SHARE_RECORDS = 20010
+OFFLOAD_LOGS = 20011
 
 FETCH_TOPIC_IDS_FROM = 13
 PRODUCE_TOPIC_IDS_FROM = 13
@@ -722,6 +723,7 @@ _ROWS = (
     served(TAIL_CLIENT_METRICS, "TailClientMetrics", "0 flexible 0+", on_cluster(OP.DESCRIBE)),
     served(DESCRIBE_CLEANER, "DescribeCleaner", "0 flexible 0+", on_cluster(OP.DESCRIBE)),
     served(CLEAN_LOGS, "CleanLogs", "0 flexible 0+", on_cluster(OP.ALTER)),
+    served(OFFLOAD_LOGS, "OffloadLogs", "0 flexible 0+", on_cluster(OP.ALTER)),
     served(
         DESCRIBE_METADATA_CHANGES,
         "DescribeMetadataChanges",

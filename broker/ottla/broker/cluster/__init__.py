@@ -16,6 +16,7 @@ token_apis.py                 handlers of delegation tokens
 
 Changes, decided by the active controller
 cleaner_api.py                DescribeCleaner and CleanLogs, APIs of Ottla's own
+offload_api.py                OffloadLogs, an API of Ottla's own
 quota_usage_api.py            DescribeQuotaUsage, an API of Ottla's own
 own_requests.py               the clients that may send requests of Ottla's own APIs
 

@@ -600,7 +600,7 @@ _ottla_row() {
       values='--replication-factor= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@dir' ;;
     'tier')
-      verbs='status topics verify explain fetch restore cost'
+      verbs='status offload topics verify explain fetch restore cost'
       options='-h --help'
       values=''
       argument='' ;;
@@ -608,6 +608,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
+      argument='@topics' ;;
+    'tier offload')
+      verbs=''
+      options='-h --help --broker --dry-run --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--broker= --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='@topics' ;;
     'tier topics')
       verbs=''

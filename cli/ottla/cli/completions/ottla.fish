@@ -723,8 +723,8 @@ function __ottla_row
             set -g __ottla_values '--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@dir'
         case 'tier'
-            set -g __ottla_verbs 'status' 'topics' 'verify' 'explain' 'fetch' 'restore' 'cost'
-            set -g __ottla_summaries 'show how far the topics of a running cluster are copied' 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'show which segment has which records of a partition' 'download segments of a partition as files, for ’ottla log dump’' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
+            set -g __ottla_verbs 'status' 'offload' 'topics' 'verify' 'explain' 'fetch' 'restore' 'cost'
+            set -g __ottla_summaries 'show how far the topics of a running cluster are copied' 'delete the brokers’ local copies of segments that the object store has, now' 'list the topics in the bucket' 'check that the segments in the bucket are complete' 'show which segment has which records of a partition' 'download segments of a partition as files, for ’ottla log dump’' 'make a new cluster on this machine with the topics in the bucket' 'show what the segments in the bucket cost'
             set -g __ottla_options '-h' '--help'
             set -g __ottla_values
             set -g __ottla_argument ''
@@ -733,6 +733,12 @@ function __ottla_row
             set -g __ottla_summaries
             set -g __ottla_options '-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
             set -g __ottla_values '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
+            set -g __ottla_argument '@topics'
+        case 'tier offload'
+            set -g __ottla_verbs
+            set -g __ottla_summaries
+            set -g __ottla_options '-h' '--help' '--broker' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument '@topics'
         case 'tier topics'
             set -g __ottla_verbs

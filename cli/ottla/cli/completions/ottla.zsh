@@ -601,7 +601,7 @@ _ottla_row() {
       ottla_values=('--replication-factor=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@dir' ;;
     'tier')
-      ottla_verbs=('status:show how far the topics of a running cluster are copied' 'topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'explain:show which segment has which records of a partition' 'fetch:download segments of a partition as files, for ’ottla log dump’' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
+      ottla_verbs=('status:show how far the topics of a running cluster are copied' 'offload:delete the brokers’ local copies of segments that the object store has, now' 'topics:list the topics in the bucket' 'verify:check that the segments in the bucket are complete' 'explain:show which segment has which records of a partition' 'fetch:download segments of a partition as files, for ’ottla log dump’' 'restore:make a new cluster on this machine with the topics in the bucket' 'cost:show what the segments in the bucket cost')
       ottla_options=('-h' '--help')
       ottla_values=()
       ottla_argument='' ;;
@@ -609,6 +609,11 @@ _ottla_row() {
       ottla_verbs=()
       ottla_options=('-h' '--help' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
+      ottla_argument='@topics' ;;
+    'tier offload')
+      ottla_verbs=()
+      ottla_options=('-h' '--help' '--broker' '--dry-run' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_values=('--broker=' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='@topics' ;;
     'tier topics')
       ottla_verbs=()

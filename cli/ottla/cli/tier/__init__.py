@@ -8,6 +8,7 @@ tier_verify.py    `ottla tier verify`
 tier_cost.py      `ottla tier cost`
 request_costs.py  number of requests and cost in money (pure)
 tier_status.py    `ottla tier status`
+tier_offload.py   `ottla tier offload`
 tier_explain.py   `ottla tier explain`
 tier_fetch.py     `ottla tier fetch`
 stored_log.py     the log of one partition in a bucket

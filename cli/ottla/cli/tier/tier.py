@@ -1,5 +1,5 @@
-"""`ottla tier`: commands about the copies of segments in an object store. Only `status` needs a
-running cluster."""
+"""`ottla tier`: commands about the copies of segments in an object store. Only `status` and
+`offload` need a running cluster."""
 
 import argparse
 from importlib import import_module
@@ -55,6 +55,14 @@ VERBS = (
         "show how far the topics of a running cluster are copied",
         "ottla.cli.tier.tier_status:status",
         option("topic TOPIC", "topic (default: all that are tiered)", nargs="*"),
+    ),
+    admin_verb(
+        "offload",
+        "delete the brokers' local copies of segments that the object store has, now",
+        "ottla.cli.tier.tier_offload:offload",
+        option("names TOPIC[:PARTITION]", "topics or partitions", nargs="+"),
+        option("--broker ID", "only the replicas on this broker (default: on all)", type=int),
+        option("--dry-run", "show what would be deleted, and delete nothing"),
     ),
     verb("topics", "list the topics in the bucket", _later("tier_topics"), *STORE, FORMAT),
     verb(
