@@ -40,6 +40,11 @@ def test_complete_copies_are_kept_even_if_the_metadata_was_lost() -> None:
     assert found(entries(UNKNOWN)) == []
 
 
+def test_a_manifest_alone_is_an_orphan() -> None:
+    late = [entry for entry in entries(UNKNOWN) if "manifest" in entry.key]
+    assert found(late) == [late[0].key]
+
+
 def test_young_objects_may_belong_to_an_upload() -> None:
     young = entries(UNKNOWN, age_ms=ORPHAN_AGE_MS - 1)
     assert found([entry for entry in young if "manifest" not in entry.key]) == []

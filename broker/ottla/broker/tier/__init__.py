@@ -11,6 +11,8 @@ metadata_topic_driver.py  reads and writes that topic
 remote_log_manager.py         decisions about one tiered partition: start here
 partition_tier_driver.py      performs these decisions, as the leader or as a follower
 remote_log_manager_driver.py  one task for each tiered partition; deleted topics
+deleted_topics.py             partitions of deleted topics in a listing of the object store
+deleted_topics_driver.py      deletes what deleted topics have left in the object store
 segment_storage.py            interfaces of the metadata and of the object store
 segment_storage_driver.py     uploads and deletions in the object store
 tier_figures.py               metrics

@@ -32,11 +32,12 @@ def orphans_among(
     `segment_ids` are the ids of all segments in the partition's metadata, in any state. The
     metadata must be loaded completely. Objects whose keys do not have the form of a segment's
     object, or that belong to another partition, are not returned. Neither are those of a segment
-    with a manifest: its copy is complete, and if the metadata topic was lost, the bucket is all
-    that is left.
+    with all its objects: its copy is complete, and if the metadata topic was lost, the bucket is
+    all that is left. A manifest alone is an orphan, because its upload may take effect late, after
+    the segment was deleted.
     """
     found: list[tuple[int, str, UUID]] = []
-    complete: set[UUID] = set()
+    kinds: dict[UUID, set[SegmentObject]] = {}
     for entry in entries:
         name = parse_object_key(entry.key)
         if name is None:
@@ -44,9 +45,10 @@ def orphans_among(
         names = name.names
         if TopicIdPartition(names.topic_id, names.partition) != partition:
             continue
-        if name.kind is SegmentObject.MANIFEST:
-            complete.add(names.segment_id)
+        kinds.setdefault(names.segment_id, set()).add(name.kind)
         is_old = now_ms - entry.modified_ms >= ORPHAN_AGE_MS
         if is_old and names.segment_id not in segment_ids:
             found.append((_ORDER.index(name.kind), entry.key, names.segment_id))
-    return [key for _, key, segment_id in sorted(found) if segment_id not in complete]
+    return [
+        key for _, key, segment_id in sorted(found) if len(kinds[segment_id]) < len(SegmentObject)
+    ]

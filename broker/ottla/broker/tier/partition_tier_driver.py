@@ -393,6 +393,7 @@ class DeletedPartition:
         if not self._tier.partition.is_removed:
             await self._tier.give_up_remote()
         backoff = Backoff(ports.config.task_retry_backoff_ms_max)
+        ports.topic.assign(self.key)
         await ports.topic.wait_ready(self.key)
         while (metadata := ports.topic.metadata_of(self.key)) is not None:
             if self._tier.is_tiered_again():

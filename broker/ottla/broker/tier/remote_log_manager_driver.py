@@ -12,6 +12,7 @@ from functools import partial
 import trio
 
 from ottla.broker.replicas.partition_table import PartitionTable
+from ottla.broker.tier.deleted_topics_driver import DeletedTopics
 from ottla.broker.tier.partition_tier_driver import DeletedPartition, PartitionTier, TierPorts
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
@@ -86,6 +87,12 @@ class RemoteLogManager:
         changed_at = trio.current_time()
         try:
             async with trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    keep_running,
+                    "deletion of the copies of deleted topics",
+                    DeletedTopics(self._ports).run,
+                    self._ports.errors,
+                )
                 while True:
                     self._review(nursery)
                     is_soon = trio.current_time() - changed_at < SOON_S

@@ -1,7 +1,7 @@
 """Interfaces between tiered storage of a broker and two things that tests replace: the metadata of
 copied segments, and the object store."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.model.ids import TopicIdPartition
@@ -69,6 +69,11 @@ class SegmentStorage(Protocol):
     async def objects_of(self, partition: TopicIdPartition, topic: str) -> list[ObjectEntry]:
         """Return at most OBJECTS_MAX objects of a partition, in any order. Raises StoreError if the
         object store fails."""
+        ...
+
+    def all_objects(self) -> AsyncIterator[ObjectEntry]:
+        """Yield all objects of the cluster, in any order. Raises StoreError if the object store
+        fails."""
         ...
 
     async def delete_objects(self, keys: Sequence[str]) -> None:

@@ -1,13 +1,13 @@
 """Uploads and deletes segments in the object store of this cluster; implements `SegmentStorage`."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import trio
 
 from ottla.broker.tier.segment_storage import OBJECTS_MAX, TieredTopic
 from ottla.model.ids import NodeId, TopicIdPartition
 from ottla.storage.tier.cluster_marker import claim_prefix
-from ottla.storage.tier.object_names import SegmentNames, partition_prefix
+from ottla.storage.tier.object_names import SegmentNames, cluster_prefix, partition_prefix
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader
 from ottla.storage.tier.remote_segment import RemoteSegment
 from ottla.storage.tier.segment_source import SegmentSource
@@ -89,6 +89,10 @@ class StoreSegments:
             if len(found) == OBJECTS_MAX:
                 break
         return found
+
+    def all_objects(self) -> AsyncIterator[ObjectEntry]:
+        """Yield all objects of the cluster, in any order."""
+        return self._store.entries(cluster_prefix(self._cluster_id))
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
         """Delete the objects with these keys, in this order."""
