@@ -164,7 +164,8 @@ ENGINES: dict[str, dict[str, str]] = {
         "throttled": "ottla.jepsen.world.whole.throttles:ThrottledCluster",
         "shares": "ottla.jepsen.world.whole.shares:SharesOfCluster",
         "share-leaders": "ottla.jepsen.world.whole.shares:ShareLeadersOfCluster",
-        "tiered": "ottla.jepsen.world.whole.tiered:TieredCluster",
+        "tiered": "ottla.jepsen.world.whole.tier.tiered:TieredCluster",
+        "tiered-expiring": "ottla.jepsen.world.whole.tier.expiring:ExpiringCluster",
         "ordered-shares": "ottla.jepsen.world.whole.ordered_shares:OrderedSharesOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",
         "transactions-coordinators": (

@@ -139,6 +139,11 @@ class SimulatedObjectStore:
             if (content := versions[-1][1]) is not None
         }
 
+    def peek(self, key: str) -> bytes | None:
+        """Return the content of an object, or None if there is none, for checks."""
+        self._apply_late_effects()
+        return self._content(key)
+
     @property
     def has_late_effects(self) -> bool:
         """True if a request that failed is still to have its effect."""

@@ -19,7 +19,7 @@ throttles.py      the subject whose replicas are throttled
 transactions.py   the subjects whose clients write in transactions
 transactional_workload.py  the clients that write in transactions
 transactional_life.py      one transactional producer, and the record of its transactions
-tiered.py         the subject whose topics are copied to a simulated object store
+tier/             subjects whose topics are copied to a simulated object store
 shares.py         the subjects whose clients are members of a share group
 ordered_shares.py  the same with keys, delays, back-offs and priorities
 share_workload.py the clients that use a share group as a queue

@@ -24,6 +24,7 @@ from ottla.jepsen.world.whole.faults.loss_limit import LossLimit
 from ottla.jepsen.world.whole.faults.quorum_damages import QuorumDamages
 from ottla.jepsen.world.whole.faults.reassignments import Reassignments
 from ottla.jepsen.world.whole.faults.share_faults import ShareFaults
+from ottla.jepsen.world.whole.faults.tier_faults import TierFaults
 from ottla.jepsen.world.whole.faults.topic_recreations import TopicRecreations
 from ottla.jepsen.world.whole.faults.untrusted_clients import CertificateChanges, UntrustedClients
 from ottla.jepsen.world.whole.machine import Machine
@@ -140,6 +141,7 @@ class WorldNemesis:
         """Return the faults that only some subjects use, by the name of the fault."""
         deaths = CoordinatorDeaths(self.context)
         shares = ShareFaults(self.context)
+        tiers = TierFaults(self.context)
         return {
             "moved replicas": disks.move_replicas,
             "disk loss": DiskLosses(self.context).lose,
@@ -149,6 +151,8 @@ class WorldNemesis:
             "unfollowed coordinator": deaths.kill_unfollowed,
             "share coordinator": shares.kill_coordinator,
             "replaced leader": shares.replace_leader,
+            "death in a copy": tiers.kill_in_state,
+            "forked log": tiers.fork,
             **self._encryption_faults(),
         }
 

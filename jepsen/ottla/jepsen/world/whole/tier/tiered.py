@@ -39,6 +39,10 @@ TIERED_CONFIGS = {"remote.storage.enable": "true"}
 class TieredWorkload(ClientWorkload):
     """Clients whose topics are in tiered storage."""
 
+    def break_run(self, invariant: str, detail: str) -> None:
+        """End the run, because an observer has found that an invariant is broken."""
+        self._history.break_(invariant, detail)
+
     def _topic_configs(self) -> dict[str, str] | None:
         return TIERED_CONFIGS
 
@@ -99,12 +103,23 @@ class TierWatch:
     start is readable in the store.
     """
 
-    def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, rare: RareStates, report: Callable[[str, str], None]
+    ) -> None:
+        """Create the observer. `report` ends the run because of a broken invariant, given its name
+        and the detail."""
         self._cluster = cluster
         self._rare = rare
+        self._report = report
 
-    async def run(self) -> NoReturn:
-        """Check the tiered logs repeatedly until cancelled."""
+    async def run(self) -> None:
+        """Check the tiered logs repeatedly until cancelled, or until an invariant is broken."""
+        try:
+            await self._look_repeatedly()
+        except Violation as violation:
+            self._report(violation.invariant, violation.detail)
+
+    async def _look_repeatedly(self) -> NoReturn:
         while True:
             for broker in list(self._cluster.brokers.values()):
                 assert broker.tier is not None
@@ -234,9 +249,10 @@ class TieredCluster(WholeCluster):
     ) -> None:
         """Start the faults of the object store, and the observer of tiered logs."""
         world = cluster.world
+        assert isinstance(workload, TieredWorkload)
         nemesis = StoreNemesis(world.object_store, world.chance.stream("store nemesis"), rare)
         nursery.start_soon(nemesis.run)
-        nursery.start_soon(TierWatch(cluster, rare).run)
+        nursery.start_soon(TierWatch(cluster, rare, workload.break_run).run)
 
     def check_end(self, cluster: SimulatedCluster) -> None:
         """Check that the object store contains all objects of each completely copied segment."""

@@ -1,0 +1,161 @@
+"""Faults of tiered topics: leaders that die in a chosen state of a copy or of a deletion, and
+unclean leader elections after which the store has segments of two lineages."""
+
+from collections.abc import Iterator
+
+import trio
+
+from ottla.broker.broker_driver import Broker
+from ottla.broker.replicas.partition import Partition
+from ottla.jepsen.world.whole.faults.cluster_faults import ClusterFaults, FaultContext
+from ottla.jepsen.world.whole.machine import Machine
+from ottla.metadata.image import PartitionState
+from ottla.model.ids import NodeId
+from ottla.storage.log.log import Log
+from ottla.storage.tier.remote_segment import RemoteSegment, RemoteSegmentState
+
+FORKED = "forked"
+"""Name of the topic whose leaders are elected uncleanly."""
+
+COPY_STATES = (
+    "a copy has started",
+    "the records are stored",
+    "the indexes are stored",
+    "the objects are stored",
+    "a copy has finished",
+)
+DELETION_STATES = (
+    "the log start has moved",
+    "a deletion has started",
+    "the manifest is deleted",
+    "all objects are deleted",
+)
+STATES = (*COPY_STATES, *DELETION_STATES)
+"""States of a copy and of a deletion in which a leader is killed."""
+
+LOOK_S = 0.005
+"""Interval in seconds of the looks for a state. A state lasts for at least one request to the
+store."""
+
+STATE_S_MAX = 6.0
+"""Seconds after which the wait for a state is abandoned."""
+
+ALONE_S_MAX = 8.0
+"""Maximum time in seconds until the ISR has no other member, after all other replicas were
+killed."""
+
+ALONE_MS = (1_500, 5_000)
+"""Range of the time in ms for which a leader is alone, writes records and copies segments."""
+
+ELECTION_S_MAX = 10.0
+AFTER_MS = (1_000, 5_000)
+"""Range of the time in ms for which the new leader writes until the former one is started."""
+
+
+class TierFaults(ClusterFaults):
+    """Faults of the leaders of tiered topics."""
+
+    def __init__(self, context: FaultContext) -> None:
+        super().__init__(context)
+        self._start_later = context.start_later
+        self._is_forking = False
+
+    async def kill_in_state(self) -> None:
+        """Kill the first leader of a tiered topic that is in a state of a copy or of a deletion,
+        which is drawn at random. Does nothing if no leader reaches it in time."""
+        wanted = self._chance.pick(STATES)
+        with trio.move_on_after(STATE_S_MAX):
+            while True:
+                for node, broker in sorted(self._cluster.brokers.items()):
+                    machine = self._cluster.broker_machines[node]
+                    is_fit = not machine.is_paused and self._loss_limit.may_die(machine)
+                    if is_fit and self._has_state(broker, wanted):
+                        self._rare.sometimes(f"a leader dies when {wanted}")
+                        self._counts["crashes"] += 1
+                        machine.kill()
+                        await self._start_later(machine)
+                        return
+                await trio.sleep(LOOK_S)
+
+    async def fork(self) -> None:
+        """Let a leader write and copy records that no other replica has, then let another replica
+        be elected, and start the former leader again."""
+        state = self._partition()
+        if state is None or self._is_forking:
+            return
+        leader = self._cluster.broker_machines.get(NodeId(state.leader))
+        others = [
+            self._cluster.broker_machines[NodeId(replica)]
+            for replica in state.replicas
+            if replica != state.leader
+        ]
+        if leader is None or not all(map(self._loss_limit.may_die, [leader, *others])):
+            return
+        self._is_forking = True
+        self._counts["forks"] += 1
+        for machine in others:
+            self._kill(machine)
+        with trio.move_on_after(ALONE_S_MAX):
+            while (now := self._partition()) is None or len(now.isr) > 1:
+                await trio.sleep(10 * LOOK_S)
+            self._rare.sometimes("a tiered leader is alone")
+        await self._wait(ALONE_MS)
+        self._kill(leader)
+        for machine in others:
+            self._start(machine)
+        with trio.move_on_after(ELECTION_S_MAX):
+            while (now := self._partition()) is None or now.leader in (-1, state.leader):
+                await trio.sleep(10 * LOOK_S)
+            self._rare.sometimes("an unclean leader is elected in the tier")
+            await self._wait(AFTER_MS)
+        self._start(leader)
+        self._is_forking = False
+
+    def _kill(self, machine: Machine) -> None:
+        if machine.is_running and self._loss_limit.may_die(machine):
+            self._counts["crashes"] += 1
+            machine.kill()
+
+    def _start(self, machine: Machine) -> None:
+        if not machine.is_running:
+            machine.start()
+
+    def _partition(self) -> PartitionState | None:
+        image = self._cluster.latest_image
+        topic = None if image is None else image.topic(FORKED)
+        return None if topic is None else topic.partitions[0]
+
+    def _has_state(self, broker: Broker, wanted: str) -> bool:
+        tier = broker.tier
+        if tier is None:
+            return False
+        for partition in broker.table:
+            log = partition.log
+            if log is None or not log.is_tiered or not partition.is_leader:
+                continue
+            metadata = tier.topic.metadata_of(partition.key)
+            for segment in () if metadata is None else metadata.all_segments():
+                keys = tier.keys_of(segment, partition.topic)
+                if wanted in self._states_of(partition, log, segment, keys):
+                    return True
+        return False
+
+    def _states_of(
+        self, partition: Partition, log: Log, segment: RemoteSegment, keys: tuple[str, ...]
+    ) -> Iterator[str]:
+        """Yield the states in which a segment is, if the leader has changed it last."""
+        if segment.broker_id != partition.local_id:
+            return
+        store = self._cluster.world.object_store
+        count = sum(store.peek(key) is not None for key in keys)
+        match segment.state:
+            case RemoteSegmentState.COPY_STARTED:
+                yield COPY_STATES[count]
+            case RemoteSegmentState.COPY_FINISHED:
+                if segment.end_offset > log.copied_offset:
+                    yield COPY_STATES[-1]
+                if segment.end_offset < log.log_start_offset:
+                    yield DELETION_STATES[0]
+            case RemoteSegmentState.DELETE_STARTED:
+                has_manifest = store.peek(keys[-1]) is not None
+                yield DELETION_STATES[1 if has_manifest else 2 if count else 3]

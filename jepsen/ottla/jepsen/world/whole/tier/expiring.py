@@ -1,0 +1,150 @@
+"""Test subject of the simulator: tiered topics with retention, unclean leader elections and
+deletions, whose leaders die in each state of a copy and of a deletion.
+
+The times of tiered storage that are hours in production are seconds here, so that a run of half a
+minute contains uploads that hang until their deadline, abandoned copies and orphans.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import ClassVar
+
+import trio
+
+from ottla.broker.tier import (
+    deleted_topics,
+    deleted_topics_driver,
+    orphans,
+    partition_tier_driver,
+    remote_log_manager,
+)
+from ottla.broker.tier.partition_tier_driver import snapshot_of
+from ottla.jepsen.world.bugs.mutant import patched
+from ottla.jepsen.world.chance import Chance
+from ottla.jepsen.world.engine import RunOutcome
+from ottla.jepsen.world.rare import RareStates
+from ottla.jepsen.world.whole.cluster import SimulatedCluster
+from ottla.jepsen.world.whole.faults.tier_faults import FORKED, STATES
+from ottla.jepsen.world.whole.tier.bucket_check import BucketLogs
+from ottla.jepsen.world.whole.tier.expiring_clients import FADING, ExpiringWorkload
+from ottla.jepsen.world.whole.tier.lineage_watch import LineageWatch
+from ottla.jepsen.world.whole.tier.tiered import StoreNemesis, TieredCluster
+from ottla.jepsen.world.whole.workload import ClientWorkload
+from ottla.storage.tier.expiry_plan import ExpiryInput
+
+COPY_DEADLINE_S = 6.0
+"""Seconds that an upload may take, in place of 30 minutes."""
+
+ORPHAN_AGE_MS = 14_000
+"""Minimum age in ms of an orphan, in place of a day. It is longer than an upload may take, with the
+late effect of its last request."""
+
+ORPHANS_S = 2.0
+IMAGE_AGE_MS_MAX = 3_000
+DELETION_S = 4.0
+ABANDONED_COPY_MS = 12_000
+
+
+class ExpiringCluster(TieredCluster):
+    """Search engine that simulates whole nodes and clients, with topics in an object store that
+    expire, are elected uncleanly, and are deleted."""
+
+    subject = "tiered-expiring"
+    budget = 15_000
+    is_light = True
+    workload = ExpiringWorkload
+    controller_counts = (1, 1, 3)
+    only: tuple[str, ...] = (
+        *("death in a copy",) * 6,
+        *("forked log",) * 2,
+        "kill",
+        "pause",
+        "partition",
+        "replaced leader",
+        "reassignment",
+        "restart",
+        "breaks",
+        "slow disk",
+    )
+    settings: ClassVar[dict[str, str]] = {
+        **TieredCluster.settings,
+        "broker.session.timeout.ms": "1500",
+        "replica.lag.time.max.ms": "2000",
+    }
+    required: tuple[str, ...] = (
+        "a broker fails over",
+        "the log start moves",
+        "a tiered leader is alone",
+        "an unclean leader is elected in the tier",
+        "the bucket has segments that overlap",
+        "the store fails",
+        "the store hangs",
+        "the store is down",
+        "the store throttles",
+        "the store's listings are stale",
+        *(f"a leader dies when {state}" for state in STATES),
+    )
+
+    def run(self, chance: Chance, *, budget: int) -> RunOutcome:
+        """Run one simulation with short times of tiered storage, with random choices from `chance`
+        and for about `budget` events. Returns the outcome, which includes a broken invariant."""
+        with short_times():
+            return super().run(chance, budget=budget)
+
+    def watch_more(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: RareStates,
+    ) -> None:
+        """Start the faults of the object store, and the observer of both tiers."""
+        world = cluster.world
+        assert isinstance(workload, ExpiringWorkload)
+        workload.watch = LineageWatch(cluster, world.object_store, rare, workload.break_run)
+        nemesis = StoreNemesis(world.object_store, world.chance.stream("store nemesis"), rare)
+        nursery.start_soon(nemesis.run)
+        nursery.start_soon(workload.watch.run)
+        self._workload, self._rare = workload, rare
+
+    def check_end(self, cluster: SimulatedCluster) -> None:
+        """Check the copies, and the logs that a restore would put together from the store."""
+        super().check_end(cluster)
+        logs = BucketLogs(cluster.world.object_store, cluster.cluster_id)
+        for topic in (*self.topics, FADING, FORKED):
+            found = self._workload.watch.leader_of(topic, 0)
+            if found is not None and logs.check(found[0], snapshot_of(found[1]).lineage):
+                self._rare.sometimes("the bucket has segments that overlap")
+
+
+@contextmanager
+def short_times() -> Iterator[None]:
+    """Return a context in which the long times of tiered storage are seconds."""
+    with ExitStack() as stack:
+        for module, times in (
+            (
+                partition_tier_driver,
+                {
+                    "COPY_DEADLINE_S": COPY_DEADLINE_S,
+                    "ORPHANS_S": ORPHANS_S,
+                    "DELETION_S": DELETION_S,
+                },
+            ),
+            (orphans, {"ORPHAN_AGE_MS": ORPHAN_AGE_MS}),
+            (deleted_topics, {"ORPHAN_AGE_MS": ORPHAN_AGE_MS}),
+            (
+                deleted_topics_driver,
+                {
+                    "FIRST_SEARCH_S": ORPHANS_S,
+                    "SEARCH_S": ORPHANS_S,
+                    "IMAGE_AGE_MS_MAX": IMAGE_AGE_MS_MAX,
+                },
+            ),
+            (
+                remote_log_manager,
+                {"ExpiryInput": partial(ExpiryInput, abandoned_copy_ms=ABANDONED_COPY_MS)},
+            ),
+        ):
+            stack.enter_context(patched(module, **times))
+        yield
