@@ -19,6 +19,7 @@ so.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -38,6 +39,18 @@ from ottla.storage.producers.verification import VerificationGuard
 from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
 
 ACKS_ALL: Final = -1
+
+NO_REPLICAS: Final[frozenset[NodeId]] = frozenset()
+
+SHARED_SETS_MAX: Final = 10_000
+"""Maximum number of distinct in-sync replica sets that partitions share. With fewer, partitions of
+a large cluster have sets of their own, of 216 bytes or more each."""
+
+
+@lru_cache(SHARED_SETS_MAX)
+def _shared_set(replicas: tuple[NodeId, ...]) -> frozenset[NodeId]:
+    """Return the set of the replicas. Partitions with equal replicas get the same object."""
+    return frozenset(replicas)
 
 
 class Partition:
@@ -108,7 +121,7 @@ class Partition:
         self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = ()
         self.is_reassigning = False
-        self.isr: frozenset[NodeId] = frozenset()
+        self.isr: frozenset[NodeId] = NO_REPLICAS
         self.pending_change: IsrChange | None = None
         """ISR change that this broker has requested from the controller, or None if the outcome of
         the last change is known."""
@@ -119,7 +132,7 @@ class Partition:
         self.min_isr_count = 1
         self.is_flush_awaited = False
         self.followers: dict[NodeId, FollowerProgress] = {}
-        self._leaving: frozenset[NodeId] = frozenset()
+        self._leaving: frozenset[NodeId] = NO_REPLICAS
         """Ids of replicas that the controller's answers removed from the ISR while the metadata
         still lists them in it."""
         self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
@@ -370,14 +383,14 @@ class Partition:
         if state.partition_epoch > self.partition_epoch:
             # A change requested in an older state is part of this one, or will never be made.
             self.pending_change = None
-        self._leaving = frozenset()
+        self._leaving = NO_REPLICAS
         is_new_epoch = state.leader_epoch > self.leader_epoch
         assert state.leader_epoch >= self.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.leader_epoch = Epoch(state.leader_epoch)
         self.leader_id = NodeId(state.leader)
         self.replicas = tuple(state.replicas)
-        self.isr = frozenset(state.isr)
+        self.isr = _shared_set(state.isr)
         self.is_reassigning = bool(state.adding or state.removing)
         self.is_recovering = state.recovery_state is RecoveryState.RECOVERING
         self.unclean_leader_epoch = state.unclean_leader_epoch

@@ -14,6 +14,21 @@ async def _ignore_offset(offset: Offset) -> None:
     """Default callback of a log without a cleaner. Does nothing."""
 
 
+# The defaults are functions of this module, because a function object for each log takes 150 bytes.
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _ignore_reason(reason: str) -> None:
+    pass
+
+
+def _ignore_truncation(offset: Offset) -> None:
+    pass
+
+
 class LogHooks:
     """The callbacks of one log. Each does nothing until the log's owner replaces it."""
 
@@ -30,14 +45,14 @@ class LogHooks:
     )
 
     def __init__(self) -> None:
-        self.on_disk_failed: Callable[[str], None] = lambda reason: None
+        self.on_disk_failed: Callable[[str], None] = _ignore_reason
         """Function that is called once, with the reason, when a file of the log has failed. The log
         manager then takes the whole log directory offline, because a disk that failed once is not
         trusted."""
-        self.on_disk_full: Callable[[], None] = lambda: None
+        self.on_disk_full: Callable[[], None] = _do_nothing
         """Function that is called each time that a write to the log fails because the disk is
         full."""
-        self.on_roll: Callable[[], None] = lambda: None
+        self.on_roll: Callable[[], None] = _do_nothing
         """Function that is called after each roll of the log. The log manager then flushes the log
         up to `unflushed_roll_offset`."""
         self.on_offsets_decreased: Callable[[], Awaitable[None]] = _ignore
@@ -51,12 +66,12 @@ class LogHooks:
         self.remove_later: Callable[[list[str], int], None] | None = None
         """Function that is called with the paths of files that were renamed to `.deleted`, and the
         delay of their removal in ms. If it is None, the log removes the files immediately."""
-        self.on_truncated: Callable[[Offset], None] = lambda offset: None
+        self.on_truncated: Callable[[Offset], None] = _ignore_truncation
         """Function that is called as soon as a truncation has removed all records from an offset
         on, so that a copy of the log can remove them too."""
         self.before_truncation: Callable[[Offset], Awaitable[None]] = _ignore_offset
         """Async function that is called before a truncation removes all records from an offset on.
         The cleaner then stops a compaction of the log."""
-        self.after_truncation: Callable[[], None] = lambda: None
+        self.after_truncation: Callable[[], None] = _do_nothing
         """Function that is called after a truncation of the log. The cleaner may then compact the
         log again."""

@@ -93,6 +93,37 @@ async def open_log_manager(
         logs.abandon()
 
 
+class _LogCallbacks:
+    """Callbacks of one log that is online in a log directory. One small object takes less memory
+    than a function object for each callback."""
+
+    __slots__ = ("_directory", "_log", "_manager", "_partition")
+
+    def __init__(
+        self, manager: "LogManager", partition: TopicPartition, log: Log, directory: LogDirectory
+    ) -> None:
+        self._manager = manager
+        self._partition = partition
+        self._log = log
+        self._directory = directory
+
+    def request_flush(self) -> None:
+        """Schedule a flush of the log, which has rolled."""
+        self._manager.request_flush(self._partition)
+
+    def fail_directory(self, reason: str) -> None:
+        """Take the log directory offline, because a file of the log has failed."""
+        self._manager.fail_directory(self._directory, reason)
+
+    async def keep_log_start(self) -> None:
+        """Write the log's start offset to the checkpoint of its directory."""
+        await self._manager._keep_log_start(self._directory, self._partition, self._log)
+
+    async def write_lower_checkpoints(self) -> None:
+        """Write the checkpoints of the directory after a truncation of the log."""
+        await self._manager._write_lower_checkpoints(self._directory)
+
+
 class LogManager:
     """The log manager of one broker: all its logs, by partition, and its log directories."""
 
@@ -284,12 +315,13 @@ class LogManager:
         self._log_counts[directory.path] += 1
         log.share_producer_budget(self._producer_budget)
         self.cleaner.watch(partition, log)
-        log.hooks.on_roll = lambda: self.request_flush(partition)
-        log.hooks.on_disk_failed = lambda reason: self.fail_directory(directory, reason)
-        log.hooks.on_disk_full = directory.free_space.note_refused
-        log.hooks.remove_later = self._upkeep[directory].removal.add
-        log.hooks.on_log_start_raised = lambda: self._keep_log_start(directory, partition, log)
-        log.hooks.on_offsets_decreased = lambda: self._write_lower_checkpoints(directory)
+        hooks, callbacks = log.hooks, _LogCallbacks(self, partition, log, directory)
+        hooks.on_roll = callbacks.request_flush
+        hooks.on_disk_failed = callbacks.fail_directory
+        hooks.on_disk_full = directory.free_space.note_refused
+        hooks.remove_later = self._upkeep[directory].removal.add
+        hooks.on_log_start_raised = callbacks.keep_log_start
+        hooks.on_offsets_decreased = callbacks.write_lower_checkpoints
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
         """Take a partition's log out of use. Returns the log and its log directory, or None if the

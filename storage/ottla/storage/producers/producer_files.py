@@ -16,6 +16,8 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS, ClosedSegment, 
 
 NO_DIGESTS = format_digests({})
 
+NO_OFFSETS: frozenset[int] = frozenset()
+
 PRODUCERS_WRITTEN_AT_ROLL = 1_000
 """Maximum number of producers whose last batches are written to `producer-batches` when a segment
 rolls. Writing them blocks the event loop for about 2 ms. With more producers, it blocks the loop
@@ -29,7 +31,11 @@ class ProducerFiles:
     def __init__(self, disk: Disk, directory: str, snapshots: list[int] | None) -> None:
         """Create the object for a log's producer files. `snapshots` are the offsets of the valid
         producer snapshots, or None if they are not known."""
-        self._known = None if snapshots is None else set(snapshots)
+        self._known: frozenset[int] | None = None
+        """Offsets of the valid producer snapshots, or None if they are not known."""
+        if snapshots is not None:
+            # Most logs have no snapshot; they share one empty set.
+            self._known = frozenset(snapshots) if snapshots else NO_OFFSETS
         self._disk = disk
         self._directory = directory
         self._unsynced: list[str] = []
@@ -121,7 +127,7 @@ class ProducerFiles:
         await self._write_digests(segments)
         await self._write_list(segments[:-1])
         is_there = self._known is not None and end_offset in self._known
-        if is_there or (self._known == set() and not states.producers):
+        if is_there or (self._known == NO_OFFSETS and not states.producers):
             return
         snapshot = encode_snapshot(states)
         await self._disk.write_atomically(
@@ -134,7 +140,7 @@ class ProducerFiles:
 
     def _note(self, offset: int) -> None:
         if self._known is not None:
-            self._known.add(offset)
+            self._known |= {offset}
 
     def forget(self) -> None:
         """Treat all existing producer snapshots as invalid, because the producer states were
@@ -153,7 +159,7 @@ class ProducerFiles:
         first."""
         path = f"{self._directory}/{file_name(offset, SNAPSHOT)}"
         if self._known is not None:
-            self._known.discard(offset)
+            self._known -= {offset}
         if self._disk.exists(path):
             with suppress(FileNotFoundError):
                 await self._disk.unlink(path)

@@ -39,7 +39,8 @@ class EntryFile:
         "_memory",
         "_written_bytes",
         "count",
-        "path",
+        "ending",
+        "prefix",
     )
 
     entry_bytes: ClassVar[int] = 8
@@ -47,9 +48,11 @@ class EntryFile:
     """True if a startup rebuilds this index file for every segment that is not sealed. The content
     of the file then does not matter until `trim` has written it completely."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, prefix: str, ending: str) -> None:
         self._disk = disk
-        self.path = path
+        self.prefix = prefix
+        """First part of the file's path, which all files of a segment share in memory."""
+        self.ending = ending
         self.count = 0
         self._file: DiskFile | None = None
         self._is_closed = False
@@ -61,6 +64,11 @@ class EntryFile:
         self._is_trimmed = False
         """True if the index file is durable and contains exactly the entries of the index,
         unchanged since the last `trim`."""
+
+    @property
+    def path(self) -> str:
+        """Path of the index file."""
+        return self.prefix + self.ending
 
     @property
     def is_sealed(self) -> bool:

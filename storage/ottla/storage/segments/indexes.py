@@ -36,8 +36,10 @@ class OffsetIndex(EntryFile):
 
     entry_bytes: ClassVar[int] = _OFFSET_ENTRY.size
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
-        super().__init__(disk, path)
+    def __init__(
+        self, disk: Disk, prefix: str, base_offset: int, bytes_max: int, ending: str = ""
+    ) -> None:
+        super().__init__(disk, prefix, ending)
         self.base_offset = base_offset
         self._found_last = 0
         self.count_max = bytes_max // self.entry_bytes
@@ -132,8 +134,10 @@ class TimeIndex(EntryFile):
 
     entry_bytes: ClassVar[int] = _TIME_ENTRY.size
 
-    def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
-        super().__init__(disk, path)
+    def __init__(
+        self, disk: Disk, prefix: str, base_offset: int, bytes_max: int, ending: str = ""
+    ) -> None:
+        super().__init__(disk, prefix, ending)
         self.base_offset = base_offset
         self.count_max = bytes_max // self.entry_bytes - 1
         """Number of time index entries at which only the slot for the closing entry is left. The

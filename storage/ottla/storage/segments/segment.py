@@ -158,9 +158,9 @@ class Segment:
             self.file = disk.at(prefix + LOG + suffix)
         self.size_bytes = 0
         size = config.segment_index_bytes
-        self.offset_index = OffsetIndex(disk, prefix + OFFSET_INDEX + suffix, base_offset, size)
-        self.time_index = TimeIndex(disk, prefix + TIME_INDEX + suffix, base_offset, size)
-        self.transaction_index = TransactionIndex(disk, prefix + TRANSACTION_INDEX + suffix)
+        self.offset_index = OffsetIndex(disk, prefix, base_offset, size, OFFSET_INDEX + suffix)
+        self.time_index = TimeIndex(disk, prefix, base_offset, size, TIME_INDEX + suffix)
+        self.transaction_index = TransactionIndex(disk, prefix, TRANSACTION_INDEX + suffix)
         self.has_index_names = True
         """True if the directory contains this segment's index files. Their names are durable as
         soon as the name of the log file is. Index files of a log's first segment are created with
@@ -568,9 +568,9 @@ class Segment:
     def use_final_names(self) -> None:
         """Set the paths of the segment's open files to their final names. The caller then renames
         the files on disk."""
-        self.offset_index.path = self.path_prefix + OFFSET_INDEX
-        self.time_index.path = self.path_prefix + TIME_INDEX
-        self.transaction_index.path = self.path_prefix + TRANSACTION_INDEX
+        self.offset_index.ending = OFFSET_INDEX
+        self.time_index.ending = TIME_INDEX
+        self.transaction_index.ending = TRANSACTION_INDEX
 
     def close(self) -> None:
         """Close the segment's files. File slices that are still being sent to a client keep

@@ -40,8 +40,8 @@ class TransactionIndex(EntryFile):
     entry_bytes: ClassVar[int] = _ENTRY.size
     is_rebuilt: ClassVar[bool] = False
 
-    def __init__(self, disk: Disk, path: str) -> None:
-        super().__init__(disk, path)
+    def __init__(self, disk: Disk, prefix: str, ending: str = "") -> None:
+        super().__init__(disk, prefix, ending)
         self._sealed_crc = 0
 
     @property
