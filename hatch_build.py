@@ -356,7 +356,10 @@ def _compile_changed_files(generated: Path) -> None:
             if is_stale(made, includes):
                 paths = [f"-I{path}" for path in (*options["include_dirs"], *self.include_dirs)]
                 command = [*self.compiler_so, *paths, *options["extra_postargs"]]
-                self.spawn([*command, "-x", "c-header", str(header), "-o", str(made)])
+                # A compiler that reads the file while another writes it ends with an error.
+                whole = header.with_name(f"{header.name}.{os.getpid()}")
+                self.spawn([*command, "-x", "c-header", str(header), "-o", str(whole)])
+                whole.replace(made)
 
     def compile_all(self: Any, sources: list[str], **options: Any) -> list[str]:
         objects: list[str] = self.object_filenames(sources, output_dir=options["output_dir"])
