@@ -1,14 +1,14 @@
-"""The offset map of the log cleaner as numpy arrays: many keys are stored or looked up by a few
-operations on whole columns. No I/O.
+"""Offset map of the log cleaner, stored in numpy arrays. Each operation stores or looks up many
+keys at once. No I/O.
 
-A given amount of memory has room for as many keys as in `SlotTable`. A slot is a row of three
-numbers: two halves of the key's 128-bit hash, and its offset plus one. Untouched memory therefore
-consists of empty slots.
+A given amount of memory holds the same number of keys as in `SlotTable`. A slot is a row of three
+numbers: two halves of the key's 128-bit hash, and the key's offset plus one. An empty slot is all
+zeros, so fresh memory needs no initialisation.
 
 The hash is multilinear (Lemire and Kaser, "Strongly universal string hashing is fast"): four sums
-of a key's 32-bit words, each word multiplied by a random number of its position. Two keys that were
-chosen without knowledge of these numbers collide with a probability of 2^-128. Keys longer than
-`LONG_BYTES` are hashed one by one with a keyed cryptographic hash.
+over the key's 32-bit words, each word multiplied by a random number that belongs to its position.
+Keys that were chosen without knowledge of these numbers collide with a probability of 2^-128. Keys
+longer than `LONG_BYTES` are hashed one by one with a keyed cryptographic hash.
 """
 
 import hashlib
@@ -144,9 +144,9 @@ class ArrayOffsetMap:
 
     def put_all(self, hashes: KeyHashes, offsets: Ints) -> None:
         """Set the offsets of several record keys, given as hashes. The offsets must ascend, and
-        must not be smaller than any offset in the map.
+        must not be below any offset in the map.
 
-        The map must have room for as many keys as are given.
+        The caller ensures that the map has room for all of the keys.
         """
         assert self.count + len(offsets) <= self.count_max
         first, second, offset_after = hashes.first, hashes.second, offsets + 1

@@ -153,8 +153,8 @@ def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
 def _kept_records(
     fields: Fields, counts: Ints, is_kept: Flags, has_no_value: Flags
 ) -> list[KeptRecords]:
-    """Return which records of each batch body the compaction keeps. `counts` is the number of
-    records per body, none of them 0."""
+    """Return the records of each batch body that the compaction keeps. `counts` is the number of
+    records per body, which is never 0."""
     ends = np.cumsum(counts)
     starts = ends - counts
     kept_counts = np.add.reduceat(is_kept, starts, dtype=np.int64)

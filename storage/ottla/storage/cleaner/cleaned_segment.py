@@ -122,9 +122,9 @@ class CleanedSegment:
     async def finish(self, sources: Sequence[CleanableSegment]) -> CleanedGroup:
         """Make all files of the new segment durable. Returns the finished segment.
 
-        The log file keeps the modification time of its last source, as in Kafka. For tombstones of
-        the formats v0 and v1, `delete.retention.ms` counts from this time. With a new time, the
-        retention of these tombstones would start again after each compaction.
+        As in Kafka, the log file gets the modification time of its last source. Tombstones of the
+        formats v0 and v1 expire `delete.retention.ms` after this time. With a new modification
+        time, each compaction would start their retention again.
         """
         assert self._log is not None
         self._log.set_modified_ms(sources[-1].modified_ms)

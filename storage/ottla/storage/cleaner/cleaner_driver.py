@@ -197,8 +197,7 @@ class LogCleaner:
         self._slots.discard(index)
 
     async def _clean_dirtiest(self) -> bool:
-        """Compact the dirtiest log of those whose compaction is due. Returns False if none is
-        due."""
+        """Compact the dirtiest log that is due for compaction. Returns False if no log is due."""
         candidates = await self._candidates()
         choice = self.manager.choose(candidates, self._clock.wall_ms())
         if choice is None:
@@ -207,8 +206,8 @@ class LogCleaner:
         return True
 
     async def _candidates(self) -> list[tuple[TopicPartition, Log]]:
-        """Return the dirtiest logs that may be due for compaction, with their partitions. Lets
-        other tasks run after every `LOGS_PER_TURN` logs."""
+        """Return the dirtiest logs that may be due for compaction, with their partitions. Other
+        tasks run after every `LOGS_PER_TURN` logs."""
         found: list[tuple[TopicPartition, Log, Cleanable]] = []
         now_ms = self._clock.wall_ms()
         delay_ms_max, ratio_max = 0, 0.0

@@ -26,9 +26,9 @@ for longer after a temporary error."""
 
 
 SHORTLIST_MAX = 100
-"""Maximum number of due logs that are inspected again before one of them is chosen. The dirtiest
-logs are inspected. With a smaller number, none of them may still be due if many change in the
-meantime. A larger number blocks the event loop for longer."""
+"""Maximum number of due logs that are inspected again before one of them is chosen, dirtiest first.
+If it is too small, all inspected logs may have changed and no longer be due. If it is too large,
+the event loop is blocked for longer."""
 
 
 class CleaningState(Enum):
@@ -149,8 +149,8 @@ class CleanerManager:
         return wanted + [(partition, log) for _, partition, log in dirtiest]
 
     def choose(self, logs: Iterable[tuple[TopicPartition, L]], now_ms: int) -> ChosenLog[L] | None:
-        """Choose the next log to compact, mark its compaction as begun and return it. Returns None
-        if no compaction is due."""
+        """Choose the next log to compact, mark its compaction as begun, and return the log. Returns
+        None if no compaction is due."""
         best: ChosenLog[L] | None = None
         best_rank = (False, 0.0)
         for partition, log in logs:

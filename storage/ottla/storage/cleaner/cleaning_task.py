@@ -26,11 +26,11 @@ with 10,000 producers and 100,000 segments has 6 MiB. A smaller limit refuses su
 one only lets a broken peer use more memory."""
 
 GO = b"go\n"
-"""Line with which the broker answers a worker's report: continue. After a `CleanedGroup`, it means
-that the new files have been swapped in."""
+"""Line by which the broker permits a worker to continue after a report. After a `CleanedGroup`, it
+means that the new files have been swapped in."""
 STOP = b"stop\n"
-"""Line with which the broker answers a worker's report: end the task, remove its files and report
-CleaningFailed(STOPPED)."""
+"""Line by which the broker stops a worker after a report. The worker then removes its files and
+reports CleaningFailed(STOPPED)."""
 
 Throttle = Callable[[int], Awaitable[None]]
 """Async function that a compaction awaits after each read or write, with the number of bytes. It
@@ -42,8 +42,8 @@ class CleanableSegment(NamedTuple):
 
     base_offset: int
     end_offset: int
-    """Base offset of the segment that follows this one. Every batch of this segment ends at or
-    before it."""
+    """Base offset of the next segment. The last offset of every batch in this segment is below
+    it."""
     size_bytes: int
     """Size in bytes of the segment's complete batches. Bytes after them are not read."""
     modified_ms: int
@@ -64,12 +64,12 @@ class LastRecord(NamedTuple):
 
 @frozen(kw_only=True)
 class CleaningTask:
-    """All inputs, besides the log files, for one compaction of a partition's log."""
+    """Inputs of one compaction of a partition's log, apart from the log files."""
 
     directory: str
     """Path of the partition's directory, whose log is compacted."""
     segments: tuple[CleanableSegment, ...]
-    """All segments that the compaction reads, from the first one of the log to the one that
+    """Segments that the compaction reads: from the first segment of the log to the segment that
     contains `end_offset - 1`."""
     log_start_offset: int
     first_dirty_offset: int

@@ -72,11 +72,11 @@ def task_of(
 async def aborted_beyond(
     disk: Disk, log: Log, end_offset: Offset
 ) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions of the log that began below `end_offset` and ended in later
-    segments.
+    """Return the aborted transactions of the log that began below `end_offset` and ended in a later
+    segment.
 
-    The transaction indexes are loaded into the page cache one after another: loading all at once
-    could exceed the number of files that a disk keeps open.
+    Transaction indexes are loaded into the page cache one at a time. Loading all at once could
+    exceed the disk's maximum number of open files.
     """
     found: list[AbortedTransaction] = []
     for segment in log.segments[_cleaned_count(log, end_offset) :]:

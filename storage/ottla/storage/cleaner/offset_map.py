@@ -23,8 +23,8 @@ SLOT_BYTES = 24
 int64."""
 EMPTY = bytes(SLOT_BYTES)
 HASH_PROBE_COUNT = DIGEST_BYTES - 3
-"""Number of probes of the offset map whose slot is derived from four bytes of the key's digest,
-starting at each of its bytes in turn. Later probes are linear."""
+"""Number of probes of the offset map that use the key's digest: each reads four consecutive bytes
+of the digest, starting one byte after the previous probe. Later probes are linear."""
 NOT_FOUND = -1
 
 _OFFSET = Struct(">q")

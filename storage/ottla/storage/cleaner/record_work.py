@@ -43,7 +43,7 @@ class KeptRecords(NamedTuple):
 
 
 class KeepRule(NamedTuple):
-    """Conditions, besides the offset map, that decide whether a compaction keeps a record."""
+    """Conditions under which a compaction keeps a record, apart from those in the offset map."""
 
     log_start_offset: int
     """Log start offset: all records below it were deleted (DeleteRecords)."""

@@ -37,9 +37,9 @@ from ottla.storage.cleaner.cleaning_task import (
 from ottla.storage.disk.real_disk_driver import RealDisk
 
 NICENESS = 10
-"""Niceness of a worker process of the log cleaner. The process gets the idle time of the machine,
-and about a tenth of a core if there is none. With a higher niceness, a log grows without limit on a
-machine that is never idle. With a lower one, clients wait longer."""
+"""Niceness of a worker process of the log cleaner. The process uses idle CPU time, and about a
+tenth of a core if all cores are busy. With a higher niceness, a log on a busy machine grows without
+limit. With a lower niceness, clients wait longer."""
 
 AUTOGROUP = "/proc/self/autogroup"
 """Path of the file that sets the niceness of a whole session (sched(7)). Not all kernels have

@@ -49,8 +49,8 @@ def _parsed(line: bytes) -> Report:
 
 
 def _error_of(failed: CleaningFailed) -> Exception:
-    """Return the exception for a failed compaction: the one that the same failure raises if the
-    broker itself compacts the log."""
+    """Return the exception for a failed compaction. It is the same exception as when the broker
+    compacts the log itself."""
     match failed.kind:
         case FailureKind.CORRUPT:
             return CorruptDataError(failed.where)

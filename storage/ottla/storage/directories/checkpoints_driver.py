@@ -50,8 +50,8 @@ CHECKPOINT_FILES = (
 
 
 class CheckpointLine(NamedTuple):
-    """One partition's line in a checkpoint file: the offset, and the topic id of the log that it
-    was read from."""
+    """One partition's line in a checkpoint file: its offset, and the topic id of the log whose
+    offset this is."""
 
     topic_id: UUID
     offset: Offset
@@ -206,11 +206,11 @@ class Checkpoints:
     async def forget(
         self, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
     ) -> None:
-        """Durably remove the checkpoint lines of a partition's name, because a directory of that
+        """Durably remove the checkpoint lines of a partition name, because a directory with that
         name is about to be created.
 
-        Lines of all other partitions that `kept` does not return are removed as well, so that
-        re-creating a thousand topics costs one write.
+        Lines of all other partitions are removed as well, except those that `kept` returns.
+        Creating a thousand topics again therefore needs only one write.
         """
         if not self._writing.locked() and not self._has_line(partition):
             return
@@ -243,8 +243,8 @@ class Checkpoints:
     def _topic_ids_for(
         self, lines: Mapping[TopicPartition, CheckpointLine]
     ) -> dict[TopicPartition, UUID]:
-        """Return the topic ids for the side file: those of all current checkpoint lines and of
-        `lines`, which are about to be written."""
+        """Return the topic ids for the side file: those of all current checkpoint lines, and those
+        of `lines`, which are about to be written."""
         used = self._named()
         kept = {key: found for key, found in self._topic_ids.items() if key in used}
         return kept | {key: line.topic_id for key, line in lines.items()}

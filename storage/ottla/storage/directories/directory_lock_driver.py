@@ -10,10 +10,10 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile
 LOCK_FILE = ".lock"
 
 _held: dict[tuple[int, int], str] = {}
-"""Paths that this process has locked, by device and inode of their lock files.
+"""Paths of the lock files that this process has locked, by device and inode.
 
-A failed flock does not show whether another process has the lock, or this process under another
-path (a trailing slash, a symbolic link, a bind mount).
+If flock fails, another process may have the lock, or this process may have locked the same
+directory under another path (a trailing slash, a symbolic link, a bind mount).
 """
 
 

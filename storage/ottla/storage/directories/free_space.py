@@ -194,8 +194,8 @@ class FreeSpace:
         return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
     def hanging(self, now_ms: int) -> str | None:
-        """Return a sentence with the time for which the disk has not answered a measurement, or
-        None if the disk is not hanging."""
+        """Return a sentence with the time for which the disk has not answered a measurement.
+        Returns None if the disk responds."""
         return self._hanging(now_ms) if self._is_hanging else None
 
     def silent_ms(self, now_ms: int) -> int:

@@ -90,8 +90,8 @@ class LogDirectory:
 
     @property
     def directory_id(self) -> UUID | None:
-        """Id of the log directory, by which the cluster assigns replicas to it. None if it has no
-        id."""
+        """Id of the log directory, which the cluster uses to assign replicas. None if the directory
+        has no id."""
         return None if self.identity is None else self.identity.directory_id
 
     async def open(self) -> None:

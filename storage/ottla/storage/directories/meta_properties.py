@@ -113,11 +113,11 @@ def _is_number(text: str) -> bool:
 def check_identities(
     found: Mapping[str, MetaProperties | None], *, node_id: NodeId, cluster_id: str | None
 ) -> str:
-    """Return the cluster id that the log directories share. Raises ConfigError if one of them
-    belongs to another node or cluster.
+    """Return the cluster id of all log directories. Raises ConfigError if a directory belongs to
+    another node or cluster.
 
-    `found` maps each directory to its identity, or to None if it has none yet. If `cluster_id` is
-    None, any cluster is accepted, as long as all directories have the same one.
+    `found` maps each directory to its identity, or to None if it is not formatted. If `cluster_id`
+    is None, any cluster is accepted, but all directories must have the same one.
     """
     expected = cluster_id
     owners: dict[UUID, str] = {}

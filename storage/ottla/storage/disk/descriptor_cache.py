@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 CLEAN = 0
 """State of an open file that has no unflushed writes."""
 OLD_DIRT = 1
-"""State of an open file whose unflushed writes were all made before the latest call of
+"""State of an open file with unflushed writes, all of which are older than the latest call of
 `DescriptorCache.stale`."""
 NEW_DIRT = 2
 
@@ -85,9 +85,12 @@ class DescriptorCache(Generic[F]):
         self.shrink(self.count_max)
 
     def settle(self, file: F) -> None:
-        """Consider a file for closing again, if nothing keeps its descriptor open any longer. The
-        cache skips a file after an attempt to close it found that it had to stay open. This call
-        itself does not close the file."""
+        """Make a file a candidate for closing again if it no longer needs its descriptor. This call
+        does not close the file.
+
+        The cache stops considering a file once an attempt to close it has shown that it must stay
+        open.
+        """
         if file.is_set_apart and not file.is_kept:
             del self._kept[file]
             file.is_set_apart = False
@@ -110,8 +113,8 @@ class DescriptorCache(Generic[F]):
                 file.give_back()
 
     def release(self, file: F) -> None:
-        """Close a file's descriptor at once if more than `count_max` files are open and nothing
-        keeps this one open."""
+        """Close a file's descriptor at once if more than `count_max` files are open and the file
+        does not need its descriptor."""
         if len(self) > self.count_max and not file.is_kept and file in self._waiting:
             del self._waiting[file]
             file.give_back()

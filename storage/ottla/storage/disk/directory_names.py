@@ -28,8 +28,8 @@ class DirectoryKind(Enum):
     STRAY = auto()
     FUTURE = auto()
     OTHER = auto()
-    """Directory of something other than a user's partition: the metadata log, a cache, or a foreign
-    directory. The broker does not change it."""
+    """Directory that contains no user's partition: the metadata log, a cache, or files of another
+    program. The broker does not change it."""
 
 
 class DirectoryName(NamedTuple):

@@ -144,10 +144,11 @@ class DiskFile(Protocol):
         ...
 
     def expect_rewrite(self) -> None:
-        """Do not count writes of this file as unflushed, because the owner rewrites the whole file
-        before it relies on its contents.
+        """Exclude the writes of this file from the unflushed writes, because the owner rewrites the
+        whole file before it relies on its contents.
 
-        Its writes may then be lost without an error, and its descriptor may be closed.
+        These writes may be lost without an error, and the file's descriptor may be closed at any
+        time.
         """
         ...
 
@@ -200,8 +201,8 @@ class Disk(Protocol):
         ...
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Make later reads of a file come from the device, except for data that is written but not
-        flushed.
+        """Let later reads of a file return the contents of the device, except for data that is
+        written but not flushed.
 
         After a failed fsync the kernel counts the pages that it could not write as flushed. While
         such pages are in memory, all processes read them as if they were on the device.
@@ -273,11 +274,10 @@ class Disk(Protocol):
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return the contents of each of several directories, or the error that prevented reading
-        it.
+        """Read the contents of several directories. Returns for each directory its contents, or the
+        error that prevented reading it.
 
-        `wanted` selects from all file names the small files to read; it is called in the worker
-        thread.
+        `wanted` selects the small files to read, by name. It is called in the worker thread.
         """
         ...
 

@@ -427,7 +427,7 @@ def _open_all_and_work(handles: list[RealFile], work: Callable[..., T], *argumen
 
 
 def _open_all(handles: list[RealFile]) -> None:
-    """Open files whose names are about to be removed, so that their handles remain readable."""
+    """Open files whose names are about to be removed, so that they can still be read."""
     for file in handles:
         file.open_if_needed()
 

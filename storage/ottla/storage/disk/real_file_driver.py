@@ -216,8 +216,8 @@ class RealFile:
                 self._cache.descriptors.settle(self)
 
     def expect_rewrite(self) -> None:
-        """Do not count writes of this file as unflushed, because the owner rewrites the whole file
-        before it relies on its contents."""
+        """Exclude the writes of this file from the unflushed writes, because the owner rewrites the
+        whole file before it relies on its contents."""
         self._is_rewritten = True
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class RealFile:
         os.close(fd)
 
     def note_flushed(self) -> None:
-        """Make the file's descriptor closable again, if nothing else keeps it open."""
+        """Allow the file's descriptor to be closed again, unless something else keeps it open."""
         if self.is_set_apart and self._cache is not None:
             self._cache.descriptors.note_flushed(self)
 

@@ -31,8 +31,8 @@ class SharedCalls:
         self._next: dict[str, _SharedCall] = {}
 
     async def run(self, key: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Perform `work`, or share a run of it for the same key that begins after this call. Waits
-        until that run has ended. Raises OSError if the run failed."""
+        """Execute `work`, or share an execution for the same key that begins after this call, and
+        wait for its end. Raises OSError if the execution failed."""
         while True:
             shared = self._next.get(key)
             if shared is None:

@@ -39,7 +39,7 @@ class _IndexCheck:
 
     def _peek(self, decided: list[Checked]) -> Entry | None:
         """Return the next index entry without consuming it, or None at the end. Problems of the
-        index file itself are added to `decided`."""
+        index file are appended to `decided`."""
         while self._next is None:
             found = next(self._entries, None)
             if found is None:

@@ -74,7 +74,7 @@ class PartitionFiles(Protocol):
 
 @frozen(kw_only=True)
 class PartitionFacts:
-    """Properties of a partition that are known from outside its directory. The check compares the
+    """Facts about a partition that do not come from its directory. The check compares the
     partition's files with them."""
 
     is_live: bool = False

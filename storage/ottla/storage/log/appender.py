@@ -58,11 +58,11 @@ class Appender:
         """Check batches, assign their offsets and write them. Returns the offsets of the records.
         For a duplicate, returns the offsets of the first copy.
 
-        A client appends one batch; raft and coordinators may append several, in one write. `first`
-        is the first batch if the caller has checked it already, or None. `guard` is the result of
-        the verification that precedes a transaction's first batch (KIP-890). `transaction_version`
-        is the `transaction.version` of a marker. Offsets and leader epoch are set in `records`
-        itself if that memory is writable. Raises RefusedError with Kafka's code.
+        A client appends one batch. Raft and coordinators may append several batches in one write.
+        `first` is the first batch if the caller has checked it already, or None. `guard` is the
+        result of the verification that precedes a transaction's first batch (KIP-890).
+        `transaction_version` is the `transaction.version` of a marker. Offsets and leader epoch are
+        set in `records` itself if that memory is writable. Raises RefusedError with Kafka's code.
         """
         state = self._state
         if self._health.failure is not None:
@@ -294,8 +294,8 @@ class Appender:
                 self._health.fail_by(error, segment.transaction_index.path)
 
     def _take_back(self, segment: Segment, error: OSError) -> NoReturn:
-        """Undo a failed append, so that the log file ends with its last complete batch. Raises the
-        refusal that follows from `error`."""
+        """Undo a failed append by truncating the log file to its last complete batch. Raises the
+        refusal that corresponds to `error`."""
         try:
             segment.file.set_size(segment.size_bytes)
         except OSError as second:

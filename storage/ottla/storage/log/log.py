@@ -270,8 +270,8 @@ class Log:
         return self.state.epochs.end_offset_for(epoch, self.state.end_offset)
 
     def epoch_of(self, offset: Offset) -> Epoch:
-        """Return the leader epoch in which the record at an offset was written, or -1 if the log
-        does not know it."""
+        """Return the leader epoch of the record at an offset, or -1 if the log does not know the
+        epoch."""
         state = self.state
         return state.epochs.epoch_of(offset) if offset < state.end_offset else NO_EPOCH
 
@@ -329,8 +329,8 @@ class Log:
         at_least_one: bool,
         whole_batches: bool = False,
     ) -> LogRead:
-        """Return the log's batches from the one that contains `offset` on, as a file slice; see
-        `LogReader`."""
+        """Return the batches of the log as a file slice, beginning with the batch that contains
+        `offset`. See `LogReader`."""
         return self._reader.read(offset, bytes_max, end_offset, at_least_one, whole_batches)
 
     def read_single(
@@ -354,8 +354,8 @@ class Log:
     async def read_bytes(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
-        """Return the bytes of the log's batches from `offset` on, at most `bytes_max`, but at least
-        one batch if there is one."""
+        """Return the bytes of the log's batches from `offset` on. Returns at most `bytes_max`
+        bytes, or one batch if the first is larger."""
         return await self._reader.read_bytes(offset, bytes_max, end_offset)
 
     @property
@@ -384,8 +384,8 @@ class Log:
 
     @property
     def unflushed_since_ms(self) -> int | None:
-        """Time of the oldest append that is not flushed, in ms of the monotonic clock; `flush.ms`
-        is measured from it. None if every append is flushed."""
+        """Time of the oldest append that is not flushed, in ms of the monotonic clock, or None if
+        every append is flushed. The limit `flush.ms` counts from this time."""
         return self.state.unflushed_since_ms
 
     @property
@@ -481,8 +481,8 @@ class Log:
 
     @property
     def copied_offset(self) -> Offset:
-        """Last offset up to which all records of a tiered log are readable in the object store, as
-        far as known, or -1. Segments above it are not removed to save space."""
+        """Highest offset up to which all records of a tiered log are known to be readable in the
+        object store, or -1. Segments above this offset are not deleted to free disk space."""
         return self.state.copied_offset
 
     @copied_offset.setter
@@ -619,11 +619,11 @@ class Log:
     # --- two logs of one partition ---
 
     def take_over(self, other: "Log") -> None:
-        """Adopt the state of `other`, another log of the same partition, whose batches are all in
-        this log.
+        """Adopt the state of `other`, another log of the same partition. All batches of `other`
+        must be in this log.
 
-        The other log supplies state that batches lack: leader epochs without a record, producers
-        whose records are deleted, watermarks.
+        The adopted state is not part of the batches: leader epochs without a record, producers
+        whose records are deleted, and watermarks.
         """
         state, others = self.state, other.state
         assert state.end_offset == others.end_offset

@@ -50,8 +50,8 @@ class LogHealth:
         raise refusal_of(error, directory.rpartition("/")[0], directory) from error
 
     def fail_by(self, error: OSError, where: str) -> None:
-        """Take the log offline after an error that interrupted a change of its files, even if the
-        disk is only full."""
+        """Take the log offline after an error that interrupted a change of its files. This applies
+        even if the error is a full disk."""
         if is_disk_failure(error):
             self.fail_disk(f"{where}: {error}")
         self.fail(f"{where}: {in_words(error)}")

@@ -1,4 +1,4 @@
-"""Callbacks by which a log informs its owner: the log manager, the cleaner, or a move to another
+"""Callbacks with which a log notifies its owner: the log manager, the cleaner, or a move to another
 directory."""
 
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ def _ignore_truncation(offset: Offset) -> None:
 
 
 class LogHooks:
-    """The callbacks of one log. Each does nothing until the log's owner replaces it."""
+    """Callbacks of one log. The default of each callback does nothing."""
 
     __slots__ = (
         "after_truncation",

@@ -27,7 +27,7 @@ _FIRST_OFFSET = attrgetter("first_offset")
 
 
 class LogRead(NamedTuple):
-    """Result of a read of a log: a file slice from the start of the batch that contains the offset,
+    """Result of a read of a log: a file slice that begins with the batch of the requested offset,
     or no slice if there are no records."""
 
     slice: FileSlice | None
@@ -230,8 +230,8 @@ class LogReader:
     async def read_bytes(
         self, offset: Offset, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
-        """Return the bytes of the log's batches from `offset` on, at most `bytes_max`, but at least
-        one batch if there is one."""
+        """Return the bytes of the log's batches from `offset` on. Returns at most `bytes_max`
+        bytes, or one batch if the first is larger."""
         found = await self.read_cold(offset, bytes_max, end_offset, True)
         part = found.slice
         if part is None:
@@ -242,9 +242,12 @@ class LogReader:
             self._health.refuse(error)
 
     def _cached_end(self, part: FileSlice, file_bytes: int, now_ms: int) -> int:
-        """Return the same as `_check_cached`. A block from the start of the slice that was found
-        in the page cache counts as cached for `CACHED_FOR_MS`, for the next slices of a sequential
-        reader too."""
+        """Return the file position up to which a slice is in the page cache, as `_check_cached`
+        does.
+
+        A block that was found in the page cache counts as cached for `CACHED_FOR_MS`. Later slices
+        of a sequential reader that are inside the block are then not checked again.
+        """
         known, start = self._known_cached, part.position
         end = start + min(part.length, COLD_BLOCK_BYTES)
         if (

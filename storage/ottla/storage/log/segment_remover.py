@@ -184,8 +184,9 @@ class SegmentRemover:
                 await self._files.fsync(segment)
 
     def _pass(self, doomed: list[Segment]) -> None:
-        """Move the segments `doomed` from the log's segments to `passed` (segments whose files are
-        still to be removed), as long as they are the log's oldest segments."""
+        """Move segments from the log's segments to `passed`, the segments whose files are still to
+        be removed. Moves the oldest segments of the log up to the first one that is not in
+        `doomed`."""
         state = self._state
         found: list[Segment] = []
         for segment in state.segments[:-1]:

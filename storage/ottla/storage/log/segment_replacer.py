@@ -88,7 +88,7 @@ class SegmentReplacer:
         return found
 
     def _read_from(self, new: Segment, olds: list[Segment]) -> None:
-        """Put the compacted segment in the place of the old ones, so that later reads use it."""
+        """Replace the old segments of the log by the compacted one, so that later reads use it."""
         self._health.check_online()
         segments = self._state.segments
         at = segments.index(olds[0])

@@ -412,8 +412,8 @@ def _checked_fields(
 def recoded(
     records: memoryview, header: BatchHeader, codec: Codec, level: int | None = None
 ) -> memoryview:
-    """Return the batch with its records compressed again by `codec`, at `level` or, if that is
-    None, at the default level of the codec's library."""
+    """Return a copy of the batch whose records are compressed by `codec`. `level` is the
+    compression level, or None for the default of the codec's library."""
     try:
         body = record_body(records, 0, header)
     except CorruptDataError as error:

@@ -112,7 +112,7 @@ class KnownLosses:
                 await self._write_file(directory.path)
 
     async def _write_file(self, path: str) -> None:
-        """Write the known losses of a log directory to its `lost-logs` file. The file is removed if
+        """Write the known losses of a log directory to its `lost-logs` file, or remove the file if
         there are none."""
         file = f"{path}/{LOST_LOGS_FILE}"
         losses = [loss for loss in self.by_partition.values() if loss.directory == path]

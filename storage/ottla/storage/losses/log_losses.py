@@ -57,8 +57,8 @@ class LogLoss:
     """Path of the log directory that contains, or should contain, the damaged log."""
     kind: LossKind
     promised_end_offset: Offset | None
-    """Offset up to which the damaged log is known to have reached, or None if only the metadata
-    image shows that there was a log."""
+    """Offset that the damaged log is known to have reached, or None if only the metadata image
+    shows that the log existed."""
     found_end_offset: Offset
     """Current end offset of the damaged log, or the start of its first hole. 0 if there is no
     log."""
@@ -77,8 +77,8 @@ class LogLoss:
 
 @frozen(kw_only=True)
 class LogPromise:
-    """Offsets that one replica's log had reached before the broker stopped, according to
-    checkpoints and metadata."""
+    """Offsets that one replica's log had reached before the broker stopped, according to its
+    checkpoints and the metadata image."""
 
     high_watermark: Offset | None
     """Checkpointed high watermark of the replica, or None if the checkpoint has no line for its
@@ -94,7 +94,7 @@ class LogPromise:
 
     @property
     def end_offset(self) -> Offset | None:
-        """Offset up to which the replica's log is known to have reached, or None if no checkpoint
+        """Highest offset that the replica's log is known to have reached, or None if no checkpoint
         has a line for it."""
         known = [each for each in (self.high_watermark, self.recovery_point) if each is not None]
         return max(known, default=None)
@@ -160,7 +160,7 @@ def kind_of_absence(
 
 def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | None:
     """Return the kind of loss if a recovered log ends at `end_offset`, below a promised offset.
-    Returns None if it reaches the promised offsets."""
+    Returns None if the log reaches all promised offsets."""
     promised = promise.end_offset
     if promised is None or end_offset >= promised:
         return None
@@ -213,13 +213,13 @@ class StartFindings:
 
     def _promise(self, partition: TopicPartition, topic_id: UUID) -> LogPromise:
         """Return the offsets that the checkpoints promise for a partition's log. If several
-        directories have checkpoints for it, the promise with the highest end offset is returned."""
+        directories have checkpoints for the log, those with the highest end offset apply."""
         promises = [each.promise_of(partition, topic_id) for each in self._directories]
         return max(promises, key=lambda one: -1 if one.end_offset is None else one.end_offset)
 
     def _shortfalls(self) -> list[LogLoss]:
-        """Return the losses of those opened logs that end before a promised offset or have a hole.
-        For a log with a hole, only the hole is reported, not a missing tail."""
+        """Return the losses of opened logs that end before a promised offset or have a hole. If a
+        log has a hole, only the hole is reported."""
         losses = []
         by_path = {directory.path: directory for directory in self._directories}
         for (partition, topic_id), (end_offset, path) in self._ends.items():
@@ -292,9 +292,12 @@ class StartFindings:
         return loss.promised_end_offset is not None and end_offset >= loss.promised_end_offset
 
     def _updated_loss(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
-        """Return the stored loss `loss` with the state of this startup. `again` is the same loss as
-        found at this startup, or None if it was not found again. The highest promised offset is
-        kept."""
+        """Return the stored loss `loss`, updated with the state of this startup. The higher
+        promised offset is kept.
+
+        `again` is the same loss as found at this startup, or None if the broker did not find it
+        again.
+        """
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)
         end_offset = self._ends.get((loss.partition, loss.topic_id), (ZERO, ""))[0]

@@ -440,10 +440,10 @@ class LogManager:
         self.on_moved(partition, log)
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Return the online log directory in which a directory with this partition's name exists.
-        Returns None if there is none.
+        """Return the online log directory that contains a directory with this partition's name, or
+        None if there is none.
 
-        Used for partitions whose logs are not online.
+        This is used for partitions whose logs are not online.
         """
         for directory in self.live_directories():
             if self._disk.exists(f"{directory.path}/{partition}"):
@@ -504,8 +504,8 @@ class LogManager:
             self._every_directory_failed.set()
 
     async def end_when_every_directory_failed(self) -> None:
-        """Wait until no log directory is online, then raise OSError, because a broker without a
-        disk cannot work."""
+        """Wait until no log directory is online, then raise OSError. A broker cannot work without a
+        disk."""
         await self._every_directory_failed.wait()
         raise OSError(errno.EIO, "every log directory failed")
 

@@ -188,11 +188,12 @@ class LogMove:
         return copy
 
     async def _begin_again(self, copy: Log) -> None:
-        """Remove all records of the copy, and let it begin at the offset at which the moving log
-        begins on disk.
+        """Remove all records of the copy, and restart the copy at the offset at which the moving
+        log begins on disk.
 
-        The copy of a tiered log also gets the log start, and the leader epochs and producers of
-        records that are not on the disk."""
+        The copy of a tiered log also receives the log start offset, and the leader epochs and
+        producers of records that are only in the object store.
+        """
         source = self.source
         if source.local_start_offset == source.log_start_offset:
             await copy.truncate_fully_and_start_at(source.log_start_offset)

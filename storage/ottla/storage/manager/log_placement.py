@@ -27,7 +27,7 @@ class PlacedLog(NamedTuple):
 
 
 class CandidateDirectory(Protocol):
-    """Properties of a log directory that decide whether a new log is created in it."""
+    """Properties of a log directory that decide whether a new log may be created there."""
 
     path: str
 
@@ -45,8 +45,8 @@ class CandidateDirectory(Protocol):
 
     @property
     def directory_id(self) -> UUID | None:
-        """Id of the log directory, by which the cluster assigns replicas to it. None if it has no
-        id."""
+        """Id of the log directory, which the cluster uses to assign replicas. None if the directory
+        has no id."""
         ...
 
 

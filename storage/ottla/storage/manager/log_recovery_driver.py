@@ -54,8 +54,8 @@ _LOGGER = logging.getLogger(__name__)
 
 SURVEYED_AT_ONCE = 100
 """Number of partition directories whose names, sizes and small files are read in one call to the
-disk's worker thread. The overhead of a call equals three of these reads. With more, the first logs
-are opened later and other calls wait for the thread. With fewer, there are more calls."""
+disk's worker thread. A call costs as much as reading three directories. With a larger number, other
+calls wait longer for the thread."""
 
 LOGS_OPENED_AT_ONCE = 8
 """Number of logs of a log directory opened concurrently at broker startup. At most
@@ -67,8 +67,8 @@ CHECKED_BYTES_MIN = MIB
 fewer bytes are checked without a recovery thread."""
 
 PROCESSES_BYTES_MIN = 1024 * MIB
-"""Number of unchecked bytes in a log directory from which recovery starts worker processes.
-Starting them takes half a second."""
+"""Number of unchecked bytes in a log directory above which recovery starts worker processes.
+Starting the processes takes half a second."""
 
 CUT_TAIL = (
     "%s: %d bytes from offset %d on were not complete records and were cut off; likely cause: an "
@@ -107,8 +107,8 @@ class DirectoryContents:
     """Number of bytes that recovery removed from the end of each log, because they were not
     complete records."""
     receded: list[TopicPartition]
-    """Partitions whose log ends below its checkpointed recovery point, so that the next start must
-    check it from a lower offset."""
+    """Partitions whose log ends below its checkpointed recovery point. The next start must check
+    these logs from a lower offset."""
 
 
 async def recover_directory(
@@ -366,8 +366,8 @@ async def _recover_log(
 def _note_cut(
     found: DirectoryContents, partition: TopicPartition, survey: DirectorySurvey, log: Log
 ) -> None:
-    """Log and count the bytes that recovery removed from the end of a log, as far as file sizes
-    show them."""
+    """Log and count the bytes that recovery removed from the end of a log, according to the sizes
+    of its files."""
     cut_bytes = size_of_log(survey) - log.size_bytes
     # Sizes also shrink if recovery finishes a cleaning or removes preallocated zeros.
     if cut_bytes > 0 and is_tidy(sorted(survey.sizes)) and not log.config.preallocate:

@@ -39,9 +39,9 @@ shorter time, files are flushed that are still being written. With a longer one,
 open that other files need."""
 
 RETENTION_PAUSE_S = 0.1
-"""Delay in seconds of a retention check after a retention setting changes, so that changes of many
-topics cause one check of all logs. With a shorter delay, all logs are checked more often. A longer
-one is noticeable to the operator."""
+"""Delay in seconds between a change of a retention setting and the retention check that it causes.
+Changes of many topics within this time cause one check of all logs. With a longer delay, an
+operator notices the wait."""
 
 LOGS_PER_TURN = 100
 """Number of logs that periodic work inspects before other tasks run; each inspection takes about 10

@@ -181,8 +181,8 @@ class RecoverySlot(NamedTuple):
 
 
 class RecoverySlots:
-    """The recovery threads (slots, each of which checks one log) of a log directory, with their
-    worker processes."""
+    """Recovery threads of a log directory, with their worker processes. Each thread checks one log
+    at a time."""
 
     def __init__(self, count: int, *, uses_processes: bool) -> None:
         self._count = count

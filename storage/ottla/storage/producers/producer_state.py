@@ -46,9 +46,9 @@ producer id."""
 _new: Final = tuple.__new__
 
 EVICTED_PART = 8
-"""Divisor that determines how many producers are evicted at once: the number of producers divided
-by it. With a smaller divisor, more producers are evicted than needed. With a larger one, all
-producers are searched more often."""
+"""Divisor of the number of producers that determines how many are evicted at once. With a smaller
+divisor, more producers are evicted than necessary. With a larger one, the producers are searched
+more often."""
 
 
 class SequencedBatch(NamedTuple):
@@ -380,10 +380,11 @@ class ProducerStates:
         self._forget(sorted(last_offsets, key=last_offsets.__getitem__)[:count])
 
     def _check_transactions(self) -> None:
-        """Raise RefusedError for the start of a transaction if half of the maximum number of
-        producers already have an open one.
+        """Raise RefusedError if a transaction may not start because half of the maximum number of
+        producers have open transactions.
 
-        Those producers cannot be evicted, so the other half is left for all new producers.
+        Producers with an open transaction cannot be evicted. The other half is reserved for new
+        producers.
         """
         if len(self._open) >= PRODUCERS_PER_LOG_MAX // 2:
             raise RefusedError(
@@ -416,8 +417,8 @@ class ProducerStates:
                 producer.last_seen_ms = now_ms
 
     def keep_from(self, older: "ProducerStates") -> None:
-        """Copy data from `older`, the producer states before a truncation, as far as they still
-        apply to the remaining log."""
+        """Copy data from `older`, the producer states before a truncation, if it is still valid for
+        the remaining log."""
         self.verifications = older.verifications
         for producer_id, producer in self.producers.items():
             known = older.producers.get(producer_id)

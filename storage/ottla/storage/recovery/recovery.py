@@ -217,8 +217,8 @@ class LogLoader:
         )
 
     async def _remove_derived(self) -> None:
-        """Remove files of the log that are derived from batches that no longer exist, so that the
-        next start does not use these files."""
+        """Remove the leader epoch checkpoint and the producer snapshots of the log, whose batches
+        no longer exist. The next start must not use them."""
         for name in await self._view.names():
             if name == LEADER_EPOCH_CHECKPOINT or offset_of(name, SNAPSHOT) is not None:
                 self._view.forget()
@@ -468,8 +468,8 @@ class LogLoader:
         )
 
     async def _remove(self, segments: list[Segment], first: int) -> None:
-        """Remove segments from index `first` on durably, the newest first, so that a crash neither
-        leaves a gap nor restores one."""
+        """Durably remove the segments from index `first` on, newest first. A crash therefore cannot
+        leave a gap or restore one."""
         while len(segments) > first:
             self._view.forget()
             await segments.pop().remove()

@@ -35,14 +35,13 @@ class RangeReader(Protocol[F_contra]):
 
 
 class ScannedBlock(NamedTuple):
-    """A block of complete batches, which one read of a log file has returned."""
+    """Complete batches that one read of a log file has returned."""
 
     data: memoryview
     position: int
     """Position of the block in the log file, in bytes."""
     batches: list[tuple[int, BatchHeader]]
-    """Each batch in the block, as its position within `data` (the bytes of the block) and its
-    header."""
+    """Batches of the block, each as its position in `data` and its header."""
     size_bytes: int
     """Total size in bytes of the complete batches in the block."""
 
@@ -63,9 +62,12 @@ class BatchScan:
         is_crc_checked: bool,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        """Create a scan. `base_offset` is the segment's base offset, or None. If it is given, the
-        scan reports a batch whose offset is more than 2³¹ - 1 above it (`is_overflow`), because an
-        index entry cannot express such a distance."""
+        """Create a scan of a segment's batches.
+
+        If `base_offset` (the segment's base offset) is given, the scan reports a batch whose offset
+        is more than 2³¹ - 1 above it (`is_overflow`). An index entry cannot store such a
+        difference. If it is None, offsets are not checked.
+        """
         self._read = partial(disk.read, file)
         self._end = end
         self._next_offset = first_offset

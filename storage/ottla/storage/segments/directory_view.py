@@ -1,5 +1,5 @@
-"""Contents of a partition's directory, looked up in a survey (names, sizes and small files, read in
-one call) without further calls to the disk.
+"""Contents of a partition's directory, looked up in a survey without further calls to the disk. A
+survey contains the names and sizes of all files and the contents of small ones.
 
 Startup surveys many directories in one call, because each call to the disk's worker thread costs
 more than its work. A log that was closed cleanly is then opened from its survey alone.
@@ -23,8 +23,8 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS
 
 
 def small_files(names: Sequence[str]) -> list[str]:
-    """Return those of the `names` in a partition's directory whose files a clean startup reads as a
-    whole."""
+    """Return those of the file names in a partition's directory whose contents a clean startup
+    reads completely."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
     found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]
     snapshots = offsets_of(list(names), SNAPSHOT)
@@ -35,8 +35,8 @@ def small_files(names: Sequence[str]) -> list[str]:
 
 
 class DirectoryView:
-    """Contents of a partition's directory at the time of a survey, which read names, sizes and
-    small files at once. `forget` must be called before anything in the directory is changed."""
+    """Contents of a partition's directory at the time of a survey, which reads names, sizes and
+    small files at once. `forget` must be called before a file in the directory is changed."""
 
     def __init__(self, disk: Disk, path: str, survey: DirectorySurvey | None = None) -> None:
         self.path = path

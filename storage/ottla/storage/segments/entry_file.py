@@ -22,7 +22,7 @@ needed."""
 WRITTEN_AT_ONCE = 32
 """Number of pending index entries at which an append writes them to a file that startup can
 rebuild. With fewer, each append of a large batch costs a system call. With more, a single append
-has more work. No startup depends on these entries."""
+takes longer."""
 
 
 class EntryFile:
@@ -45,8 +45,8 @@ class EntryFile:
 
     entry_bytes: ClassVar[int] = 8
     is_rebuilt: ClassVar[bool] = True
-    """True if a startup rebuilds this index file for every segment that is not sealed. The content
-    of the file then does not matter until `trim` has written it completely."""
+    """True if startup rebuilds this index file for every segment that is not sealed. The contents
+    of the file are then irrelevant until `trim` has written it completely."""
 
     def __init__(self, disk: Disk, prefix: str, ending: str) -> None:
         self._disk = disk

@@ -88,8 +88,8 @@ class OffsetIndex(EntryFile):
         return self.entry_at(index - 1)
 
     def position_behind_found(self) -> int:
-        """Return the file position that the index has for the entry after the one that the last
-        `lookup` found. Returns -1 if there is no such entry."""
+        """Return the file position stored in the index entry after the entry that the last `lookup`
+        returned, or -1 if there is no such entry."""
         behind = self._found_last + 1
         return self.entry_at(behind)[1] if behind < self.count else -1
 
@@ -104,8 +104,10 @@ class OffsetIndex(EntryFile):
         return self.entry_at(at - 1)[1] if at else 0
 
     def _narrowed(self, relative: int) -> tuple[int, int]:
-        """Return the range of index entries to search for an offset relative to the base offset:
-        the entries just after the last look-up if they contain the offset, otherwise all entries.
+        """Return the range of index entries to search for an offset relative to the base offset.
+
+        These are the entries just after those of the last look-up if they contain the offset,
+        otherwise all entries.
         """
         first, count = self._found_last, self.count
         if first >= count or self._relative_at(first) > relative:

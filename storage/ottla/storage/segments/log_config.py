@@ -1,5 +1,5 @@
-"""Settings of one partition's log, derived from its topic's settings. The metadata log has settings
-of its own. Pure."""
+"""Settings of one partition's log, derived from the settings of its topic. The metadata log has its
+own settings. Pure."""
 
 from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.storage.topic import (
@@ -77,8 +77,8 @@ class LogConfig:
     """Minimum age in ms of a closed segment of a tiered log before it is copied. -1 stands for the
     local retention."""
     copy_lag_bytes: int = -1
-    """Minimum number of bytes of the log after a closed segment, before the segment of a tiered log
-    is copied. -1 stands for the local retention."""
+    """Minimum number of bytes in the log after a closed segment before a tiered log's segment is
+    copied to the object store. -1 stands for the local retention size."""
 
     def __post_init__(self) -> None:
         """Assert the relations between log settings on which the file formats depend."""

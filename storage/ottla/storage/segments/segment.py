@@ -392,8 +392,8 @@ class Segment:
     def find_from(
         self, offset: int, position: int, known_offset: int | None = None
     ) -> tuple[int, int, int] | None:
-        """Return the result of `find` for `offset`. Scans the batches from the one that starts at
-        `position`.
+        """Return the result of `find` for `offset`, by scanning the batches from the one at
+        `position` on.
 
         If the index entry is correct, the batch at `position` ends at `known_offset` or before. An
         index entry that points beyond the offset would hide the batches in between. Raises

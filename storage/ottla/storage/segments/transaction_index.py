@@ -46,8 +46,8 @@ class TransactionIndex(EntryFile):
 
     @property
     def digest(self) -> AbortDigest:
-        """Number of the transaction index's entries and their CRC, by which startup detects a
-        changed file."""
+        """Number and CRC of the transaction index's entries, from which startup detects a changed
+        file."""
         crc = self._sealed_crc if self._memory is None else crc32(self._memory)
         return AbortDigest(self.count, crc) if self.count else NO_ABORTS
 

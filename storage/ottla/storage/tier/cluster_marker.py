@@ -2,7 +2,7 @@
 
 Two clusters on one prefix would not overwrite each other's segments, whose keys contain the cluster
 id. But an operator who deletes the objects of one cluster, or gives the prefix a lifecycle rule,
-would destroy those of the other. So the second cluster is refused when it starts.
+would destroy those of the other. The brokers of the second cluster therefore refuse to start.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""Local segments of a leader to copy to the object store, and how far the log is copied. Pure.
+"""Selection of a leader's local segments to copy to the object store, and the offset up to which
+the log is copied. Pure.
 
-Only closed segments below the last stable offset are copied, in the order of their offsets, so that
-the copied part of a log has no holes.
+Only closed segments below the last stable offset are copied, in the order of their offsets. The
+copied part of a log therefore has no gaps.
 """
 
 from collections.abc import Sequence
@@ -30,9 +31,12 @@ class LocalSegment(NamedTuple):
 
 
 class CopyLag(NamedTuple):
-    """Conditions under which a closed segment is due to be copied (KIP-1241): its age, in ms, or
-    the bytes of the segments after it. One of them is enough. A negative value disables its
-    condition. If one of the values is 0, every closed segment is due."""
+    """Conditions under which a closed segment is due to be copied (KIP-1241): its age in ms, or the
+    number of bytes in later segments.
+
+    A segment is due if one condition is met. A negative value disables its condition. If one value
+    is 0, every closed segment is due.
+    """
 
     age_ms: int = 0
     size_bytes: int = -1
@@ -101,11 +105,11 @@ def _is_due(segment: LocalSegment, lag: CopyLag, later_bytes: int, now_ms: int) 
 
 
 def highest_remote(metadata: RemoteMetadata, lineage: Lineage) -> OffsetAndEpoch:
-    """Return the highest copied offset of the log, and its leader epoch, which is the response to a
-    ListOffsets request for timestamp -5. Returns (-1, -1) if nothing is copied.
+    """Return the highest copied offset of the log, and its leader epoch, or (-1, -1) if nothing is
+    copied. ListOffsets returns them for timestamp -5.
 
-    The offset is in the newest leader epoch of the log that has copied records. If that epoch ended
-    earlier in this log than in the copied segments, its end in this log counts.
+    The offset belongs to the newest leader epoch that has copied records. If this epoch ends at a
+    lower offset in the log than in the copied segments, the lower offset is returned.
     """
     for entry, end_offset in reversed(list(lineage.ranges())):
         highest = metadata.highest_offset(entry.epoch)
@@ -151,9 +155,10 @@ def log_start_after_election(
     the oldest leader epoch that has one, or the local log start offset if there is no copy. The
     result is never below `log_start_offset`.
 
-    Segments that are being copied or deleted do not count (in Kafka they do): the former leader
-    moved its log start before it deleted them. Neither do segments beyond the end of a log that
-    lost records in an unclean election. The caller waits until the high watermark is as high.
+    Segments that are being copied or deleted are ignored (Kafka includes them), because the former
+    leader raised its log start offset before it deleted them. Segments beyond the end of the log,
+    which an unclean election can leave, are ignored too. The caller waits until the high watermark
+    has reached the result.
     """
     for entry in epochs:
         starts = [

@@ -1,5 +1,5 @@
-"""Counts the requests to an object store, by the kinds that providers bill, and the bytes in them.
-Pure."""
+"""Counters of the requests to an object store, by the kinds that providers bill, and of the
+transferred bytes. Pure."""
 
 from collections import Counter
 from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence

@@ -163,8 +163,8 @@ def _expired(log: ExpiryInput, lineage: Lineage) -> tuple[list[DeleteSegment], O
     """Return the segments to delete because of retention or the log start offset, and the log start
     offset after these deletions.
 
-    The deletions are in the order of end offsets. If only the first of them are made, the remaining
-    records have no gap, so that another leader can adapt its log start offset
+    The deletions are in the order of end offsets. If only some of them succeed, the remaining
+    records therefore have no gap, and another leader can adapt its log start offset
     (`first_readable_offset`).
     """
     counted = _counted(log.metadata, lineage)

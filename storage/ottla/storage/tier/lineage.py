@@ -73,9 +73,11 @@ class Lineage:
         return theirs == epochs_with_records(self.entries, start_offset=start, end_offset=end)
 
     def shared_end_offset(self, segment: RemoteSegment, offset: Offset) -> Offset:
-        """Return the offset up to which (exclusive) the records of a copied segment are the same as
-        in the log, beginning at `offset`. Returns `offset` itself if that record already differs. A
-        reader of the segment must stop there."""
+        """Return the end (exclusive) of the range from `offset` on in which a copied segment has
+        the same records as the log. A reader of the segment must stop there.
+
+        Returns `offset` itself if already the first record differs.
+        """
         while offset <= segment.end_offset:
             epoch = self.epoch_of(offset)
             if epoch == NO_EPOCH or epoch != _epoch_in(segment, offset):

@@ -31,8 +31,7 @@ def plan_local_deletion(
     is_copied: bool,
     now_ms: int,
 ) -> LocalDeletion:
-    """Return the decision on the oldest local segments: the number that a replica may delete from
-    its disk.
+    """Return the number of oldest local segments that a replica may delete from its disk.
 
     A segment is deleted in two cases: it is below the log start, or it exceeds local retention
     (`effective_local_retention`) and its records are in the object store. All records up to and

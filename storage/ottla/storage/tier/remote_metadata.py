@@ -35,9 +35,11 @@ DELETED = RemoteSegmentState.DELETE_FINISHED
 
 
 class _EpochSegments:
-    """Copied segments that have records of one leader epoch. The readable segments are in the order
-    of their first records of the epoch. None of them contains all of these records of another one,
-    so their last records are in the same order."""
+    """Copied segments that have records of one leader epoch.
+
+    Readable segments are ordered by their first record of the epoch. No readable segment contains
+    all of another one's records of the epoch, so the order of their last records is the same.
+    """
 
     __slots__ = ("epoch", "finished", "readable", "starts")
 
@@ -55,8 +57,8 @@ class _EpochSegments:
         return segment.start_offset_of(self.epoch), segment.end_offset_of(self.epoch)
 
     def add(self, segment: RemoteSegment) -> None:
-        """Add a segment whose copy was just finished. Segments whose records of the epoch it
-        contains are displaced: they are no longer readable."""
+        """Add a segment whose copy was just finished. Segments whose records of the epoch are all
+        in the added segment become displaced: they are no longer readable."""
         start, end = self.range_of(segment)
         if end < start:
             return  # the epoch has no records in this segment
@@ -152,9 +154,11 @@ class RemoteMetadata:
         return sorted(listed, key=lambda segment: (segment.start_offset, segment.end_offset))
 
     def readable_segments(self, epoch: Epoch) -> Sequence[RemoteSegment]:
-        """Return the segments from which records of a leader epoch are read, in the order of their
-        offsets. Unfinished segments, and displaced ones (whose records another segment contains),
-        are left out."""
+        """Return the segments from which records of a leader epoch are read, ordered by offset.
+
+        Unfinished segments are omitted, and so are displaced segments, whose records are all in
+        another segment.
+        """
         segments = self._epochs.get(epoch)
         return () if segments is None else tuple(segments.readable)
 

@@ -4,12 +4,12 @@ Values have Kafka's format (RemoteLogMetadataSerde): three unsigned varints, whi
 of the frame (1), the kind of the record and its version (0), then the body. A segment begins with a
 record of kind 0; its later states are records of kind 1.
 
-Kafka writes no keys, so that its topic grows permanently. A key here is the int16 0, the topic id,
-the int32 partition, the segment id and the int8 state, so that the topic can be compacted. The
-state is part of the key because the last record of a segment may be a refused one: a deposed leader
-may write COPY_FINISHED after DELETE_STARTED. Compaction would keep that record alone. With a key
-for each state, the records that are kept lead to the same states. A segment is removed by
-tombstones for all of its keys.
+Kafka writes no keys, and its topic therefore grows permanently. Ottla's key is the int16 0, the
+topic id, the int32 partition, the segment id and the int8 state, so that the topic can be
+compacted. The state is part of the key because the last record of a segment may be a refused one: a
+deposed leader may write COPY_FINISHED after DELETE_STARTED. Compaction would keep that record
+alone. With a key for each state, the records that are kept lead to the same states. A segment is
+removed by tombstones for all of its keys.
 """
 
 from struct import Struct
@@ -78,9 +78,9 @@ def decode_record(key: bytes | None, value: bytes | None) -> RemoteRecord | None
     """Decode a record of the metadata topic, and return its content: a copied segment or a change
     of one. Records without a key, as Kafka writes them, are accepted.
 
-    Returns None for tombstones that remove nothing by themselves, and for kinds and versions of
-    later releases. Raises CorruptDataError if the bytes do not match their version, or if key and
-    value contradict each other.
+    Returns None for a tombstone that does not remove a segment, and for kinds and versions of later
+    releases. Raises CorruptDataError if the bytes do not match their version, or if key and value
+    contradict each other.
     """
     named = None if key is None else _read_key(key)
     if key is not None and named is None:

@@ -1,10 +1,10 @@
 """Upload of a closed segment to an object store, and deletion of a copied one.
 
-An upload writes the object with the records first, then that with the indexes, and the manifest
-last: a manifest exists only if the other objects were complete. A deletion removes the manifest
-first. After an error, or if the caller is cancelled, any of the objects may exist, and may even
-appear later. The caller records the upload as failed, deletes the objects with `delete_segments`,
-and gives the next attempt an id of its own.
+An upload writes the object with the records first, then the object with the indexes, and the
+manifest last. A manifest therefore exists only if the other objects were complete. A deletion
+removes the manifest first. After an error, or if the caller is cancelled, any of the objects may
+exist, and may even appear later. The caller records the upload as failed, deletes the objects with
+`delete_segments`, and uses a new segment id for the next attempt.
 
 The records are checked on their way: CRC, offsets and leader epoch of each batch. A segment whose
 file is damaged on this disk is refused, because its copy would replace the intact ones of other
@@ -64,14 +64,15 @@ up to 1000 objects with one request."""
 
 
 class SegmentFaultError(OttlaError):
-    """A local segment cannot be copied: its records, indexes and leader epochs contradict each
-    other, or exceed a bound. The message is one sentence. A further attempt would fail, too."""
+    """Error if a local segment cannot be copied because its records, indexes and leader epochs
+    contradict each other or exceed a limit. A further attempt would fail, too. The message is one
+    sentence."""
 
 
 @frozen(kw_only=True)
 class SegmentUpload:
-    """Identity of one upload of a segment, and the properties that its manifest contains in
-    addition to those of the segment."""
+    """Identity of one upload of a segment, and data for its manifest that the segment itself does
+    not contain."""
 
     cluster_id: str
     topic: str
@@ -107,8 +108,8 @@ async def upload_segment(
     *,
     throttle: Throttle = no_throttle,
 ) -> SegmentManifest:
-    """Upload a segment to the object store, and return its manifest. At most some MiB of the
-    records are in memory at a time, and later one index after another.
+    """Upload a segment to the object store, and return its manifest. At any time, only a few MiB of
+    the records or one index are in memory.
 
     Raises SegmentFaultError if the segment cannot be copied, StoreError if the store fails, and
     OSError if the disk does. The caller sets a deadline: a store may never answer.

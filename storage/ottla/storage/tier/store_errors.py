@@ -30,14 +30,14 @@ NO_BUCKET_MARKS = (
     "<Code>ContainerNotFound</Code>",  # Azure
 )
 _RANGE_MARKS = ("source: StartTooLarge", "status code: 416")
-"""Texts in obstore's errors for a range that begins after the end of an object: the text for local
-stores, and the text for servers."""
+"""Texts in obstore's errors for a range that begins after the end of an object: one for local
+stores, one for servers."""
 _LOCAL_REFUSALS = ("(os error 13)", "(os error 30)")
 """Texts in obstore's errors for the OS errors EACCES and EROFS, which mean that the directory of a
 `file:` store is not writable."""
 _RETRIABLE_STATUSES = frozenset({404, 408, 409, 412, 425, 429})
-"""HTTP statuses from 300 to 499 that do not mean a wrong setting, so that the call may be repeated.
-An unexpected 404 is one of them: a proxy may return it while a server starts."""
+"""HTTP statuses from 300 to 499 after which a call may be repeated, because they do not indicate a
+wrong setting. An unexpected 404 is one of them: a proxy may return it while a server starts."""
 
 
 def store_error_of(

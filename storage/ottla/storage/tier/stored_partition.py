@@ -1,9 +1,9 @@
-"""Log of a partition, put together from the uploaded segments in a bucket. Pure.
+"""Log of a partition, reconstructed from the uploaded segments in a bucket. Pure.
 
 Segments in a bucket may overlap: a deposed leader may have uploaded some, an upload may have been
-repeated, and an unclean leader election may have removed records that were uploaded before. The log
-is the lineage (the series of leader epochs) that ends in the newest leader epoch. Its leader epochs
-are in the indexes of the log's last segment.
+repeated, and an unclean leader election may have removed records that were already uploaded. The
+log follows the lineage (the series of leader epochs) that ends in the newest leader epoch. This
+lineage is stored in the indexes of the log's last segment.
 """
 
 from collections.abc import Iterable, Sequence
@@ -83,10 +83,11 @@ class StoredPartition(NamedTuple):
 
 
 def newest_segment(manifests: Iterable[SegmentManifest]) -> SegmentManifest:
-    """Return the last segment of a partition's log: of the segments with the newest leader epoch,
-    the one with the highest end offset.
+    """Return the last segment of a partition's log: the segment with the highest end offset among
+    those with the newest leader epoch.
 
-    A deposed leader cannot have uploaded it, because each new leader has a higher epoch."""
+    A deposed leader cannot have uploaded it, because each new leader has a higher epoch.
+    """
     return max(
         _distinct(manifests),
         key=lambda one: (
@@ -150,8 +151,8 @@ def stored_partition(
 
 
 def _distinct(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
-    """Return the segments in the order of their uploads, without segments whose id occurred before.
-    Only a hostile writer uses an id twice."""
+    """Return the segments in the order of their uploads. Only the first segment with each id is
+    returned; only a hostile writer uses an id twice."""
     found: dict[UUID, SegmentManifest] = {}
     for manifest in sorted(
         manifests, key=lambda one: (one.event_timestamp_ms, one.segment_id, one.start_offset)

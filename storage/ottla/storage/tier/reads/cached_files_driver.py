@@ -1,8 +1,8 @@
-"""A cache of bounded size, whose values are files in one directory.
+"""Cache of bounded size that stores each value as a file in one directory.
 
-A file is never changed, and the CRC of its content is at its end. A file that a crash or the disk
-has damaged is therefore detected, and counts as absent. The files can be used after a restart, and
-are written without fsync. After an error of the disk, a value counts as absent.
+A file is never changed, and ends with the CRC of its content. A file that a crash or the disk has
+damaged is therefore detected and treated as missing, and so is a file that cannot be read. The
+files are written without fsync, and can be used after a restart.
 """
 
 from collections import OrderedDict

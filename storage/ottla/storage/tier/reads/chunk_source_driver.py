@@ -1,8 +1,8 @@
-"""Loads chunks of records of copied segments: from memory, from the cache's files, or from the
+"""Loader of chunks of copied segments' records: from memory, from the cache's files, or from the
 object store.
 
-A chunk is a part of fixed size of the object with a segment's records. It is fetched once, however
-many readers wait for it. Adjacent chunks that are read ahead are fetched with one request. Every
+A chunk is a part of fixed size of the object with a segment's records. Concurrent readers of a
+chunk share one request. Adjacent chunks that are read ahead are fetched with one request. Every
 chunk is compared with its checksum before a reader gets it.
 """
 

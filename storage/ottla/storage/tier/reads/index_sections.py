@@ -28,7 +28,8 @@ class IndexedPosition(NamedTuple):
 
 
 class AbortedInSegment(NamedTuple):
-    """Aborted transactions in a range of offsets, as far as one segment's index contains them."""
+    """Aborted transactions in a range of offsets, as listed in the transaction index of one
+    segment."""
 
     transactions: list[AbortedTransaction]
     is_complete: bool
@@ -67,7 +68,7 @@ def last_batch_before(
 
 
 def offset_before_timestamp(times: bytes, base_offset: Offset, timestamp_ms: int) -> Offset:
-    """Return an offset from which to search for a timestamp: all records of the segment before it
+    """Return an offset from which to search for a timestamp. All earlier records of the segment
     have timestamps below `timestamp_ms`."""
     at = bisect_left(range(len(times) // 12), timestamp_ms, key=lambda at: _time(times, at)[0])
     return Offset(base_offset + _time(times, at - 1)[1]) if at else base_offset

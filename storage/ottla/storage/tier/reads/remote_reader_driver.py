@@ -75,8 +75,8 @@ class SegmentRead(NamedTuple):
     """Whole batches. The first one contains the requested offset or, if no batch does, is the next
     one. Empty if there are no such batches, or if the first one is larger than the read may be."""
     end_offset: Offset
-    """Offset at which the reader continues: the one after the records. If there are no records
-    between the requested offset and the end of the read, it is that end."""
+    """Offset at which the reader continues: the offset after the returned records, or the end of
+    the searched range if there are no records."""
 
 
 class _OpenSegment(NamedTuple):
@@ -146,13 +146,12 @@ class RemoteReader:
         at_least_one: bool = True,
         following: RemoteSegment | None = None,
     ) -> SegmentRead:
-        """Return batches of a copied segment. The first one contains `offset` or, if no batch does,
-        is the next one.
+        """Return batches of a copied segment, beginning with the batch that contains `offset`, or
+        with the next batch if none contains it.
 
-        All returned batches begin below `end_offset`. They have at most `bytes_max` bytes, and at
-        most `READ_BYTES_MAX`. With `at_least_one`, the first batch is returned even if it is
-        larger. `following` is the segment in which the reader will continue after this one, if
-        known.
+        All returned batches begin below `end_offset`. Their total size is at most `bytes_max` and
+        `READ_BYTES_MAX`. With `at_least_one`, the first batch is returned even if it is larger.
+        `following` is the segment in which the reader is expected to continue, if known.
         """
         assert segment.start_offset <= offset <= segment.end_offset
         end_offset = min(end_offset, Offset(segment.end_offset + 1))

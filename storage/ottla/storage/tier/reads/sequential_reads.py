@@ -1,5 +1,5 @@
-"""Detects sequential readers, which continue where their last read ended, and decides how far to
-read ahead for them. Pure."""
+"""Detection of sequential readers, which continue where their last read ended, and the number of
+chunks to read ahead for them. Pure."""
 
 from collections import OrderedDict
 from typing import Final
@@ -8,16 +8,17 @@ from uuid import UUID
 from ottla.model.ids import Offset
 
 READERS_MAX: Final = 10_000
-"""Maximum number of end positions of reads that are remembered. With fewer, nothing is read ahead
-for slow readers if there are many readers."""
+"""Maximum number of stored end positions of reads. If there are more concurrent readers, nothing is
+read ahead for the slow ones."""
 
 
 class SequentialReads:
-    """Offsets at which the latest reads ended. For each, the number of chunks to read ahead if a
-    reader continues there.
+    """End offsets of the latest reads, with the number of chunks to read ahead if a reader
+    continues there.
 
-    The number doubles with each read. Nothing is thus read ahead for a single read, and a long
-    sequence of reads soon uses the store's whole bandwidth."""
+    The number doubles with each read. A single read therefore causes no read-ahead, and a long
+    sequence of reads soon uses the store's whole bandwidth.
+    """
 
     def __init__(self, *, first: int, largest: int) -> None:
         self._first = first
