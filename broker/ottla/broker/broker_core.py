@@ -96,8 +96,8 @@ class ReplicaPorts(NamedTuple):
     """Function that is called with a partition that this broker leads, when its set of in-sync
     replicas may have to change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
-    """Function that is called with a replica of this broker and the id of its log directory, if the
-    metadata names a different directory for it."""
+    """Function that is called if a replica of this broker is in another log directory than the
+    metadata names. Its arguments are the replica and the id of the actual directory."""
     bring_in: BringIn
     """Function that loads a range of a log file into the page cache, because a fetch needs it."""
     coordinators: TransactionCoordinators = NoCoordinators()
@@ -212,8 +212,8 @@ class BrokerCore:
         return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
-        """Build the replica manager, its request handlers and the delivery to share groups, all of
-        which reach disks, other brokers and the controller through the given ports."""
+        """Build the replica manager, its request handlers and the delivery to share groups. They
+        use disks, other brokers and the controller only through the given ports."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,
@@ -277,7 +277,7 @@ class BrokerCore:
     def open_coordinators(self, ports: CoordinatorPorts) -> None:
         """Build the coordinators of groups, share partitions and transactions on the given ports.
 
-        The coordinators append to the partitions of `table`, and hold requests that must wait in
+        The coordinators append to the partitions of `table`. Requests that must wait are stored in
         the purgatory. If a coordinator has no `CoordinatorDriver`, the caller must call its methods
         `flush_due`, `on_time` and `work`.
         """

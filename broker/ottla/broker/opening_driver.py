@@ -144,8 +144,8 @@ class StoppedEarlyError(Exception):
 
 
 def _long_lived_count(broker: Broker) -> int:
-    """Return the number of Python objects that a broker keeps for long, such as partitions and
-    connections, in units of the objects that one partition needs."""
+    """Return the number of long-lived Python objects of a broker, such as partitions and
+    connections. The unit is the number of objects that one partition needs."""
     return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
 
@@ -228,8 +228,8 @@ async def open_broker(
 
 
 def _free_space_of_metadata(config: BrokerConfig, logs: LogManager) -> FreeSpaceMonitor | None:
-    """Return the existing monitor of the metadata directory's free space if that directory is
-    within log.dirs, so that it is measured only once. Returns None otherwise."""
+    """Return the monitor of the metadata directory's free space if the directory is in log.dirs, so
+    that its space is measured once. Returns None otherwise."""
     path = config.metadata_directory.rstrip("/")
     return next((one.free_space for one in logs.directories if one.path == path), None)
 

@@ -1,5 +1,5 @@
-"""Metadata publisher that reports when every other publisher of this broker has applied a metadata
-image in which the broker is unfenced."""
+"""Metadata publisher that reports when all other publishers have applied a metadata image in which
+this broker is unfenced."""
 
 import trio
 

@@ -1,4 +1,4 @@
-"""Recovers the logs of a starting broker, and registers the broker at the controller. Both happen
+"""Recovery of the logs of a starting broker, and its registration at the controller. Both happen
 after the broker has read the metadata and before its first heartbeat."""
 
 import logging
@@ -140,8 +140,8 @@ class Registration:
 
 
 def _machine_id() -> str:
-    """Return the operating system's id of the machine, which names a failure domain, or an empty
-    text if it has none."""
+    """Return the operating system's id of the machine, or an empty text if the machine has no id.
+    The id identifies a failure domain."""
     try:
         found = MACHINE_ID_FILE.read_text().strip()
     except OSError:

@@ -37,9 +37,9 @@ from ottla.wire.messages.describe_cleaner_response import (
 from ottla.wire.refusals import refuse
 
 PARTITIONS_MAX = 100
-"""Maximum number of partitions in one CleanLogs request, each of which may have to wait until its
-log is flushed. A larger value blocks the event loop and the connection longer. With a smaller
-value, an operator of many partitions must send more requests."""
+"""Maximum number of partitions in one CleanLogs request. The handler may have to flush the log of
+each. A larger value blocks the event loop and the connection longer. With a smaller value, an
+operator of many partitions must send more requests."""
 
 SEGMENTS_PER_COST = 20
 """Number of log segments that the handler of DescribeCleaner can examine in the time in which it
@@ -54,8 +54,8 @@ class CleanedBroker(Protocol):
     cleaner: LogCleaner
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if this broker has no log of it. Raises RefusedError if
-        the log is offline."""
+        """Return a partition's log, or None if this broker has no replica of the partition. Raises
+        RefusedError if the log is offline."""
         ...
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
@@ -161,7 +161,7 @@ class DescribeCleanerApi:
         self, at: TopicPartition, log: Log, cleanable: Cleanable
     ) -> tuple[str, str | None]:
         """Return the name of a log's compaction state, and the reason why the log is not compacted.
-        The reason is None if the name says enough."""
+        The reason is None if the name is sufficient."""
         manager, now_ms = self._logs.cleaner.manager, self._now_ms()
         failure = manager.failure_of(at)
         if log.failure is not None:

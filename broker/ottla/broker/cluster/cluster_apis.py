@@ -63,11 +63,11 @@ def register_early_apis(
     coming: frozenset[int] = BROKER_KEYS,
     offers_telemetry: Callable[[], bool],
 ) -> None:
-    """Register ApiVersions and DescribeNode, which a broker answers also while it starts.
+    """Register ApiVersions and DescribeNode, which a broker answers even while it starts.
 
     `coming` contains the keys of APIs that will be registered later. ApiVersions lists them from
-    the start, since a client keeps the first response on a connection. ApiVersions also lists the
-    APIs of client telemetry while `offers_telemetry` returns True.
+    the start, because a client keeps the first response for the whole connection. ApiVersions also
+    lists the APIs of client telemetry while `offers_telemetry` returns True.
     """
     dispatcher.coming = coming
     versions = ApiVersionsApi(

@@ -65,9 +65,9 @@ class ClusterView:
         """Return the brokers that a client may contact: the live brokers with an endpoint on its
         listener, or this broker if there are none.
 
-        While every broker is fenced (all of them stop, or no controller answers), this broker is
-        returned, although it leads nothing. librdkafka (2.13, 2.16) drops all brokers that are
-        missing in a response, and never queries any of them again (its issue 5301).
+        If every broker is fenced (all brokers are stopping, or no controller answers), this broker
+        is returned, although it leads no partition. Otherwise librdkafka (2.13, 2.16) drops all
+        brokers that the response lacks, and never queries them again (its issue 5301).
         """
         named = list(self.brokers())
         if named:
@@ -77,10 +77,11 @@ class ClusterView:
 
     @property
     def controller_id(self) -> NodeId:
-        """Id of the broker to which clients should send admin requests: this broker, since every
-        broker forwards them to the controller.
+        """Id of the broker to which clients should send admin requests. It is the id of this
+        broker, because every broker forwards such requests to the controller.
 
-        While this broker is not live, the id is that of the first live broker, or NO_NODE.
+        If this broker is not live, the id is that of the first live broker, or NO_NODE if there is
+        none.
         """
         local_id = self._config.node_id
         live = [broker.node_id for broker in self.brokers()]

@@ -136,7 +136,7 @@ class DescribeNodeApi:
         self._metric_sources = tuple(metric_sources)
 
     def handle(self, context: RequestContext, request: DescribeNodeRequest) -> DescribeNodeResponse:
-        """Answer the request with the state of this broker, the recovery progress of its logs,
+        """Return a response with the state of this broker, the recovery progress of its logs,
         descriptions of its problems, and all status values by name."""
         metrics: dict[str, float] = {}
         for source in self._metric_sources:

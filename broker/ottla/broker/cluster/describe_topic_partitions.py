@@ -26,8 +26,8 @@ from ottla.wire.messages.describe_topic_partitions_response import (
 )
 
 PARTITIONS_PER_ANSWER_MAX = 2_000
-"""Maximum number of partitions in one response, even if the client requests more. Kafka's setting
-for it is `max.request.partition.size.limit`."""
+"""Maximum number of partitions in one response, even if the client requests more. The corresponding
+setting in Kafka is `max.request.partition.size.limit`."""
 
 
 class DescribeTopicPartitionsApi:

@@ -44,8 +44,8 @@ LISTENER_NOT_FOUND_FROM = 6
 NO_TOPICS: frozenset[str] = frozenset()
 
 CREATION_WAIT_MS_MAX = 5_000
-"""Maximum milliseconds that a Metadata response waits for a topic whose creation it requested.
-After that the client retries."""
+"""Maximum time in milliseconds for which a Metadata response waits until a topic that it requested
+has been created. After this time, the client must retry."""
 
 
 class MetadataApi:

@@ -25,8 +25,8 @@ Q = TypeVar("Q", bound=Message)
 
 
 class OwnRequests:
-    """Access rule of one broker that decides which clients may use Ottla's own APIs (those that
-    Kafka does not have)."""
+    """Access rule for Ottla's own APIs, which Kafka does not have: decides which clients may use
+    them on this broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config

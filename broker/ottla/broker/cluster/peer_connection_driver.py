@@ -47,8 +47,8 @@ class PeerConnection:
         own: Loopback | None = None,
     ) -> None:
         """Create a connection to another broker, which is closed at first. `purpose` is the last
-        part of its client id. If the other broker is this one, the loopback `own` is used instead.
-        """
+        part of the connection's client id. If `node_id` is this broker, the loopback `own` is used
+        instead."""
         self.node_id = node_id
         self._config = config
         self._image = image

@@ -7,8 +7,8 @@ from ottla.broker.coordinators.effects import Responder
 
 
 class AnswerCollector:
-    """Collector of several answers (partial results of one request), which arrive in any order.
-    When the last one has arrived, it passes all of them to `on_all`, ordered by position."""
+    """Collector of the partial results of one request, which arrive in any order. Passes all of
+    them to `on_all`, ordered by position, when the last one has arrived."""
 
     __slots__ = ("_answers", "_on_all", "_open_count")
 

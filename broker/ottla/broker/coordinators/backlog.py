@@ -1,9 +1,9 @@
 """Backlog of a coordinator's shard: work that takes longer than one event-loop iteration, done in
 steps. Pure.
 
-Each piece of work is a generator. A step runs it to its next yield, for some milliseconds. Pieces
-run in turn, so that a small one does not wait for a large one. Requests are served between two
-steps: a value that was read before a yield may have changed after it.
+Each task is a generator. One step runs a task to its next yield, which takes some milliseconds.
+Tasks take turns, so a small task does not wait for a large one. Requests are served between two
+steps, so a value that was read before a yield may have changed after it.
 """
 
 from collections import deque

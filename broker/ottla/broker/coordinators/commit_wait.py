@@ -116,7 +116,7 @@ class StateChangeWait(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """End the wait for a state change at its deadline, so that the caller checks the state
+        """End the wait for a state change at its deadline. The caller then checks the state
         again."""
         self._on_change()
 

@@ -29,7 +29,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Instant(NamedTuple):
-    """One point in time on both clocks: monotonic for timeouts, wall time for timestamps in
+    """A point in time on two clocks: monotonic time for timeouts, and wall time for timestamps in
     records."""
 
     mono_ms: int
@@ -79,7 +79,8 @@ class ShardEffects(Generic[WriteT]):
 
 
 EventWrite: TypeAlias = list[CoordinatorRecord]
-"""Records that one event of a group (such as a join) adds to the log, all of them or none."""
+"""Records that one event of a group (such as a join) adds to the log. They are written together or
+not at all."""
 
 
 GroupEffects: TypeAlias = ShardEffects[EventWrite]

@@ -85,7 +85,8 @@ def transactions_topic(config: TransactionConfig) -> CreatableTopic:
 def share_state_topic(config: ShareStateConfig) -> CreatableTopic:
     """Return the specification with which the topic `__share_group_state` is created.
 
-    The share coordinator deletes its records itself, so that none is deleted by age.
+    No record is deleted by age, because the share coordinator itself deletes the records of this
+    topic.
     """
     settings = {
         "cleanup.policy": "delete",
@@ -158,11 +159,11 @@ class FindCoordinatorApi:
         *,
         is_refused: Callable[[], bool],
     ) -> None:
-        """Send the response once the coordinators' topic has leaders for its partitions and this
+        """Send the response when all partitions of the coordinators' topic have leaders and this
         broker has opened the logs of those that it leads, or at the deadline.
 
-        Otherwise a coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS,
-        which admin clients report to their users.
+        A coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS, which
+        admin clients report to their users.
         """
         answer_when(
             self._purgatory,

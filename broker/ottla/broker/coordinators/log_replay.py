@@ -1,10 +1,9 @@
 """Replays the log of a coordinator's partition into the coordinator's shard (its state for that
 partition). Pure except for reading the log.
 
-If a record, a batch, or the bytes up to the next batch cannot be read, they are skipped. Causes are
-old clients, bad disks, and coordinators of another implementation. One corrupt record loses only
-its own content, and affects no other group. The number of skipped items is reported once. A disk
-error (OSError, RefusedError) ends the load.
+Records, batches and bytes that cannot be decoded are skipped. Old clients, faulty disks, and
+coordinators of another implementation can write them. A corrupt record affects only its own group.
+The number of skipped items is reported once. A disk error (OSError, RefusedError) ends the load.
 """
 
 import logging
@@ -20,8 +19,8 @@ from ottla.wire.records import Record, scan
 logger = logging.getLogger("ottla.broker.groups")
 
 LOAD_BYTES = 64 * 1024
-"""Bytes of a coordinator's log that are replayed before other tasks get their turn. This takes a
-few milliseconds."""
+"""Number of bytes of a coordinator's log that are replayed before other tasks run. This takes a few
+milliseconds."""
 
 
 class LogReplay:

@@ -48,9 +48,9 @@ from ottla.storage.log.log import Log
 
 RELOAD_MS_FIRST = 100
 RELOAD_MS_MAX = 10_000
-"""Maximum milliseconds before a coordinator shard is loaded again after its log failed a write or a
-read. A shorter pause repeats failing loads more often. A longer pause leaves its clients without a
-coordinator after the cause is gone."""
+"""Maximum delay in milliseconds before a coordinator shard is loaded again after a read or write of
+its log failed. A shorter delay repeats failing loads more often. With a longer delay, clients have
+no coordinator for longer although the error no longer occurs."""
 
 StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
@@ -173,8 +173,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return LogReplay(log, shard, self.errors)
 
     def _on_active(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Do nothing when a coordinator shard starts to serve requests. Subclasses override this
-        method to initialise the shard."""
+        """Called when a coordinator shard starts to serve requests. Does nothing by default;
+        subclasses override this method to initialise the shard."""
 
     def work(self) -> Iterator[None]:
         """Run the coordinator's work that takes several event-loop iterations, one step per
@@ -308,8 +308,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
 
     def is_current(self, led: LedShard[ShardT, WriteT]) -> bool:
-        """Return whether a coordinator shard is still in use: it was neither dropped nor replaced
-        by loading it again."""
+        """Return whether a coordinator shard is still in use. It is not if it was dropped, or
+        replaced because its log was loaded again."""
         return self._led.get(led.partition.index) is led
 
     def _begin(self, partition: Partition, *, pause_ms: int = 0) -> None:
@@ -425,8 +425,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         *,
         is_write: bool = False,
     ) -> None:
-        """Call `action` with the shard that a key (such as a group id) belongs to, and perform the
-        effects (records, responses, deadlines) that the shard decides.
+        """Call `action` with the shard to which `key` (such as a group id) belongs. Then perform
+        the effects that the shard decides: records, responses and deadlines.
 
         The request is refused if this broker does not serve the shard. With `is_write` it is also
         refused if a write could not be committed now.

@@ -1,9 +1,9 @@
-"""SharePersister: interface to the durable state of share partitions, for their leaders and for
+"""SharePersister: interface to the durable state of share partitions, used by partition leaders and
 group coordinators.
 
-The share coordinator of a share partition stores its state: the broker that leads the partition of
-`__share_group_state` to which the key is mapped (KIP-932). Callers of this interface need not know
-it. An implementation finds the coordinator, retries, and answers each call exactly once. Pure.
+The state of a share partition is stored by its share coordinator (KIP-932): the broker that leads
+the partition of `__share_group_state` to which the key is mapped. An implementation finds this
+coordinator, retries failed requests, and answers each call exactly once. Pure.
 """
 
 import re
@@ -91,8 +91,8 @@ class ShareState(NamedTuple):
     code: ErrorCode
     state_epoch: int = 0
     start_offset: int = NO_START_OFFSET
-    """Lowest offset of the share partition whose record is neither acknowledged nor archived. -1 if
-    the state is not initialised yet."""
+    """Lowest offset of the share partition whose record is neither acknowledged nor archived, or -1
+    if the state is not initialised."""
     delivery_complete_count: int = 0
     """Number of records in `batches` that are acknowledged or archived."""
     batches: tuple[StateBatch, ...] = ()
@@ -114,11 +114,11 @@ class ShareSummary(NamedTuple):
 class SharePersister(Protocol):
     """Interface to the durable state of share partitions.
 
-    Each call answers exactly once through `on_done`, during the call or later, and never raises.
+    A method never raises. Its result is passed to `on_done` exactly once, during the call or later.
     Calls for one partition take effect in the order in which they were made. Transient errors are
-    retried before they are answered. Other errors are FENCED_LEADER_EPOCH (a newer leader has read
-    the state), FENCED_STATE_EPOCH (the state was initialised again), INVALID_REQUEST (not
-    initialised, or a negative number) and UNKNOWN_TOPIC_OR_PARTITION.
+    retried. Other errors are FENCED_LEADER_EPOCH (a newer leader has read the state),
+    FENCED_STATE_EPOCH (the state was initialised again), INVALID_REQUEST (not initialised, or a
+    negative number) and UNKNOWN_TOPIC_OR_PARTITION.
     """
 
     def initialize(
@@ -131,10 +131,10 @@ class SharePersister(Protocol):
     ) -> None:
         """Create the state of a share partition, or replace it by one without batches.
 
-        A start offset of -1 means that the first write sets it. A call with the state epoch that is
-        stored already is a retry and changes nothing, so that it cannot undo progress; Kafka 4.4
-        overwrites the state. A reset of offsets therefore passes a higher epoch, which also fences
-        the writes of leaders that read the state before.
+        If the start offset is -1, the first write sets it. If the stored state already has this
+        epoch, the call is a retry and changes nothing, so that it cannot undo progress. (Kafka 4.4
+        overwrites the state.) A reset of offsets therefore passes a higher epoch, which also fences
+        leaders that have read the earlier state.
         """
         ...
 

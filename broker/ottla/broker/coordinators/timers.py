@@ -1,8 +1,8 @@
-"""Stores deadlines by name, so that one can be set, moved or cancelled for the cost of a dictionary
-entry. Pure.
+"""Deadlines by name. Setting, moving or cancelling a deadline costs one dictionary operation. Pure.
 
 A heartbeat moves a deadline thousands of times before it expires once. The heap therefore stores
-the earliest time at which a name may be due, and the real deadline is checked only then.
+the earliest time at which a deadline may expire, and the current deadline is checked only at that
+time.
 """
 
 import heapq

@@ -55,6 +55,6 @@ class CoordinatedGroup(ABC):
 
     @property
     def emptied_ms(self) -> int:
-        """Wall time in milliseconds at which the last member left the group, from which the
-        retention of its offsets counts; -1 if unknown."""
+        """Wall time in milliseconds at which the last member left the group, or -1 if unknown. The
+        retention of the group's offsets counts from this time."""
         return -1

@@ -39,8 +39,8 @@ from ottla.storage.producers.verification import VerificationGuard
 from ottla.wire.batch import NO_SEQUENCE
 
 PAUSE_MS = 1_000
-"""Milliseconds by which a call of `on_time` must be late so that the process counts as paused. A
-pause of the process does not cause session timeouts of members."""
+"""Delay in milliseconds of a call of `on_time` from which the coordinator assumes that the process
+was paused. Such a pause must not cause session timeouts of members."""
 
 
 class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):

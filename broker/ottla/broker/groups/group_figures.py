@@ -1,4 +1,4 @@
-"""Counts the groups, members and offsets that one broker coordinates. Pure."""
+"""Numbers of groups, members and offsets that one broker coordinates. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -116,8 +116,9 @@ it and are stored in records too. With a longer instance id, a member id would n
 record."""
 
 LISTED_COUNT_MAX = 10_000
-"""Maximum number of members, protocols or topics in one request from a member. No record of a group
-can contain more. A check of a hundred times as many blocks the event loop for a second."""
+"""Maximum number of members, protocols or topics in one request of a group member, which is also
+the maximum in any record of a group. A check of a hundred times as many blocks the event loop for a
+second."""
 
 _int16 = Struct(">h")
 _key_start = Struct(">hh").pack

@@ -1,5 +1,5 @@
-"""Computes the effective settings of one group from its own dynamic settings, and the broker's
-settings where it has none. Pure."""
+"""Effective settings of one group: its dynamic settings, and the broker's settings where the group
+has no setting. Pure."""
 
 import logging
 from collections.abc import Mapping

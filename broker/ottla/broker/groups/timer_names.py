@@ -28,8 +28,8 @@ class TimerKind(Enum):
 
 
 class TimerName(NamedTuple):
-    """Name of a deadline: its group, its kind, and the id of the member that it belongs to, if
-    any."""
+    """Name of a deadline: the group's id, the kind of deadline, and the id of the member, if the
+    deadline belongs to a member."""
 
     group_id: str
     kind: TimerKind

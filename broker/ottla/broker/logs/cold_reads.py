@@ -3,7 +3,7 @@ cached.
 
 Pure; the function that loads a range is a parameter. The event loop never waits for a disk. A fetch
 whose records are not in the page cache starts a load and reads its other partitions. It reads again
-when the load is done. A disk that hangs thus delays only its own partitions.
+when the load is done. A disk that hangs therefore delays only its own partitions.
 
 If a reader had to wait once and then reads sequentially, the bytes that follow are loaded in
 advance, until the end of the file. A reader is identified by its position in the file, since many

@@ -78,8 +78,8 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions in the request whose deletion is not complete yet. Checking a
-        partition costs about as much as reading one partition in a fetch."""
+        """Number of partitions of the request whose deletion is not complete. The check of a
+        partition takes about as long as a read of one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
@@ -177,10 +177,10 @@ class DeleteRecordsApi:
         deleted: list[PendingDeletion],
     ) -> Any:
         """Delete records of up to DELETIONS_PER_STEP partitions. Returns a coroutine for the
-        remaining partitions, if there are any.
+        remaining partitions, or None.
 
         All log start offsets are raised before the first one is flushed, so that one disk write
-        covers them all.
+        makes all of them durable.
         """
         begun: list[tuple[Log, PendingDeletion]] = []
         for one in left[:DELETIONS_PER_STEP]:

@@ -1,8 +1,8 @@
 """DescribeLogDirs: reports the directory and size of each replica, and the free space (KIP-827).
 
-Pure except for awaiting the disks. As in Kafka, an offline directory is reported as
-KAFKA_STORAGE_ERROR and nothing else. A replica that is moving between directories is reported in
-both. The entry in the destination has `is_future_key` and the lag in offsets.
+Pure except for awaiting the disks. As in Kafka, the entry of an offline directory contains only the
+error KAFKA_STORAGE_ERROR. A replica that is moving between directories is reported in both. The
+entry in the destination has `is_future_key` and the lag in offsets.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
 """Delays requests for partitions whose logs are not open yet.
 
-Pure except for awaiting the creation of logs. Clients learn of a topic as soon as the metadata
-contains it, but its logs are created after that. A request is not delayed if all of its partitions
-have logs.
+Pure except for awaiting the creation of logs. Clients see a topic as soon as the metadata contains
+it, but the brokers create its logs later. A request is not delayed if all of its partitions have
+logs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable

@@ -1,8 +1,8 @@
 """Fetch: reads many partitions, and waits for more records if there are too few.
 
 Pure; nothing awaits. `FetchApi.handle` serves every request. A `FlatFetch` is a request for one
-partition that is read straight from its bytes, without message objects. A response to it with
-exactly its partition and no error is encoded in the same direct way.
+partition that is read straight from its bytes, without message objects. If its response has this
+partition and no error, the response is encoded without message objects too.
 
 A response contains file slices, which the connection sends with sendfile. A fetch with too few
 bytes waits in the purgatory under its partitions. An append or an advance of the high watermark
@@ -74,9 +74,9 @@ from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 
 PARTITIONS_READ_AGAIN = 32
-"""Number of partitions above which a waiting fetch without a session reads, when it is woken, only
-the partition that woke it, and builds its response in steps. A larger value lets one append block
-the event loop longer if many such fetches wait."""
+"""Number of partitions up to which a waiting fetch without a session reads all of its partitions
+when it is woken. Above it, the fetch reads only the partition that woke it, and builds its response
+in steps. With a larger value, one append blocks the event loop longer if many such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
 """Session epochs of full Fetch requests, which name all of their partitions."""
@@ -412,8 +412,8 @@ class WaitingFetch(WaitingEntry):
 
     @property
     def keys(self) -> Collection[object]:
-        """Wake-up keys of this fetch in the purgatory: the fetch session if there is one, since it
-        is notified of events in its partitions, or else the keys of the partitions."""
+        """Wake-up keys of this fetch in the purgatory: its fetch session if there is one, otherwise
+        the keys of its partitions. A session is notified of the events in its partitions."""
         session = self._fetch.session
         if session is not None:
             return (session,)
@@ -752,10 +752,11 @@ class FetchApi:
     def resolve(
         self, target: FetchTarget, limits: FetchLimits, permissions: Permissions | None
     ) -> Partition:
-        """Return a fetch target's partition, and subscribe the target to the partition's events.
+        """Return the partition of a fetch target, and subscribe the target to the events of the
+        partition.
 
-        Raises RefusedError if the partition is not on this broker. If the client has no READ
-        permission on the topic, the error is the same whether or not the topic exists.
+        Raises RefusedError if this broker has no replica of the partition. If the client lacks READ
+        permission, the error does not reveal whether the topic exists.
         """
         self._stop_listening(target)
         target.partition = None

@@ -59,8 +59,8 @@ PATIENT = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
 )
-"""Error codes of a partition that do not make a fetch answer before its other partitions have
-records. Otherwise a client with one deleted topic would poll without pause."""
+"""Error codes of a partition that do not end the wait of a fetch. Otherwise a client that fetches a
+deleted topic along with others would poll without pause."""
 
 DISK_WAIT_MS = 1_000
 """Minimum milliseconds that a fetch waits for a disk before it is answered without records. A
@@ -79,8 +79,8 @@ partition index."""
 
 
 class RemoteOffsetError(OttlaError):
-    """The offset of a consumer's fetch is below the local start of a tiered log, so that only the
-    object store has its record."""
+    """Error of a fetch whose offset is below the local start of a tiered log. Only the object store
+    has the record."""
 
 
 class TargetOwner(Protocol):
@@ -96,7 +96,7 @@ class TargetOwner(Protocol):
 
 
 class FetchTarget:
-    """One partition that a client fetches, with the offsets that the client was last sent in its
+    """A partition that a client fetches, with the offsets that the client last received in its
     fetch session."""
 
     __slots__ = (
@@ -516,8 +516,8 @@ def read_remote(
 
 
 def extended_wait(reading: FetchReading, wait_ms: int, remote_wait_ms: int) -> tuple[int, bool]:
-    """Return the time in ms for which a fetch waits for records that are being loaded, and whether
-    that is longer than the client's own maximum wait `wait_ms`."""
+    """Return the time in ms for which a fetch waits for records that are being loaded, and True if
+    that exceeds the client's maximum wait `wait_ms`."""
     if reading.is_remote:
         return remote_wait_ms, True
     return max(wait_ms, DISK_WAIT_MS), wait_ms < DISK_WAIT_MS

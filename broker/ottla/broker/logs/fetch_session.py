@@ -2,9 +2,9 @@
 
 Pure. For each partition a session stores the requested position and the offsets last reported. An
 incremental request may thus be empty, and its response contains only partitions with news. A
-session also lists the partitions that may have news: they were requested again, had an event since,
-or have records left over from the last response. A fetch reads only these, so that a thousand idle
-partitions cost nothing.
+session also lists the partitions that may have news: a request named them again, an event occurred
+in them, or they have more records than the last response contained. A fetch reads only these
+partitions, so that a thousand idle partitions cost nothing.
 
 The cache has a fixed number of slots. If all are in use, a new session may take the slot of another
 one by Kafka's rules: a follower's before a consumer's, and a larger session before a smaller one. A
@@ -32,9 +32,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
-"""Milliseconds after its last use during which a fetch session is not evicted for another of the
-same rank. A shorter time makes many consumers evict each other in turn. A longer time keeps the
-slots of clients that are gone."""
+"""Time in milliseconds after its last use during which a fetch session is not evicted for another
+one of equal rank. With a shorter time, many consumers evict each other in turn. With a longer time,
+slots of closed clients stay occupied."""
 
 FAILED_LOOKED_AT = 200
 """Maximum number of a session's failed partitions that one fetch tries to read again. A larger
@@ -42,9 +42,9 @@ value makes a request of 50 bytes cost more. With a smaller value, the session n
 partition is readable again."""
 
 CHECKED_AGAIN = 500
-"""Maximum number of partitions in a fetch session whose permissions one fetch checks again after a
-change of ACLs. A larger value blocks the event loop longer. A smaller value reports an idle topic's
-new permissions later."""
+"""Maximum number of partitions in a fetch session whose permissions one fetch checks after a change
+of ACLs. With a larger value, the event loop is blocked longer. With a smaller value, new
+permissions of an idle topic take effect later."""
 
 PARTITIONS_MAX = 200_000
 """Maximum number of partitions in all fetch sessions together. That many take about 100 MB. When
@@ -52,8 +52,8 @@ the maximum is reached, clients fetch without a session."""
 
 
 class FetchSession:
-    """Partitions that one client fetches repeatedly, and their state. `due` contains the partitions
-    to read next, in order."""
+    """Partitions that one client fetches repeatedly, and their state. `due` lists the partitions to
+    read next."""
 
     __slots__ = (
         "cached_count",
@@ -109,8 +109,8 @@ class FetchSession:
         """Schedule a permission check of every partition in the session if the client's permissions
         have changed. Each fetch checks a limited number of them.
 
-        A partition with new records is read anyway. This method serves partitions whose only change
-        is the permission.
+        The permissions of partitions with new records are checked when they are read. This method
+        is for partitions without new records.
         """
         if self.permissions_version != permissions_version:
             self.permissions_version = permissions_version
@@ -327,9 +327,11 @@ class FetchSessionCache:
         )
 
     def _evict_for(self, size: int, is_privileged: bool, now_ms: int) -> bool:
-        """Evict a fetch session to free its slot: the least recently used one if it is stale,
-        otherwise the least valuable one that may be evicted. Returns False if no session may be
-        evicted."""
+        """Evict a fetch session to free its slot. Returns False if no session may be evicted.
+
+        The least recently used session is evicted if it was idle for long enough, otherwise the
+        session of the lowest rank that may be evicted.
+        """
         if not self._sessions:
             return False
         stalest = next(iter(self._sessions.values()))

@@ -13,8 +13,8 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 
 HINTED = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
-"""Error codes after which a client would look up the current leader, so that the response names
-it."""
+"""Error codes that indicate a wrong leader. The response names the current leader, so that the
+client need not look it up."""
 
 
 class LeaderEndpoint(NamedTuple):

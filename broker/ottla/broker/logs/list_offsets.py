@@ -60,8 +60,8 @@ NO_TIMESTAMP = -1
 
 
 LOOK_UPS_PER_STEP = 50
-"""Number of offset lookups by timestamp that run concurrently before other requests have their
-turn. Each may read an index or part of a log."""
+"""Maximum number of lookups of offsets by timestamp that run concurrently before other requests are
+served. Each lookup may read an index or a part of a log."""
 
 LookUps: TypeAlias = Sequence[Callable[[], Coroutine[Any, Any, None]]]
 
@@ -309,10 +309,10 @@ def _bound(log: Log, request: ListOffsetsRequest) -> Offset:
 def _check_available(
     version: int, request: ListOffsetsRequest, partition: Partition, log: Log
 ) -> None:
-    """Raise RefusedError while the high watermark may be below the one that an earlier leader
+    """Raise RefusedError while the high watermark may be below a value that an earlier leader
     reported to clients (KIP-207).
 
-    The last stable offset may be below an earlier one for as long as a transaction is open.
+    For the last stable offset, this may last as long as a transaction is open.
     """
     is_lagging = log.high_watermark < partition.leader_epoch_start_offset
     if request.replica_id == CONSUMER and is_lagging:

@@ -1,6 +1,6 @@
 """Hands out producer ids from blocks that the controller allocates (KIP-730). Pure.
 
-Each id is returned once. The unused rest of a block is lost when the broker stops, which is
+Each id is returned once. When the broker stops, the unused ids of a block are never used, which is
 harmless.
 """
 

@@ -1,9 +1,9 @@
 """Selects the replica from which a consumer fetches (KIP-392).
 
-Pure. With `replica.selector.class` set, the leader of a partition names a replica in the consumer's
-rack as its preferred read replica, and the consumer fetches from that one. The leader alone
-chooses. Candidates are the leader and the members of the ISR whose log contains the fetch offset,
-so a consumer is not sent to a replica that would refuse it.
+Pure. If `replica.selector.class` is set, the leader of a partition returns a preferred read replica
+in the consumer's rack, and the consumer fetches from that replica. Candidates are the leader and
+the members of the ISR whose log contains the fetch offset, so a consumer is not sent to a replica
+that would refuse it.
 """
 
 from ottla.broker.logs.fetch_read import NO_REPLICA

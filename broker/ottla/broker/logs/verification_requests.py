@@ -158,8 +158,8 @@ class TransactionVerification:
         self._on_answer(dict.fromkeys(self.partitions, code))
 
     def answer_failed(self, error: ErrorCode) -> None:
-        """Report for every partition that the verification request failed: either no coordinator
-        was reached, or the coordinator does not support verification yet."""
+        """Report to every partition that the verification request failed: no coordinator was
+        reached, or the coordinator does not support verification."""
         is_too_old = error is ErrorCode.UNSUPPORTED_VERSION
         if is_too_old and not self.operation.is_add:
             self.answer_all(ErrorCode.NONE)  # No verification, as in old releases.

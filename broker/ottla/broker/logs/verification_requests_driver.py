@@ -3,8 +3,8 @@ each broker.
 
 Each connection has one request in flight. Verifications that arrive meanwhile are sent together in
 the next request. A coordinator may still be ending the previous transaction when it is asked to add
-a partition. This driver then retries the request a few times, because that transaction soon ends
-and the client is spared a round trip.
+a partition. This driver then retries the request a few times, because the transaction ends soon,
+and a retry here saves the client a round trip.
 
 If this broker is the coordinator, it needs no connection. A verification that adds no partition
 then does not wait behind other verifications.

@@ -81,8 +81,8 @@ class OffsetsMarkers(Protocol):
 
 
 class MarkerRequest:
-    """A WriteTxnMarkers request in progress, with its response. It counts the markers whose outcome
-    is not known yet."""
+    """A WriteTxnMarkers request in progress, with its response and the number of markers whose
+    result is still unknown."""
 
     __slots__ = ("_context", "_open_count", "response")
 
@@ -98,8 +98,8 @@ class MarkerRequest:
         self._open_count += 1
 
     def settle(self) -> None:
-        """Count a transaction marker whose outcome is now known. Sends the response if no other
-        marker of the request is outstanding."""
+        """Count a transaction marker whose result is known. Sends the response after the last
+        marker of the request."""
         self._open_count -= 1
         if not self._open_count:
             self._context.slot.complete(self.response)

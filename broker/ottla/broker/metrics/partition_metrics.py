@@ -1,9 +1,9 @@
 """Computes the metrics of the partitions on this broker whenever they are read. Pure.
 
 There are two kinds of families. Sizes and offsets have a row for every partition. Problems (below
-min.insync.replicas, under-replicated, …) have a row of value 1 only for affected partitions, and
-always one row of 0 without labels. A sum thus has a value even if there is no problem, and ten
-thousand healthy partitions take no space. Names are Kafka's: `kafka.log:type=Log`,
+min.insync.replicas, under-replicated, …) have one row with the value 1 for each affected partition,
+and always one row with the value 0 and no labels. A sum therefore exists even if there is no
+problem, and healthy partitions need no rows. Names are Kafka's: `kafka.log:type=Log`,
 `kafka.cluster:type=Partition` and `kafka.server:type=ReplicaManager`.
 """
 
@@ -18,8 +18,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 LABELS = ("topic", "partition")
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions whose metrics are read before other tasks get a turn. Reading them takes
-some hundred microseconds."""
+"""Number of partitions whose metrics are computed before other tasks run. This takes some hundred
+microseconds."""
 
 OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),

@@ -118,8 +118,8 @@ def _pushed(labels: ClientLabels, push: LabelledPush) -> ClientPush:
 
 
 def _names(client: str) -> set[str | UUID]:
-    """Return the names that the text `client` may stand for: a client id, and also a client
-    instance id if the text is a UUID."""
+    """Return the possible meanings of the text `client`: a client id, and also a client instance id
+    if the text is a UUID."""
     names: set[str | UUID] = {client}
     with suppress(CorruptDataError):
         names.add(uuid_from_text(client))

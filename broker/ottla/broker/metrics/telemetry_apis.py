@@ -34,18 +34,18 @@ subscriptions select clients. The protocol allows 32 KiB, and thousands of clien
 once."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
-"""Maximum throttle time in a telemetry response, in milliseconds, equal to the window of any quota.
-Java's clients and librdkafka use only their push interval. franz-go sends nothing on a throttled
-connection, and would pause for the rest of an interval of minutes."""
+"""Maximum throttle time in a telemetry response in milliseconds, equal to the window of a quota.
+Java's clients and librdkafka ignore it and use their push interval. franz-go sends no requests on a
+throttled connection, so a longer time could pause it for minutes."""
 
 ALL_BY_THE_LETTER = [""]
-"""List of metric names that stands for "every metric" in KIP-714. Kafka sends "*", which its own
-clients and librdkafka expect. franz-go supports only the form of the KIP, and reports nothing if it
+"""Encoding of "every metric" according to KIP-714. Kafka sends "*" instead, which Java's clients
+and librdkafka expect. franz-go supports only the encoding of the KIP, and reports no metrics if it
 receives "*"."""
 
 BY_THE_LETTER = frozenset({"kgo"})
-"""Names of client software for which the broker uses KIP-714's own form of "every metric", a list
-with one empty name."""
+"""Names of client software that gets KIP-714's own encoding of "every metric": a list with one
+empty name."""
 
 Done: TypeAlias = Callable[[ErrorCode | None], None]
 

@@ -1,7 +1,8 @@
 """Client telemetry of a broker: checks the metric pushes of clients, stores them for a while and
 exports them.
 
-`ottla.telemetry.clients.instances` decides about pushes; `telemetry_apis` handles the requests.
+`ottla.telemetry.clients.instances` decides whether to accept pushes; `telemetry_apis` handles the
+requests.
 """
 
 import logging

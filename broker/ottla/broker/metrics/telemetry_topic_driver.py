@@ -1,8 +1,8 @@
 """Writes the metric pushes of clients to the topic `__client_metrics`, as an ordinary producer.
 
-It is a client of its own cluster, so that the topic's leaders may be anywhere, and its traffic
-counts like that of other clients. Before the first record, no connection is opened and no client
-code imported.
+The writer is a client of the broker's own cluster. Any broker may therefore lead the topic's
+partitions, and quotas and metrics include the writer's traffic. Connections are opened and client
+code is imported only at the first record.
 """
 
 from collections.abc import Callable, Sequence

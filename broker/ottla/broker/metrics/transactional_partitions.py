@@ -1,5 +1,5 @@
-"""Computes the metrics of transactions in the partitions that this broker leads: transactions that
-are open for too long, and verifications by the transaction coordinators. Pure."""
+"""Metrics of transactions in the partitions that this broker leads: transactions that have been
+open for too long, and verifications by transaction coordinators. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,8 +14,8 @@ LATE_AFTER_MS = 5 * 60_000
 late, as in Kafka. A coordinator that knows the transaction has ended the transaction by then."""
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions whose transaction metrics are read before other tasks get a turn. Reading
-them takes some hundred microseconds."""
+"""Number of partitions whose transaction metrics are computed before other tasks run. This takes
+some hundred microseconds."""
 
 MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
 

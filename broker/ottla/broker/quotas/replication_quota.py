@@ -17,9 +17,9 @@ from ottla.telemetry.metrics.instruments import Family
 from ottla.telemetry.metrics.kafka_families import gauge
 
 WAIT_MS_MAX = 500
-"""Maximum milliseconds between two checks of a replication rate that exceeds its limit, so that a
-raised limit takes effect within that time. A smaller value checks a slowly falling rate more often.
-"""
+"""Maximum time in milliseconds between two checks of a replication rate that exceeds its limit. A
+raised limit takes effect within this time. With a smaller value, a slowly falling rate is checked
+more often."""
 
 PIECES_PER_S = 100
 PIECE_BYTES_MIN = 64 * KIB

@@ -1,9 +1,8 @@
-"""Performs duties: disk work on a follower's log that the leader's response requires. An error
-affects only one partition.
+"""Performs disk operations (duties) on a follower's log that the leader's response requires. An
+error affects only its own partition.
 
-The process runs duties concurrently, and the simulation sequentially. In both, a duty has the same
-effect on a log, and a log that refuses or fails is handled in the same way. Pure except for the
-log.
+The process runs duties concurrently, and the simulation sequentially. A duty has the same effect on
+a log in both cases, and errors of a log are handled in the same way. Pure except for the log.
 
 Invariant CommittedIsNotCut: a leader that was elected cleanly has all committed records. If it
 lacks records below this replica's high watermark, it has lost them, and this replica's copies may

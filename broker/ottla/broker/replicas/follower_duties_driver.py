@@ -1,10 +1,9 @@
 """Runs the disk work (duties) that follows from one leader's responses.
 
 The duties of one response run concurrently, and the next request waits for them for a short time. A
-duty on a slow or hanging disk then continues in the background. Its partition is not fetched until
-the duty is done; all other partitions are. Every change of a log is completed, even if its
-partition is no longer followed. A caller that stops following a partition can wait for the change
-to end.
+duty that takes longer continues in the background. Its partition is not fetched until the duty is
+done; all other partitions are fetched. Every change of a log is completed, even if its partition is
+no longer followed. A caller that stops following a partition can wait for the change to end.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,8 +18,8 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.storage.log.log import Log
 
 PATIENCE_MS = 500
-"""Milliseconds for which a follower's next fetch waits for disk work on one partition. With a
-shorter time, partitions of a slow disk are fetched with separate requests. With a longer time, a
+"""Time in milliseconds for which a follower's next fetch waits for disk work on one partition. With
+a shorter time, partitions on a slow disk are fetched by separate requests. With a longer time, a
 hanging disk delays all other partitions for longer."""
 
 
@@ -74,11 +73,12 @@ class FollowerDuties:
     def begin_found(
         self, followed: FollowedPartition, find: Callable[[], Awaitable[DiskDuty]]
     ) -> None:
-        """Call `find` in the background to find a duty of the follower, which may take as long as a
-        request to an object store, and then start the duty.
+        """Call `find` in the background to determine a duty of the follower, and then start the
+        duty. `find` may take as long as a request to an object store.
 
-        The partition is not fetched meanwhile. It may be removed from this leader's followed
-        partitions meanwhile. If `find` raises an error, the partition is marked as failed."""
+        The partition is not fetched until the duty is done, and this leader may stop being followed
+        in the meantime. If `find` raises an error, the partition is marked as failed.
+        """
         if self._core.find(followed.key) is not followed:
             return
         assert self._nursery is not None

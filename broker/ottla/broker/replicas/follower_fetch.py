@@ -9,7 +9,7 @@ retried later; the others continue.
 
 Invariants:
 - FollowsInOrder: appended records begin at the follower's log end, and come from the epoch that was
-  requested. They never follow records that may belong to another log.
+  requested. A record is never appended after records that may belong to another log.
 - OneBadPartitionHoldsUpNoOther.
 - AsksFromWhatIsFlushed: where a flush is required, the fetch offset promises that all records below
   it are flushed.  This includes records written as a leader or fetched before.
@@ -88,8 +88,8 @@ class Truncate:
 
 @frozen
 class FindLogRange:
-    """Instruction to ask the leader for its log start and end offsets, because the follower's log
-    lies outside this range or begins too late."""
+    """Instruction to request the leader's log start and end offsets, because the follower's log is
+    outside this range or begins too late."""
 
 
 @frozen
@@ -355,9 +355,9 @@ class FollowerFetch:
         """Return whether consumers read from this replica, and should therefore see a new high
         watermark at once.
 
-        Kafka's followers learn of the high watermark with their next fetch, up to
-        `replica.fetch.wait.max.ms` later. A throttled partition is left out, since its fetch may be
-        answered without records.
+        In Kafka, a follower receives the high watermark with its next fetch, up to
+        `replica.fetch.wait.max.ms` later. The result is False for a throttled partition, because
+        its fetch may be answered without records.
         """
         read_ms = followed.partition.consumer_read_ms
         is_recent = read_ms is not None and self._now_ms - read_ms <= NEAR_READ_MS
@@ -377,8 +377,8 @@ class FollowerFetch:
     def take(
         self, followed: FollowedPartition, data: PartitionData, *, now_ms: int, wall_ms: int
     ) -> Duty | None:
-        """Apply the leader's fetch response for one partition. Returns the work (`Duty`) to do
-        before the partition is fetched again, or None if there is none."""
+        """Apply the leader's fetch response for one partition. Returns the disk work (`Duty`) that
+        must be done before the partition is fetched again, or None."""
         if followed.asked_in > self._request_number:
             return None  # The request was sent before we followed in this epoch.
         self._now_ms = now_ms
@@ -469,12 +469,12 @@ class FollowerFetch:
 
 
 def log_end_of(log: Log) -> tuple[Offset, Epoch]:
-    """Return the end offset and the last epoch of a follower's log, or -1 twice if the log has a
+    """Return the end offset and the last epoch of a follower's log, or (-1, -1) if the log has a
     hole.
 
-    A leader counts a follower as in sync if it fetches from the leader's log end, and leaves an
-    unchanged partition out of an incremental response. No log contains offset -1, so every leader
-    answers with OFFSET_OUT_OF_RANGE and counts nothing.
+    With -1 as the fetch offset, every leader responds with OFFSET_OUT_OF_RANGE, and does not count
+    this follower as in sync. With its real end offset, the follower would be in sync as soon as
+    that offset equals the leader's log end.
     """
     if log.hole_offset is None:
         return log.end_offset, log.last_epoch
@@ -519,13 +519,12 @@ def may_be_uncommitted(log: Log, leader_start: Offset, leader_epoch: Epoch) -> b
 
 
 def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:
-    """Return the offset at which to truncate the follower's log, given the leader's last epoch that
-    is not above the follower's.
+    """Return the offset at which to truncate the follower's log. `diverging` is the leader's last
+    epoch that is not above the follower's, with its end offset.
 
-    From its end offset of that epoch on, the leader has only later epochs. The same holds for the
-    follower's log from its end offset of that epoch, or of the epoch before if it does not have it.
-    The remaining records may still differ in an earlier epoch, which the next fetch reports
-    (KIP-279).
+    Beyond that end offset, the leader has only later epochs. The follower's log must therefore end
+    there, or earlier where the follower's records of that epoch (or of the one before) end. The
+    remaining records may still differ in an earlier epoch, which the next fetch reports (KIP-279).
     """
     ours = log.end_offset_for_epoch(Epoch(diverging.epoch))
     end_offset = log.end_offset if ours.epoch == NO_EPOCH else ours.offset

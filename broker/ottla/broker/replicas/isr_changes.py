@@ -1,10 +1,10 @@
-"""Types of the ISR changes that a leader requests from the controller (AlterPartition), their
-encoding, and the outcomes of the controller's answers.
+"""ISR changes that a leader requests from the controller (AlterPartition): their types, encoding
+and results.
 
 Pure. A change is a compare-and-set on the partition's leader epoch and partition epoch. The
-controller applies it once or never, and never after the partition epoch has advanced. If an answer
-is lost, both outcomes are possible, and the leader enforces both (`Partition.maximal_isr`) until it
-knows more. Only two things end that: an answer that decides exactly this change, or metadata with a
+controller applies it at most once, and not after the partition epoch has advanced. If a response is
+lost, both results are possible, and the leader uses the larger ISR (`Partition.maximal_isr`) until
+the result is known. It is known from a response that decides this change, or from metadata with a
 newer partition epoch.
 """
 
@@ -25,11 +25,11 @@ The controller does not check it."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IsrChange:
-    """One change of a partition's ISR. The leader epoch and partition epoch name the state that it
-    changes.
+    """One change of a partition's ISR. The leader epoch and partition epoch identify the state that
+    is changed.
 
-    Every change also reports that the leader has recovered: from now on the leader's log is the
-    content of the partition (KIP-704).
+    Every change also reports that the leader has recovered: from then on, the leader's log defines
+    the contents of the partition (KIP-704).
     """
 
     topic_id: UUID
@@ -68,8 +68,8 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Error codes of ISR changes that may also mean that the change was made by an earlier request
-whose answer was lost. Only the metadata shows the outcome."""
+"""Error codes with which the controller may also refuse a repetition of a change that it has
+already made. Only the metadata then shows the result."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:

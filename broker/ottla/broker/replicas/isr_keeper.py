@@ -1,14 +1,14 @@
-"""Decides which ISR changes to propose to the controller, and how to apply its answers.
+"""Decides which ISR changes to request from the controller, and applies the responses.
 
 Pure. A replica joins the ISR as soon as it has caught up (`note`). Lag is checked every half of
 `replica.lag.time.max.ms`. Pauses of this process are subtracted from the lag, since otherwise a
 leader that wakes from a pause would find all other replicas late.
 
 One request is in flight at a time, with every partition whose change is due (`changes`). A
-partition has at most one pending change until its outcome is known (`on_answer`). If an answer is
+partition has at most one pending change until its outcome is known (`on_answer`). If a response is
 lost (`on_silence`), the request is repeated with the same changes, until metadata with newer
-partition epochs arrives. If a change were dropped, so would be the maximal ISR that protects the
-high watermark.
+partition epochs arrives. Dropping a change would also drop the maximal ISR, which protects the high
+watermark.
 """
 
 import logging
@@ -37,8 +37,8 @@ RETRY_MS_MAX = 1_000
 controller sooner. A larger value spares a controller in trouble."""
 
 REJECTED_PAUSE_MS = 500
-"""Milliseconds that a partition waits after the controller rejected its ISR change. The controller
-learns of a fenced broker first, and the metadata about it arrives soon after."""
+"""Time in milliseconds before a partition's ISR change is requested again after the controller
+rejected it. The controller notices a fenced broker first, and the metadata arrives soon after."""
 
 TICK_MS_MAX = 1_000
 """Maximum milliseconds between two checks whether this process was paused. Shorter pauses are not
@@ -90,7 +90,7 @@ class IsrKeeper:
 
     def note(self, partition: Partition) -> None:
         """Mark a partition whose ISR may have to grow, or whose state the controller must confirm.
-        The next call of `changes` checks it."""
+        The next call of `changes` examines it."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()
@@ -151,8 +151,8 @@ class IsrKeeper:
     # ---- requests
 
     def changes(self, now_ms: int) -> Changes:
-        """Return the ISR changes to send now: first the unanswered changes again, then the changes
-        that are newly due."""
+        """Return the ISR changes to send now: first those whose request was not answered, then
+        those that are newly due."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
                 # Metadata has overtaken the change.  Another change may be due instead.
@@ -168,15 +168,13 @@ class IsrKeeper:
         return request_of(self._node_id, self._broker_epoch(), changes.values())
 
     def pause_ms(self, now_ms: int) -> int:
-        """Return the milliseconds to wait before the next request for ISR changes, so that a failed
-        one is not repeated at once.
-
-        Changes that become due meanwhile go into the same request.
-        """
+        """Return the time in milliseconds until the next request for ISR changes. A failed request
+        is not repeated at once, and changes that become due in the meantime are part of the next
+        request."""
         return 0 if self._retry_at_ms is None else max(0, self._retry_at_ms - now_ms)
 
     def on_silence(self, reason: str, now_ms: int) -> None:
-        """Keep all ISR changes of a request that was not answered, so that they are sent again."""
+        """Keep all ISR changes of a request that got no response, so that they are sent again."""
         if reason != self._logged_silence:
             self._logged_silence = reason
             logger.warning("ISR changes are unanswered and will be repeated: %s", reason)

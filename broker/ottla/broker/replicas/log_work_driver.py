@@ -3,10 +3,10 @@ different partitions.
 
 If a publisher awaited a disk, one hanging disk would block all metadata of its broker. The
 sequential creation of a thousand logs would block it too. Publishers therefore add steps to a queue
-and return. Steps for one partition (by name, since files have the name of the topic) run in the
-order in which they were added. If a log is deleted and then created again, it is therefore deleted
-first. Each step reads the metadata again when it runs. The log manager limits the number of logs in
-one directory that are worked on at the same time.
+and return. Steps for one partition name run in the order in which they were added. If a topic is
+deleted and created again, the old log is therefore deleted before the new one is created. Each step
+reads the metadata again when it runs. The log manager limits the number of logs in one directory
+that are worked on at the same time.
 
 Steps without a waiting caller, such as the creation of a new topic's logs, start a little later and
 in small numbers. They start at once when a step for the same partition is added with `add`, or when
@@ -74,7 +74,7 @@ class LogWork:
         self._is_due.set()
 
     def add_later(self, partition: TopicPartition, step: Step) -> None:
-        """Add a step of disk work as `add` does, but start it later, since no caller waits for
+        """Add a step of disk work as `add` does, but start it later, because no caller waits for
         it."""
         steps = self._steps.get(partition)
         if steps is not None:

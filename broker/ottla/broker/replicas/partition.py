@@ -3,19 +3,18 @@
 Pure: no clock, no await; the log below it appends synchronously. The metadata image decides who
 leads (`apply`). The followers' fetches decide what is committed (`on_follower_fetch`). While an ISR
 change is pending, the high watermark waits for every replica in the *maximal* ISR, which contains
-the old and the new members. No committed record is therefore lost, whichever way the controller
-decides. A replica that the controller's answer removed counts until the metadata has removed it
-too. Until then it may be an eligible leader under a min.insync.replicas that this broker does not
-know yet.
+the old and the new members. Therefore, no committed record is lost, whatever the controller
+decides. A replica that the controller's response removed from the ISR remains in the maximal ISR
+until the metadata has removed it too. Until then it may still be eligible as a leader, because this
+broker may not yet have the latest min.insync.replicas.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
 (the high watermark does not advance with fewer in-sync replicas than `min.insync.replicas`,
 KIP-966), MaximalIsrCoversController (the high watermark waits for each replica that the controller
 may elect in this epoch).
 
-A partition causes the consequences of its changes itself. Through its `PartitionPort` it wakes
-waiting requests, and requests flushes of its log and reviews of its ISR. Its callers need not do
-so.
+After a change, the partition itself wakes waiting requests, and requests flushes of its log and
+checks of its ISR, through its `PartitionPort`. Its callers need not do this.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -416,8 +415,8 @@ class Partition:
         """Update the partition's replicas after a change of brokers, which may have fenced or
         unfenced some of them.
 
-        An unfenced replica may join the ISR. A fenced one no longer holds back the high watermark
-        or a deletion.
+        An unfenced replica may join the ISR. The high watermark and deletions no longer wait for a
+        fenced replica.
         """
         if self.is_leader and len(self.isr) < len(self.replicas):
             self.advance_high_watermark(now_ms)
@@ -540,8 +539,9 @@ class Partition:
         """Commit the records that every replica in the maximal ISR has, and wake the requests that
         wait for them.
 
-        A caught-up replica that is about to join the ISR is waited for as well. Otherwise the high
-        watermark could run ahead of it permanently, and KIP-966's strict rule needs it to join.
+        The high watermark also waits for a caught-up replica that is about to join the ISR.
+        Otherwise, that replica could permanently be behind the high watermark, and the strict rule
+        of KIP-966 would never let it join.
         """
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:
@@ -578,9 +578,10 @@ class Partition:
 
         It must have all committed records and reach the start offset of this leader epoch. Records
         that an earlier leader committed are below that offset, even if this leader's high watermark
-        is still lower. A replica that has just left must wait until the metadata shows that;
-        otherwise it would return at once. A follower whose log ends at this leader's log start
-        offset must also start there, since its records below may belong to another log.
+        is still lower. A replica that was just removed must wait until the metadata shows its
+        removal; otherwise it would join again at once. If a follower's log ends at this leader's
+        log start offset, it must also begin there, because its earlier records may belong to
+        another log.
         """
         if replica in self.isr or replica in self._leaving or self.pending_change is not None:
             return False
@@ -596,10 +597,11 @@ class Partition:
         )
 
     def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
-        """Return the ISR to request from the controller, or None if no change is due.
+        """Return the ISR to request from the controller, or None if no change is due or one is
+        already pending.
 
-        Returns None while a change is pending. Lag counts only if `may_shrink` is True; the caller
-        has then checked that this process was not paused.
+        Lagging replicas are removed only if `may_shrink` is True; the caller has then checked that
+        this process was not paused.
         """
         if not self.is_leader or self.pending_change is not None:
             return None
@@ -644,12 +646,12 @@ class Partition:
         partition_epoch: int,
         now_ms: int,
     ) -> None:
-        """Apply the controller's answer to an ISR change.
+        """Apply the controller's response to an ISR change.
 
-        The answer takes effect before the metadata arrives (KIP-497), except for a replica that
-        left. The controller applies the current min.insync.replicas and keeps leaving replicas
-        eligible below it, while this broker's value may be older and lower. An answer that metadata
-        has overtaken, or for another leader epoch, has no effect.
+        The response takes effect before the metadata arrives (KIP-497), but a removed replica still
+        counts until then. The controller applies the current min.insync.replicas, and keeps removed
+        replicas eligible below it; this broker's value may be older and lower. A response has no
+        effect if it is for another leader epoch, or if newer metadata has arrived before it.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return
@@ -665,10 +667,10 @@ class Partition:
         self.advance_high_watermark(now_ms)
 
     def abandon_isr_change(self, change: IsrChange, now_ms: int) -> None:
-        """Drop a pending ISR change that the controller has not made and never will make.
+        """Drop a pending ISR change that the controller has not made and will never make.
 
-        Call it only if that is certain. Otherwise the controller's ISR could be larger than the ISR
-        that holds the high watermark back.
+        The caller must be certain of this. Otherwise the controller's ISR could contain replicas
+        for which the high watermark does not wait.
         """
         if self.pending_change is not change:
             return

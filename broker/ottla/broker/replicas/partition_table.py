@@ -1,6 +1,6 @@
 """Table of the replicas on this broker, and the errors for all other partitions.
 
-Pure. Requests name topics by name (old versions) or by id; both lead to `dict[index, Partition]`,
+Pure. Requests name topics by name (old versions) or by id; each maps to a `dict[index, Partition]`,
 so a replica is found by two dictionary lookups. Other partitions are looked up in the metadata
 image only to choose the right error: an unknown topic, or a partition that another broker leads.
 """

@@ -1,9 +1,9 @@
 """Follower tasks: one task and one connection for each leader that this broker follows.
 
 Each task sends a fetch, applies the response partition by partition and runs the disk work that
-follows from it (`follower_duties_driver`). Then it fetches again. Following a partition stops
-immediately: the caller waits for running disk work on its log, but never for the network. A new
-partition does not wait behind a long poll for others.
+follows from it (`follower_duties_driver`). Then it fetches again. A task stops following a
+partition immediately: its caller waits for disk work on the log, but not for the network. A new
+partition is fetched without waiting for the end of a long poll.
 """
 
 import logging
@@ -470,8 +470,8 @@ class LeaderFetcher:
     async def _begin_after_tier(
         self, connection: BrokerConnection, followed: FollowedPartition
     ) -> None:
-        """Request from the leader the offset at which its local records begin, and find the copied
-        segment before it in the background. The partition's log then begins after that segment."""
+        """Request the offset at which the leader's local records begin, and find the copied segment
+        before this offset in the background. The partition's log then begins after that segment."""
         leader = self._leader_offsets(connection, followed)
         log = followed.log
         is_late_start = self._config.tier.fetches_last_tiered and not log.end_offset

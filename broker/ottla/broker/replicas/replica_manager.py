@@ -1,9 +1,9 @@
 """Applies the metadata to the replicas on this broker: creates, deletes, leads and follows them.
 
-It is a metadata publisher that waits for no disk. Changes in memory are made at once. Disk work
-(open, delete, complete a truncation) is added to `LogWork`, whose steps read the metadata again
-when they run. Requests are served from the partition table meanwhile: with NOT_LEADER_OR_FOLLOWER
-until a new log is open, and as unknown once a topic is deleted.
+The replica manager is a metadata publisher, and never waits for a disk. Changes in memory are made
+at once. Disk work (open, delete, complete a truncation) is added to `LogWork`, whose steps read the
+metadata again when they run. Requests are served from the partition table meanwhile: with
+NOT_LEADER_OR_FOLLOWER until a new log is open, and as unknown once a topic is deleted.
 
 For each partition, the log of a deleted topic is deleted before one of the same name is created.
 This broker stops following a partition before it leads the partition, follows another leader or
@@ -55,9 +55,8 @@ OPEN_RETRY_MS = 5_000
 value costs a slow disk more writes, since each attempt may write."""
 
 APPLIED_PER_TURN = 100
-"""Number of partitions to which a new metadata image is applied before other tasks get their turn.
-Each takes some 20 us. A larger value occupies the event loop longer. A smaller value only adds
-turns."""
+"""Number of partitions to which a new metadata image is applied before other tasks run. Each takes
+some 20 us. A larger value occupies the event loop longer. A smaller value only adds iterations."""
 
 
 class TopicSettings(NamedTuple):
@@ -90,9 +89,9 @@ class ReplicaManager:
     ) -> None:
         """Create the replica manager. `port` is passed to each partition.
 
-        `on_placed` is called for each replica whose log directory is not the one in the metadata.
-        `on_led` is called for each replica that begins to lead when its log is opened, perhaps long
-        after the metadata named it leader.
+        `on_placed` is called for each replica whose log directory differs from the one in the
+        metadata. `on_led` is called for each replica whose log is open and which the metadata names
+        leader; opening may take long.
         """
         self._config = config
         self._local_id = config.node_id
@@ -569,7 +568,7 @@ def _holds(image: MetadataImage, found: TopicIdPartition, broker: NodeId) -> boo
 
 
 def _is_in_sync(state: PartitionState | None, replica: NodeId) -> bool:
-    """Return whether a replica is in the ISR of its partition, and thus has all committed
+    """Return whether a replica is in the ISR of its partition, and therefore has all committed
     records."""
     return state is not None and replica in state.isr and state.leader != NO_NODE
 
@@ -586,12 +585,12 @@ def _assigned_directory_of(state: PartitionState, replica: NodeId) -> UUID | Non
 
 
 def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
-    """Return whether a replica is new and therefore cannot have had any record.
+    """Return whether a replica is new, which means that it cannot have had any record.
 
-    It is new if no directory was reported for it yet, or if its partition is unchanged since its
-    creation. A replica that only left the ISR is not new: an unclean election may still need its
-    records. A replica that lost its log is filled again. The controller knows that it lacks
-    records, and elects it last.
+    A replica is new if no log directory was reported for it, or if its partition is unchanged since
+    its creation. A replica that was only removed from the ISR is not new: an unclean election may
+    need its records. A replica that lost its log may be created again, because the controller knows
+    the loss and elects it last.
     """
     if replica in state.lost:
         return True

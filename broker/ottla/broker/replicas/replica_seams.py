@@ -48,8 +48,8 @@ class ReplicaLogs(Protocol):
         ...
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return the log of a partition, or None if this broker has no log of it. Raises
-        RefusedError if the log is offline."""
+        """Return the log of a partition, or None if this broker has no replica of the partition.
+        Raises RefusedError if the log is offline."""
         ...
 
     async def create(
@@ -102,7 +102,7 @@ class DiskWork(Protocol):
         ...
 
     def add_later(self, partition: TopicPartition, step: Callable[[], Awaitable[None]]) -> None:
-        """Add a step of disk work as `add` does, but start it later, since no caller waits for
+        """Add a step of disk work as `add` does, but start it later, because no caller waits for
         it."""
         ...
 

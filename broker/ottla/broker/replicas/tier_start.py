@@ -1,9 +1,9 @@
 """State in which the local log of a follower begins after a copied segment (KIP-405, Kafka's
 TierStateMachine). Pure.
 
-The leader has deleted its oldest records from its disk, so that a new follower cannot fetch them.
-The follower's local log begins after a copied segment instead, with the leader epochs and the
-producers that are stored with the segment.
+A leader of a tiered partition deletes its oldest records from its disk, so a new follower cannot
+fetch them. The follower's local log begins after a copied segment instead, with the leader epochs
+and the producers that are stored with the segment.
 """
 
 from collections.abc import Sequence
@@ -30,13 +30,14 @@ class TierStarts(Protocol):
 
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
         """Return the state of the log at the end of the copied segment that contains the record
-        with this offset and leader epoch. Raises OttlaError if there is none, or if the object
-        store fails; the follower tries again later."""
+        with this offset and leader epoch. Raises OttlaError if no segment contains the record, or
+        if the object store fails. The follower then repeats the call later."""
         ...
 
 
 class NoTierStarts:
-    """Implementation of `TierStarts` for a broker without tiered storage: it finds nothing."""
+    """Implementation of `TierStarts` for a broker without tiered storage. It finds no copied
+    segments."""
 
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
         """Raise RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE), because this broker cannot read

@@ -1,8 +1,8 @@
 """Share persister that calls the share coordinator in the same broker directly. Pure.
 
-It neither looks for another coordinator nor retries: NOT_COORDINATOR is an answer like any other.
-Simulations of one broker use it as it is; a broker's driver uses it for the share partitions that
-the broker coordinates itself.
+It does not search for another coordinator, and does not retry a call that was refused with
+NOT_COORDINATOR. Simulations of one broker use it alone. A broker's driver uses it for the share
+partitions that the broker itself coordinates.
 """
 
 from collections.abc import Callable, Sequence

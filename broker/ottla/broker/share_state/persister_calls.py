@@ -1,8 +1,8 @@
-"""Queues the calls by a share persister to share coordinators, builds their requests, and decides
-after which errors they are retried. Pure.
+"""Queue of a share persister's calls to share coordinators: builds their requests, and decides
+which failed calls are retried. Pure.
 
-Calls for one share partition run one after the other. Ready calls to the same coordinator are sent
-together, in one request for each kind and group, since a request can name only one group.
+Calls for one share partition run one after another. Calls to the same coordinator that are ready at
+the same time share a request, if they have the same kind and group.
 """
 
 from collections import deque
@@ -65,8 +65,8 @@ PARTITIONS_PER_REQUEST = 500
 
 
 class PersisterCall:
-    """One call of a share persister about one share partition (such as a read of its state), and
-    the callback for its answer."""
+    """One call of a share persister for one share partition (such as a read of its state), with the
+    callback for its result."""
 
     __slots__ = ("attempt_count", "begun_ms", "fields", "key", "kind", "on_done")
 

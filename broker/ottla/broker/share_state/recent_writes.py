@@ -16,7 +16,7 @@ class _Window:
 
 
 class RecentWrites:
-    """Counts and durations of recent writes to a share coordinator: those of the current and of the
+    """Numbers and durations of recent writes to a share coordinator, in the current and the
     previous window of `WINDOW_MS`."""
 
     __slots__ = ("_current", "_previous", "total")

@@ -45,8 +45,8 @@ LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
 
 class Redundancy(NamedTuple):
-    """Records at the start of a log of `__share_group_state` that later snapshots supersede, so
-    that they can be deleted."""
+    """Records at the start of a log of `__share_group_state` that later snapshots supersede. They
+    can be deleted."""
 
     partition: Partition
     end_offset: Offset
@@ -186,9 +186,9 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         """Call `action` with the coordinator shard that stores the state of a share partition.
         `action` must answer the request through `responder`.
 
-        With `is_write`, the request is refused at once if too few replicas are in sync. Reads do
-        not set it: the first read by a leader stores its epoch, and waits for the replicas. Later
-        reads by the same leader write nothing.
+        With `is_write`, the request is refused at once if too few replicas are in sync. It is False
+        for reads. The first read by a leader stores the leader's epoch, and waits for the replicas;
+        later reads by this leader write nothing.
         """
         if len(key.group_id) > GROUP_ID_CHARS_MAX:
             responder(RefusedError(ErrorCode.INVALID_GROUP_ID))

@@ -32,7 +32,7 @@ CHANGED_BATCHES_MAX = 10_000
 More would block the event loop for longer than 50 ms."""
 
 NO_STATE_EPOCH = -1
-"""State epoch that stands for a share partition whose log has no snapshot of it."""
+"""State epoch of a share partition whose log contains no snapshot."""
 
 
 class Snapshot(NamedTuple):
@@ -153,10 +153,10 @@ class SharePartitionState:
     def initial_snapshot(
         self, *, state_epoch: int, start_offset: int, now_ms: int, is_new: bool
     ) -> Snapshot:
-        """Return the first snapshot of a share partition's state after it was initialised.
+        """Return the first snapshot of a share partition's state after its initialisation.
 
-        The snapshot keeps the leader epoch, so that an older leader stays fenced after the record
-        with that epoch was deleted. Kafka stores 0, and fences by the highest epoch in the log.
+        The snapshot includes the leader epoch, so that an older leader stays fenced after earlier
+        records are deleted. Kafka stores 0, and fences by the highest epoch in the log.
         """
         return Snapshot(
             snapshot_epoch=0 if is_new else self._next_snapshot_epoch,

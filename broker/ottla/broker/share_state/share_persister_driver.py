@@ -2,10 +2,10 @@
 and calls it. Calls that failed for a transient reason are repeated after a pause, or at once when a
 coordinator changes.
 
-A call for a coordinator on this broker needs no connection and no task. For each other coordinator
-there are up to `LINKS_MAX` links, since a connection has one request in flight. While all are busy,
-calls accumulate and are sent together. If `__share_group_state` does not exist, the first call
-creates it.
+A call for a coordinator on this broker needs no connection and no task. Each other coordinator is
+called over up to `LINKS_MAX` connections, each with one request in flight. While all are busy,
+calls accumulate, and the next request contains them together. If `__share_group_state` does not
+exist, the first call creates it.
 """
 
 import heapq
@@ -181,10 +181,10 @@ class SharePersisterDriver:
             self._start(call)
 
     def _start(self, call: PersisterCall) -> None:
-        """Attempt a share persister call at the share coordinator of its partition.
+        """Send a share persister call to the share coordinator of its partition.
 
-        A call that begins because this call was answered starts only after this method, so that
-        long chains of calls do not deepen the stack.
+        A call that is caused by the result of this one starts only after this method has returned,
+        so that long chains of calls do not deepen the stack.
         """
         self._startable.append(call)
         if self._is_starting:
@@ -380,8 +380,8 @@ class CoordinatorSender:
         self.start_links()
 
     def leave_moved(self, coordinator_of: Callable[[SharePartitionKey], NodeId]) -> None:
-        """Fail the calls whose share partition has another coordinator now, so that they are
-        repeated there. A request that has further calls is not given up."""
+        """Fail the calls whose share partition now has another coordinator, so that they are
+        repeated there. A request that also contains other calls is not cancelled."""
 
         def is_moved(call: PersisterCall) -> bool:
             return coordinator_of(call.key) != self._node_id

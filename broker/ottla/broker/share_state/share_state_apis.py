@@ -2,7 +2,7 @@
 and ReadSummary. Pure.
 
 Only brokers send them. A request names partitions of one group; each partition is handled and
-refused on its own. The response is sent when every partition has its answer. As in Kafka, a request
+refused on its own. The response is sent when all partitions have a result. As in Kafka, a request
 without a group id gets an empty response.
 """
 

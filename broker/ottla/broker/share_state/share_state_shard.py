@@ -37,8 +37,8 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.ids import Offset
 
 STATES_PER_STEP = 500
-"""Number of share partition states examined per step, before other tasks get their turn. A step
-takes about a millisecond."""
+"""Number of share partition states examined per step, before other tasks run. A step takes about a
+millisecond."""
 
 Decide: TypeAlias = Callable[[], object]
 

@@ -17,16 +17,16 @@ again, because each insertion moves the rest of the list. A leader usually chang
 thousands of batches."""
 
 HELD_PER_INSERT = 64
-"""Number of stored state batches per changed batch from which changed batches are inserted on their
-own, even if there are more than SINGLE_INSERTS_MAX. A pass over tens of thousands of stored
-batches, as delayed records cause, takes longer than the inserts."""
+"""Minimum number of stored state batches per changed batch at which changed batches are inserted
+one by one, even if there are more than SINGLE_INSERTS_MAX. If delayed records cause tens of
+thousands of stored batches, rewriting all of them takes longer than the inserts."""
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
     """Merge changed state batches into the stored batches, and remove everything below the start
     offset.
 
-    `held` is changed in place. A start offset of -1 removes nothing.
+    `held` is changed in place. If the start offset is -1, no batch is removed.
     """
     wanted = [batch for batch in changed if batch.last_offset >= start_offset]
     if len(wanted) > max(SINGLE_INSERTS_MAX, len(held) // HELD_PER_INSERT):

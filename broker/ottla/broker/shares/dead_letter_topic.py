@@ -20,14 +20,15 @@ from ottla.wire.records import Record, RecordHeaders
 TOPIC_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 CLUSTER_DEFAULT = -1
-"""Partition count or replication factor that, in a request to create a dead letter topic, selects
-the cluster's default."""
+"""Value for the partition count or replication factor in a request to create a dead letter topic.
+It selects the cluster's default."""
 
 HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
 USED_UP = "Offset delivery count exceeded the threshold."
 NO_OFFSET = Offset(0)
-"""Offset of a dead letter record until the leader of the dead letter partition assigns one."""
+"""Offset of a dead letter record before the leader of the dead letter partition assigns its final
+offset."""
 
 
 class TopicOfLetters(NamedTuple):
@@ -83,8 +84,8 @@ class LetterRoute(NamedTuple):
 
 
 class DeadLetterTopics:
-    """Lookup of share groups' dead letter topics in the metadata, under the settings of this
-    broker."""
+    """Dead letter topics of share groups, as found in the metadata and according to the settings of
+    this broker."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config
@@ -92,7 +93,7 @@ class DeadLetterTopics:
 
     @property
     def is_enabled(self) -> bool:
-        """True if the cluster supports dead letters, which share.version 2 does."""
+        """True if the cluster supports dead letters, which requires share.version 2."""
         return has_dead_letters(self._image().features)
 
     def refusal(self, name: str, source: str) -> str | None:
@@ -140,8 +141,8 @@ def new_topic(name: str) -> CreatableTopic:
 
 
 class LetterSource(NamedTuple):
-    """Origin of a dead letter: the topic, partition and offset of its record, the share group, and
-    the cause."""
+    """Origin of a dead letter: topic, partition and offset of the record, the share group, and the
+    cause."""
 
     group_id: str
     topic: str

@@ -3,7 +3,8 @@ dead letter topic of the group (KIP-1191).
 
 Pure; times are parameters. A dead letter passes three steps: the state Archiving is stored, the
 copy is written, and the state Archived is stored. A failed step is repeated after a back-off,
-however often it fails. Kafka 4.4 archives the record even if the copy could not be written.
+without a limit on the number of attempts. Kafka 4.4 archives the record even if the copy could not
+be written.
 
 The copy is sent only after the state Archiving is durable. Otherwise the next leader could deliver
 a record that already has a dead letter.
@@ -14,8 +15,9 @@ from enum import Enum, auto
 
 BACKOFF_MS_FIRST = 100
 BACKOFF_MS_MAX = 30_000
-"""Maximum milliseconds before a failed step of a dead letter is repeated. A smaller value notices a
-repaired dead letter topic sooner. A larger value spares a cluster whose topic is missing."""
+"""Maximum delay in milliseconds before a failed step of a dead letter is repeated. With a smaller
+value, dead letters are written sooner after the topic is repaired. With a larger value, a cluster
+without the topic has less load."""
 
 
 class LetterStep(Enum):
@@ -134,7 +136,7 @@ class DeadLetters:
     @property
     def next_due_ms(self) -> int | None:
         """Monotonic time in milliseconds at which the next step of a dead letter may begin, or None
-        if every letter waits for an outcome."""
+        if all letters wait for results."""
         return min(
             (letter.due_ms for letter in self._by_offset.values() if not letter.is_under_way),
             default=None,

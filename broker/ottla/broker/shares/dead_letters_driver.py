@@ -2,12 +2,12 @@
 connection for each broker that leads partitions of such topics.
 
 Letters for this broker itself need no connection. While a request is in flight, the letters for the
-same broker accumulate, and are sent with the next request. Each letter gets exactly one outcome. A
-letter that is not acknowledged stays with its share partition, which sends it again after a
-back-off. An unreachable broker delays only its own letters.
+same broker accumulate, and are sent with the next request. Each letter gets exactly one outcome.
+The share partition keeps a letter that is not acknowledged, and sends it again after a back-off. An
+unreachable broker delays only its own letters.
 
-A record whose batch is damaged gets a letter without key and value, as in Kafka: its headers name
-the record, which stays in the log. A record that the log no longer has needs no letter.
+If the batch of a record is corrupt, its letter has no key and value, as in Kafka; the headers
+identify the record, which stays in the log. If the log no longer has the record, no letter is sent.
 """
 
 import logging
@@ -94,7 +94,7 @@ PATIENT = frozenset(
     )
 )
 """Error codes of dead letters that a failover or a new topic causes. They are logged only if they
-last."""
+persist."""
 
 ADVICE = {
     ErrorCode.INVALID_RECORD: "its leader refuses records such as those without a key; "
@@ -112,19 +112,19 @@ ADVICE = {
 operator, by error code."""
 
 FAILURES_TOLERATED = 6
-"""Number of consecutive failures of a dead letter after which an error that often passes by itself
-is logged. That many failures take some 6 s."""
+"""Number of consecutive failures of a dead letter after which a temporary error is logged. This
+takes some 6 s."""
 
 FAILURE_KINDS_MAX = 1_000
-"""Maximum number of different failures of dead letters that are remembered, so that each is logged
+"""Maximum number of different failures of dead letters that are stored, so that each is logged only
 once. Further failures are not logged."""
 
 LOG_PAUSE_MS = 600_000
-"""Milliseconds after which a failure to write dead letters that still lasts is logged again."""
+"""Time in milliseconds after which a persistent failure to write dead letters is logged again."""
 
 PROBLEM_MS = 2 * BACKOFF_MS_MAX
-"""Milliseconds after its last occurrence during which a failure to write dead letters is reported
-as a problem. Each waiting letter is sent more often than that."""
+"""Time in milliseconds after its last occurrence for which a failure to write dead letters is
+reported as a problem. Each waiting letter is sent again within this time."""
 
 
 class LetterJob:
@@ -196,7 +196,7 @@ class DeadLetterSender:
         errors: UnexpectedErrors,
         own: Loopback,
     ) -> None:
-        """Create a sender without dead letters. `own` serves the requests that this broker sends to
+        """Create a sender without dead letters. `own` serves requests that this broker sends to
         itself."""
         self.config = config
         self.table = table
@@ -221,12 +221,12 @@ class DeadLetterSender:
 
     @property
     def is_enabled(self) -> bool:
-        """True if the cluster supports dead letters, which share.version 2 does."""
+        """True if the cluster supports dead letters, which requires share.version 2."""
         return self.topics.is_enabled
 
     def send(self, led: LedShare, letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters to their topics. When the outcome of a letter is known, the letter is
-        passed with it to `LedShare.on_letters`."""
+        """Write dead letters to their topics. Each letter and its result are passed to
+        `LedShare.on_letters` when the result is known."""
         self._inbox.append(LetterJob(led, letters))
         self._has_letters.set()
 
@@ -343,8 +343,7 @@ class DeadLetterSender:
 
     def fail(self, led: LedShare, letters: Iterable[DeadLetter], refusal: RefusedError) -> None:
         """Report to a share partition that its dead letters could not be written. The partition
-        sends them again later. The reason is logged once, unless the failure is likely to pass
-        soon."""
+        sends them again later. A persistent failure is logged once."""
         failed = list(letters)
         if not failed or led.stage is Stage.DROPPED:
             return
@@ -355,7 +354,8 @@ class DeadLetterSender:
         self.settle(led, failed, is_written=False)
 
     def _note(self, kind: LetterFailure) -> None:
-        """Record a failure to write dead letters, and log it unless its kind was logged lately."""
+        """Record a failure to write dead letters, and log it unless a failure of this kind was
+        logged recently."""
         now_ms = self.clock.monotonic_ms()
         if kind not in self._failed_ms and len(self._failed_ms) >= FAILURE_KINDS_MAX:
             oldest = next(iter(self._failed_ms))
@@ -535,9 +535,11 @@ class Parcel:
         return taken
 
     async def fill(self, jobs: deque[LetterJob]) -> None:
-        """Move dead letters from the first jobs (the queued letters of one share partition each) to
-        the batches of this request, until the request is full. At least one letter of each job is
-        moved, unless the batch for its partition is full."""
+        """Move queued dead letters to the batches of this request, until the request is full.
+
+        A job contains the queued letters of one share partition. From each job, at least one letter
+        is moved, unless the batch for its partition is full.
+        """
         for _ in range(len(jobs)):
             if self.is_full:
                 return

@@ -19,7 +19,8 @@ class DeliveryState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """The record's dead letter is being written; after that the record is archived (KIP-1191)."""
+    """State of a record whose dead letter is being written. The record is archived after that
+    (KIP-1191)."""
     ARCHIVED = 4
 
 
@@ -132,7 +133,7 @@ class DeliveryWindow:
 
     def append(self, span: Span, *, is_gap: bool = False) -> None:
         """Add a span of records at the end of the delivery window. A gap is a range of offsets that
-        no member has acquired yet, or that has no records; it is not counted as a batch."""
+        no member has acquired yet, or that has no records; a gap is not counted as a batch."""
         assert span.first == self.end_offset
         assert span.first <= span.last
         self.end_offset = span.last + 1

@@ -2,8 +2,8 @@
 with the member that has acquired it, the end of the acquisition lock and the number of
 deliveries.
 
-Pure. The leader of the partition answers from memory. A response has a limited number of ranges of
-records. `next_offset` in it is the start offset of the next request.
+Pure. The leader of the partition answers from memory. The number of ranges in a response is
+limited. The next request begins at the response's `next_offset`.
 """
 
 from itertools import islice
@@ -29,9 +29,9 @@ RANGE_COUNT_MAX = 1_000
 A larger value blocks the event loop longer. A smaller value needs more requests for a partition
 with many ranges."""
 SPANS_MAX = 10_000
-"""Maximum number of spans of the delivery window (ranges of records with equal state) that one
-request examines. A larger value blocks the event loop longer (2 ms for this number). A smaller
-value needs more requests for a window with many settled spans."""
+"""Maximum number of spans (ranges of records with equal state) in the delivery window that one
+request examines. With a larger value, the event loop is blocked for longer than 2 ms. With a
+smaller value, a window with many acknowledged spans needs more requests."""
 
 
 class DescribeShareRecordsApi:

@@ -5,9 +5,9 @@ state once, as the leader in one leader epoch. It is dropped if this broker no l
 epoch, if the log fails, or if the persister fences it. The next fetch then loads a new one.
 
 If an administrator resets the offset, a new durable state with a higher state epoch replaces the
-old one. Kafka's leader continues with its cached state until a write is fenced, so that the reset
-has no effect on an idle group. Here the leader compares its state epoch with the durable one
-whenever a session begins to fetch the partition.
+old one. In Kafka, the leader uses its cached state until a write is fenced, so a reset has no
+effect on an idle group. Ottla's leader compares its state epoch with the durable one whenever a
+session begins to fetch the partition.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -62,10 +62,10 @@ REPLACED = FENCED | GONE | {ErrorCode.INVALID_REQUEST}
 outdated. INVALID_REQUEST: the state was deleted."""
 
 LOCKS_COST = 4
-"""Cost of ending the acquisition locks of a share partition and of writing its state, in units of
-the cost of reading one partition in a fetch. A smaller value ends more locks per event-loop
-iteration, and blocks the loop longer. A larger value releases the records later if very many locks
-end at one time."""
+"""Cost of ending the acquisition locks of a share partition and of writing its state. The unit is
+the cost of reading one partition in a fetch. With a smaller value, more locks end per event-loop
+iteration, which blocks the loop longer. With a larger value, records are released later if very
+many locks end at once."""
 
 RULES_KEPT = 1_000
 """Maximum number of distinct share group settings whose delivery rules are cached, so that share
@@ -91,17 +91,16 @@ class Stage(Enum):
 
 
 class LetterSender(Protocol):
-    """Interface of the component that writes dead letters to the dead letter topics of share groups
-    (KIP-1191)."""
+    """Interface for writing dead letters to the dead letter topics of share groups (KIP-1191)."""
 
     @property
     def is_enabled(self) -> bool:
-        """True if the cluster supports dead letters (share.version 2)."""
+        """True if the cluster supports dead letters, which requires share.version 2."""
         ...
 
     def send(self, led: "LedShare", letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters to their topics, ordered by offset. Each one is passed with its
-        outcome to `LedShare.on_letters`, after this call has returned."""
+        """Write dead letters to their topics, ordered by offset. Each letter and its result are
+        passed to `LedShare.on_letters` after this call has returned."""
         ...
 
 
@@ -132,8 +131,8 @@ class LockTimer(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Cost of ending acquisition locks and writing the change, in units of the cost of reading
-        one partition in a fetch. It grows with the number of spans whose state changes."""
+        """Cost of ending acquisition locks and writing the change, which grows with the number of
+        spans that change. The unit is the cost of reading one partition in a fetch."""
         spans = len(self._share.share.window.spans) if self._share.has_state else 0
         return LOCKS_COST + spans // SPANS_PER_COST
 
@@ -502,7 +501,7 @@ class LedShare:
     # ---- order of deliveries
 
     def ripen(self) -> None:
-        """Make the delayed records whose due time or back-off is over ready for delivery."""
+        """Make delayed records ready for delivery if their due time or back-off is over."""
         if self.stage is Stage.DROPPED or not self.has_state or self.share.order is None:
             return
         is_woken = self.share.order.ripen(self.now) or self.is_reading_ahead
@@ -515,8 +514,8 @@ class LedShare:
 
     @property
     def _may_close(self) -> bool:
-        """True if nothing is lost when the share partition is dropped from memory: all is durable,
-        and no back-off is left that would begin again."""
+        """True if the share partition can be dropped from memory without loss: all of its state is
+        durable, and no back-off is running that would start again."""
         order = self.share.order
         return self.share.is_idle and (order is None or not order.backoff_count)
 
@@ -610,8 +609,8 @@ def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
 
 @lru_cache(maxsize=RULES_KEPT)
 def rules_of(settings: ShareGroupSettings, has_dead_letters: bool) -> ShareRules:
-    """Return the delivery rules that follow from a share group's settings. `has_dead_letters` is
-    True if records become dead letters. Equal settings share one object."""
+    """Return the delivery rules that result from a share group's settings. Equal settings share one
+    object. `has_dead_letters` is True if rejected records become dead letters."""
     return ShareRules(
         lock_duration_ms=settings.record_lock_duration_ms,
         delivery_count_limit=settings.delivery_count_limit,

@@ -1,8 +1,8 @@
-"""Dead letters on their way to one broker: the records that they copy, and the Produce request that
-writes them (KIP-1191). Pure.
+"""Dead letters for one broker: the records that they copy, and the Produce request that writes them
+(KIP-1191). Pure.
 
-A request has at most one batch for each partition of dead letter topics. A batch has letters of any
-groups and source partitions.
+A request has at most one batch for each partition of dead letter topics. A batch may contain
+letters of several groups and source partitions.
 """
 
 from bisect import bisect_left
@@ -25,8 +25,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 from ottla.wire.records import Record, scan
 
 BATCH_BYTES_MAX = MIB
-"""Maximum size in bytes of a batch of dead letters, unless it has only one. A larger value uses
-more memory. A smaller value needs more requests."""
+"""Maximum size in bytes of a batch of dead letters. A single larger letter forms a batch of its
+own. A larger value uses more memory. A smaller value needs more requests."""
 
 FIELD_BYTES_MAX = 10
 """Maximum bytes of a varint, as which each field and each length in a record is encoded."""
@@ -44,7 +44,8 @@ OF_ONE_LETTER = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes of a refused batch of dead letters that a single record of it may have caused."""
+"""Error codes of a refused batch of dead letters that may be caused by a single record of the
+batch."""
 
 Owner = TypeVar("Owner")
 """Type variable for the share partition that a dead letter belongs to."""
@@ -62,8 +63,11 @@ class CopiedRecords(NamedTuple):
 
 
 def records_in(data: Buffer, offsets: Sequence[int]) -> CopiedRecords:
-    """Return the records at `offsets`, which are sorted, from the bytes `data` of a log read that
-    began at the first of them. The last batch in the bytes may be incomplete."""
+    """Return the records at the given offsets, decoded from the bytes of a log read.
+
+    `offsets` is sorted, and the read began at the first of them. The last batch in `data` may be
+    incomplete.
+    """
     found: dict[int, Record] = {}
     unreadable: set[int] = set()
     end_offset = offsets[0]
@@ -116,9 +120,8 @@ class LetterBatch(Generic[Owner]):
         return self._builder.size_bytes
 
     def add(self, owner: Owner, letter: DeadLetter, record: Record) -> bool:
-        """Add a dead letter to the batch. Returns False if the letter belongs to another batch: the
-        batch would become too large, or one of its letters is sent without others. A batch without
-        letters accepts a letter of any size."""
+        """Add a dead letter to the batch. Returns False if the batch would become too large, or if
+        one of its letters must be sent alone. An empty batch accepts a letter of any size."""
         if self.letters:
             size_max = min(BATCH_BYTES_MAX, self.route.bytes_max)
             is_too_large = self.size_bytes + _size_max_of(record) > size_max
@@ -129,8 +132,8 @@ class LetterBatch(Generic[Owner]):
         return True
 
     def note_refusal(self, code: ErrorCode) -> None:
-        """Make each dead letter of the batch be sent in a separate batch from now on, if a single
-        letter may have caused the refusal `code`."""
+        """Make each dead letter of the batch be sent in a batch of its own, if a single letter may
+        have caused the refusal `code`."""
         if code in OF_ONE_LETTER and len(self.letters) > 1:
             for _, letter in self.letters:
                 letter.is_alone = True

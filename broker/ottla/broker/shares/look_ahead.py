@@ -36,10 +36,10 @@ batches."""
 
 
 def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now: Instant) -> bool:
-    """Add the next records of the log below `bound` to the order of deliveries, at most
-    RECORDS_PER_TURN of them. Returns whether there were any records to add.
+    """Add up to RECORDS_PER_TURN records of the log below `bound` to the order of deliveries.
+    Returns False if there are no further records.
 
-    Raises NotCachedError if their bytes are not in the page cache.
+    Raises NotCachedError if the bytes are not in the page cache.
     """
     share = led.share
     if order.scanned_offset < log.log_start_offset:

@@ -19,9 +19,8 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import BatchHeader, parse_header
 
 AHEAD_TURNS_MAX = 4
-"""Maximum number of times that one attempt of a ShareFetch reads the log ahead if no record is
-ready. A larger value blocks the event loop longer. A smaller value needs more attempts after a
-failover."""
+"""Maximum number of reads ahead in one attempt of a ShareFetch, if no record is ready. A larger
+value blocks the event loop longer. A smaller value needs more attempts after a failover."""
 
 BATCHES_MAX = 128
 """Maximum number of batches of one share partition in a ShareFetch response. A larger value blocks
@@ -58,12 +57,12 @@ class OrderedRead:
     def acquire(
         self, member_id: str, *, records_max: int, bytes_max: int, now_ms: int
     ) -> list[AcquiredRange]:
-        """Acquire the records that are next in the order of deliveries, as long as their batches
-        have at most `bytes_max` bytes in total. The first batch may be larger.
+        """Acquire the next records in the order of deliveries, until their batches exceed
+        `bytes_max` bytes in total. The first batch may be larger.
 
-        Raises NotCachedError if no bytes are in the page cache, CorruptDataError if a batch header
-        is malformed, RefusedError if the log cannot be read. If an error is raised, nothing is
-        acquired.
+        Raises NotCachedError if none of the bytes are in the page cache, CorruptDataError if a
+        batch header is malformed, and RefusedError if the log cannot be read. After an error, no
+        record is acquired.
         """
         share, order = self.led.share, self._order
         ranges = share.take_ready(order, records_max)

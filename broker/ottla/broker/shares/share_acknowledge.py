@@ -36,7 +36,7 @@ class ShareAcknowledgement:
         acknowledgements of all have begun."""
 
     def begin(self) -> None:
-        """Count one more partition whose acknowledgements have no outcome yet."""
+        """Count one more partition whose acknowledgements have no result yet."""
         self._left += 1
 
     def on_begun(self) -> None:

@@ -63,8 +63,8 @@ class ShareDelivery:
         self._is_enabled = is_enabled
 
     def refusal(self, group_id: str | None, member_id: str | None) -> ErrorCode:
-        """Return the error code with which a whole share request of this group and member is
-        refused, or NONE if it may be served."""
+        """Return the error code with which all share requests of this group and member are refused,
+        or NONE if they may be served."""
         if not self._is_enabled():
             return ErrorCode.UNSUPPORTED_VERSION
         if not group_id or not member_id:
@@ -78,12 +78,12 @@ class ShareDelivery:
     # ---- share partitions
 
     def led_share(self, context: RequestContext, key: SessionKey, target: ShareTarget) -> LedShare:
-        """Return the share partition for one topic partition of a share session. If it is not
-        cached, its loading begins.
+        """Return the share partition for one topic partition of a share session. If the share
+        partition is not cached, it is loaded.
 
-        Raises RefusedError if this broker does not lead it, or if the client may not read the
-        topic. Also raises it if the share partition was dropped with an error; the next fetch then
-        loads it again.
+        Raises RefusedError if this broker does not lead the partition, or if the client may not
+        read the topic. Also raises RefusedError if the share partition was dropped because of an
+        error; the next fetch loads it again.
         """
         led = target.led
         if led is not None:

@@ -1,6 +1,6 @@
 """ShareFetch: acknowledges records, then acquires records for a member and sends them (KIP-932).
 
-Pure; only a lookup by timestamp awaits. The acknowledgements take effect at once, and become
+Pure, except that a lookup by timestamp awaits. The acknowledgements take effect at once, and become
 durable while the fetch reads or waits. The response is sent when both are done. A fetch with too
 few bytes waits in the purgatory under the keys of its partitions and share partitions. It is woken
 by an append, a release of records, the expiry of a lock or a loaded state.
@@ -59,8 +59,8 @@ acquires whole batches."""
 
 PARTITIONS_READ_MAX = 200
 """Maximum number of a session's partitions that one attempt of a ShareFetch reads. The session's
-next request begins with other partitions. A larger value blocks the event loop longer. A smaller
-value delays sessions of very many partitions."""
+next request begins with the other partitions. A larger value blocks the event loop longer. With a
+smaller value, sessions of very many partitions are delayed."""
 
 SESSION_PARTITIONS_MAX = 100_000
 """Maximum number of partitions in a share session, including partitions that do not exist. A larger
@@ -68,15 +68,15 @@ value lets a client use more memory. A smaller value refuses members with very m
 one broker."""
 
 ROUNDS_MAX = 16
-"""Maximum number of times that one attempt of a ShareFetch reads the partitions. They are read
+"""Maximum number of times that one attempt of a ShareFetch reads the partitions. It reads them
 again if they contained only undeliverable records, such as transaction markers. A larger value
 blocks the event loop longer."""
 
 
 COPIED_READ_BYTES = MIB
 """Maximum number of bytes that one read of a share partition requests from the object store. With a
-smaller number, more requests are sent to the store. A larger one takes memory for records that
-other members acquire."""
+smaller number, more requests are sent to the store. With a larger number, more memory is used for
+records that other members have acquired."""
 
 AnyRead = ShareRead | OrderedRead
 
@@ -448,10 +448,11 @@ class RefusedSession(WaitingEntry):
 
 
 def _code_for_members(code: ErrorCode) -> ErrorCode:
-    """Return the error code that is sent to a member of a share group in place of `code`.
+    """Return the error code that a member of a share group receives in place of `code`.
 
-    Members do not know OFFSET_MOVED_TO_TIERED_STORAGE, with which reads below the local start of a
-    tiered log are refused."""
+    Share consumers do not support OFFSET_MOVED_TO_TIERED_STORAGE, the code for reads below the
+    local start of a tiered log.
+    """
     if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return code

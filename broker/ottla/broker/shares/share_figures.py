@@ -93,8 +93,9 @@ class ShareFigures:
         self.load_ms_max = max(self.load_ms_max, load_ms)
 
     def note_read(self, group_id: str, count: int, acquired_count: int, took_ms: int) -> None:
-        """Count a ShareFetch of a group that read `count` partitions, and acquired records of
-        `acquired_count` of them `took_ms` milliseconds after it arrived."""
+        """Record that a ShareFetch of a group read `count` partitions and acquired records of
+        `acquired_count` of them. `took_ms` is the time in milliseconds since the request
+        arrived."""
         figures = self.by_group.get(group_id)
         if figures is None:
             figures = self.by_group[group_id] = GroupFigures()

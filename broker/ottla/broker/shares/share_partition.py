@@ -17,7 +17,7 @@ Invariants:
 - SettledStaysSettled: a record that is acknowledged or archived is never acquired again.
 - NothingSkipped: the start offset never passes a record that is neither acknowledged nor archived.
 - ArchivedAfterItsLetter: a record in state Archiving is archived only after its dead letter is
-  written, or if the record or the dead letter topic is no longer there.
+  written, or if the record or the dead letter topic no longer exists.
 
 Records whose lock has expired can be acquired before the write is done, as in Kafka. If records
 are delayed, have a back-off or are ordered by key or priority, `ordering/` decides which available
@@ -47,10 +47,10 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 NEVER_MS = 1 << 62
 
 STORED_SPANS_MAX = 40_000
-"""Maximum number of stored spans (ranges of records) of a delivery window. Beyond it, only records
-near the window's start are acquired out of order. Each span takes 20 bytes, so that a snapshot
-stays below 1 MB. A smaller value delays due records behind many others. With a larger value, the
-state may not fit into a record."""
+"""Maximum number of stored spans (ranges of records) of a delivery window. Above it, records are
+acquired out of order only near the window's start. A span takes 20 bytes, so a snapshot stays below
+1 MB. With a smaller value, due records wait behind many others. With a larger value, the state may
+not fit into one record."""
 
 
 class AckType:
@@ -353,10 +353,9 @@ class SharePartition:
         """Add the acquirable records of one log batch, from `first` on, to `found`. Returns their
         number, and whether the acquisition ends with them.
 
-        Once a record has used half of its attempts, it is acquired without records of other
-        batches. The acquired piece of the log batch halves with each further attempt, so that a
-        record that breaks its consumers is found (KIP-932). A piece may contain records with
-        different counts; a record's last attempt is alone.
+        After half of its delivery attempts, a record is acquired without records of other batches.
+        Each further attempt acquires half as many records of the batch, so that a record that
+        breaks its consumers is isolated (KIP-932). The last attempt acquires a record alone.
         """
         window, limit, count = self.window, self.rules.delivery_count_limit, 0
         last = batch.last_offset
@@ -403,8 +402,8 @@ class SharePartition:
         return count, window.end_offset <= last
 
     def _use_up(self, span: Span) -> None:
-        """Archive available records, or prepare their dead letters, because their deliveries have
-        reached the limit."""
+        """Archive available records that have reached the delivery count limit, or prepare their
+        dead letters."""
         span.state = self._last_state
         if span.state == DeliveryState.ARCHIVING:
             self._add_letters(span, LetterStep.STORE_ARCHIVING, is_rejected=False)
@@ -470,7 +469,8 @@ class SharePartition:
         return stored_count >= STORED_SPANS_MAX
 
     def take_ready(self, order: DeliveryOrder, records_max: int) -> list[tuple[int, int]]:
-        """Take the records that a member may acquire next, as offset ranges in ascending order.
+        """Remove the records that a member may acquire next from the order, and return them as
+        offset ranges in ascending order.
 
         For each range, the caller must then call `own_ready`, `drop_ready` or
         `DeliveryOrder.put_back`. As in the order of the log, records with many deliveries are taken
@@ -520,8 +520,9 @@ class SharePartition:
     # ---- gaps
 
     def _archive(self, first: int, last: int) -> None:
-        """Archive records that the log lacks or never delivers, both available records and records
-        beyond the window. Nothing is written, since the next leader comes to the same result."""
+        """Archive records that do not exist in the log or are never delivered, both available
+        records and records beyond the window. The change is not written, because the next leader
+        computes the same result."""
         for span in self.window.cut(first, last):
             if span.is_available:
                 span.state = DeliveryState.ARCHIVED
@@ -622,9 +623,8 @@ class SharePartition:
     # ---- dead letters
 
     def begin_letter_steps(self, now_ms: int) -> list[DeadLetter]:
-        """Begin the steps of dead letters that are due (storing a state, or sending the letter).
-        Returns the letters to send now; the caller must call `on_letter` for each. All other steps
-        become a part of the next write."""
+        """Begin the steps of dead letters that are due. Returns the letters to send now; the caller
+        must call `on_letter` for each. Steps that store a state become part of the next write."""
         sent: list[DeadLetter] = []
         stored = Transition(is_of_letters=True)
         for letter in self.letters.due(now_ms):
@@ -639,7 +639,8 @@ class SharePartition:
         return sent
 
     def on_letter(self, letter: DeadLetter, *, is_written: bool, now_ms: int) -> None:
-        """Apply the outcome of sending a dead letter. It is sent again later if it was not written.
+        """Apply the result of sending a dead letter, which is sent again later if it was not
+        written.
 
         If the log no longer has the record, the letter counts as written. The call has no effect if
         the letter was removed meanwhile, because its record is below the log start offset.
@@ -684,8 +685,8 @@ class SharePartition:
         self.letters.add(span.first, span.last, span.count, step, is_rejected=is_rejected)
 
     def _archive_unsent(self, span: Span) -> None:
-        """Archive records that the log no longer has, without a dead letter. Nothing is written to
-        the persister, as in `_archive`."""
+        """Archive records that the log no longer has, without dead letters. As in `_archive`, the
+        change is not written to the persister."""
         span.state = DeliveryState.ARCHIVED
         self.letters.remove(span.first, span.last)
 

@@ -34,9 +34,9 @@ If they are not in memory yet, it starts to read them and returns None. If the f
 committed records are read."""
 
 BATCHES_MAX = 2_000
-"""Maximum number of batches whose headers one read of a share partition examines. A larger value
-blocks the event loop longer if batches are small. A smaller value needs more fetches if most of the
-batches are acquired."""
+"""Maximum number of batches whose headers one read of a share partition examines. With a larger
+value, small batches block the event loop longer. With a smaller value, more fetches are needed if
+most of the batches are acquired."""
 
 
 class ShareRead:

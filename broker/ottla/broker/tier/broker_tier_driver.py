@@ -104,8 +104,8 @@ class BrokerTier:
 
 
 def own_address(config: BrokerConfig, image: Callable[[], MetadataImage]) -> tuple[str, int] | None:
-    """Return host and port at which other brokers reach this broker, or None if it has no address
-    yet."""
+    """Return the host and port at which other brokers reach this broker, or None if the metadata
+    contains no endpoint for it."""
     registration = image().brokers.get(config.node_id)
     endpoint = None
     if registration is not None:

@@ -1,8 +1,8 @@
-"""The topic `__remote_log_metadata` (the metadata topic): its specification, and the choice of its
-partition that stores the metadata of a tiered partition (a partition with tiered storage). Pure.
+"""The topic `__remote_log_metadata` (the metadata topic): its specification, and the mapping of
+tiered partitions to its partitions. Pure.
 
 As in Kafka it is an ordinary topic, which ACLs protect: brokers read and write it as clients of
-their own cluster. It is compacted, because our records have keys (`remote_records`).
+their own cluster. It is compacted, because its records have keys (`remote_records`).
 """
 
 from ottla.model.ids import TopicIdPartition

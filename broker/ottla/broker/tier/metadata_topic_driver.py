@@ -1,9 +1,9 @@
 """Writer and reader of the topic `__remote_log_metadata` (the metadata topic), as an ordinary
 producer and consumer of this cluster.
 
-The topic's leaders may be anywhere. Before the first tiered partition no connection is opened, no
-client code is imported and no topic is created. A write returns when this broker has read its own
-record back, so that its next decision takes the record into account.
+Any broker may lead the topic's partitions. Until there is a tiered partition, no connection is
+opened, no client code is imported and no topic is created. A write returns when this broker has
+read its own record back, so that its next decision takes the record into account.
 """
 
 import logging
@@ -44,8 +44,8 @@ WRITE_TIMEOUT_S = 120.0
 record back. After that time the write fails, as in Kafka."""
 
 POLL_S = 1.0
-"""Maximum seconds that the reader of the metadata topic waits for records before it checks which
-positions it has reached. A change of the assigned partitions ends the wait at once."""
+"""Maximum time in seconds that the reader of the metadata topic waits for records before it checks
+which positions it has reached. A change of the assigned partitions ends the wait at once."""
 
 RETRY_S = 1.0
 """Seconds until a failed step, such as the creation of the metadata topic, is repeated. With a
@@ -152,9 +152,9 @@ class MetadataTopic:
         """Check in a new metadata image whether the metadata topic exists. Once it does, the reader
         starts.
 
-        If the topic was deleted and created again, the loaded metadata remains as it is. A write is
-        never read back then, so that nothing more is copied and no copy is deleted. With the empty
-        metadata of the new topic, the records that only the store has would count as deleted.
+        If the topic was deleted and created again, the loaded metadata remains unchanged. Writes
+        are then never read back, so no segment is copied and no copy is deleted. With the empty
+        metadata of the new topic, records that only the object store has would count as deleted.
         """
         topic = image.topic(REMOTE_METADATA_TOPIC)
         if topic is None or not topic.partitions:

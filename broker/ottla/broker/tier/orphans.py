@@ -17,7 +17,7 @@ ORPHAN_AGE_MS = 24 * 60 * 60 * 1000
 upload, objects would be deleted while their segment is being uploaded."""
 
 _ORDER = (SegmentObject.MANIFEST, SegmentObject.INDEXES, SegmentObject.LOG)
-"""Order of the kinds of objects in which a segment's objects are deleted."""
+"""Kinds of objects of a segment, in the order in which they are deleted."""
 
 
 def orphans_among(

@@ -1,12 +1,12 @@
 """Tiered storage of one partition on this broker: performs the steps of `remote_log_manager`.
 
 A leader runs two loops. One copies segments, in order; the other deletes expired copies. They are
-separate, so that an upload that hangs stops no deletion. A follower runs one loop, which learns how
-far its log is copied. The partition of a deleted topic is deleted from the store.
+separate, so that an upload that hangs stops no deletion. A follower runs one loop, which determines
+how far its log is copied. The segments of a deleted topic are deleted from the store.
 
-A failure ends one round of one partition, and is repeated after a pause that doubles. An upload
-that takes too long is ended (an upload that never returned stopped the copies of a partition in a
-plug-in for Kafka: Aiven #820).
+After a failure, the loop of the partition is retried after a delay, which doubles with each
+failure. An upload that takes too long is cancelled. (In a plug-in for Kafka, an upload that never
+returned stopped all further copies of a partition: Aiven #820.)
 """
 
 import logging
@@ -68,8 +68,8 @@ ORPHANS_S = 6 * 60 * 60.0
 copied segment). A search sends one request to the store for 1000 objects."""
 
 DELETION_S = 60.0
-"""Seconds for which a former follower waits while the former leader deletes the copies of a deleted
-topic. The follower then deletes those that are left."""
+"""Time in seconds for which a former follower waits while the former leader deletes the copies of a
+deleted topic. The follower then deletes the remaining ones."""
 
 
 @frozen(kw_only=True)
@@ -103,8 +103,8 @@ def snapshot_of(log: Log) -> LogSnapshot:
 
 
 class PartitionTier:
-    """Tiered storage of one replica on this broker, for as long as the replica follows, or leads in
-    one leader epoch."""
+    """Tiered storage of one replica on this broker, in one role: as follower, or as leader in one
+    leader epoch."""
 
     def __init__(self, partition: Partition, log: Log, ports: TierPorts) -> None:
         self.partition = partition
@@ -142,8 +142,8 @@ class PartitionTier:
     # ---- tasks
 
     async def run(self) -> None:
-        """Copy and expire segments as the leader, or learn how far the log is copied as a follower,
-        until cancelled."""
+        """Copy and delete expired segments as the leader, or determine how far the log is copied as
+        a follower, until cancelled."""
         figures, clock = self._ports.figures, self._ports.clock
         figures.alarms.on_failure(
             "loads of metadata",

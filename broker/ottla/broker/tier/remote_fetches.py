@@ -2,10 +2,11 @@
 
 Pure, except for awaiting `RemoteReads`; the function that runs a read in the background is a
 parameter. A fetch never blocks the event loop until the object store responds. It starts a read,
-waits in the purgatory for a limited time, and is answered with the records that are there. The read
-continues, and its result is kept for the next fetch of the same offset. A consumer therefore makes
-progress however slow the store is (KIP-1018). The running reads and the kept results of a broker
-are bounded, because consumers choose the number of partitions that they read (KAFKA-19763).
+waits in the purgatory for a limited time, and is answered with the records that have been read by
+then. The read continues, and its result is kept for the next fetch of the same offset. A consumer
+therefore makes progress even if the store is slow (KIP-1018). The running reads and the kept
+results of a broker are bounded, because consumers choose the number of partitions that they read
+(KAFKA-19763).
 """
 
 from collections import OrderedDict, deque

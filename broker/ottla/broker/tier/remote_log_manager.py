@@ -1,8 +1,8 @@
 """Decisions about one tiered partition on this broker. Pure.
 
-A driver (`partition_tier_driver`) takes a snapshot of the log, asks this module for the next steps,
-and performs them. It asks again after each step, because the log, the leader or the copied segments
-may have changed.
+A driver (`partition_tier_driver`) takes a snapshot of the log, gets the next steps from this
+module, and performs them. It repeats this after each step, because the log, the leader or the
+copied segments may have changed.
 
 Rules: a segment is copied only below the last stable offset; the log start moves before segments
 are deleted; a replica deletes a local segment only if all its records are readable in the store.

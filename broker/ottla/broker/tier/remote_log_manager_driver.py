@@ -27,8 +27,8 @@ REVIEW_S = 1.0
 after a change of the metadata. A log that is opened then is noticed within this time."""
 
 QUIET_REVIEW_S = 15.0
-"""Interval, in seconds, at which the replicas are compared with the running tasks at all other
-times. Each comparison takes time for all replicas of the broker."""
+"""Interval in seconds between two comparisons of the replicas with the running tasks while no
+replica changes. A comparison examines every replica of the broker."""
 
 SOON_S = 60.0
 """Seconds after a change of the metadata within which logs are usually opened."""
@@ -60,8 +60,8 @@ class RemoteLogManager:
         return "remote log manager"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Record that replicas may have changed, so that they are compared with the running
-        tasks."""
+        """Record that replicas may have changed, so that the running tasks are compared with
+        them."""
         self._on_image(image)
         self._changed.set()
 

@@ -1,5 +1,5 @@
-"""Interface through which requests read records that were copied to the object store, and deleted
-from the local log.
+"""Interface for reading records that were copied to the object store and deleted from the local
+log.
 
 Pure. The methods that are awaited may take as long as the object store; a caller sets a deadline
 with a cancel scope. Errors of the store itself are raised as they are (`StoreError`).
@@ -61,9 +61,9 @@ class RemoteReads(Protocol):
         at_least_one: bool,
         read_committed: bool,
     ) -> RemoteRead:
-        """Return batches from the one that contains `offset` on, at most `bytes_max` bytes. With
-        `at_least_one`, the first batch is returned even if it is larger. With `read_committed`, the
-        aborted transactions among the records are returned, too.
+        """Return at most `bytes_max` bytes of batches, beginning with the batch that contains
+        `offset`. With `at_least_one`, the first batch is returned even if it is larger. With
+        `read_committed`, the aborted transactions in the range are returned, too.
 
         Raises RemoteNotFoundError, RemoteNotReadyError or StoreError.
         """
@@ -72,9 +72,9 @@ class RemoteReads(Protocol):
     async def offset_for_timestamp(
         self, partition: TopicIdPartition, log: Log, timestamp_ms: int, *, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return the first record in the copied segments whose timestamp is at least `timestamp_ms`
-        (ms since 1970), and whose offset is at least the log start offset and below `end_offset`.
-        Returns None if there is none: the local log may still have such a record.
+        """Return the first copied record from the log start offset to `end_offset` (exclusive)
+        whose timestamp is at least `timestamp_ms` (ms since 1970). Returns None if there is none;
+        the local log may have such a record.
 
         Raises RemoteNotReadyError or StoreError.
         """

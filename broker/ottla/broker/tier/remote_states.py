@@ -1,4 +1,5 @@
-"""Metadata of the tiered partitions that have replicas on this broker, as it is loaded. Pure.
+"""Metadata of the tiered partitions that have replicas on this broker, and the progress of loading
+it. Pure.
 
 The metadata topic has fewer partitions than a cluster has tiered ones, so each of its partitions is
 read for several tiered partitions. Records of partitions without a replica here are skipped. If a
@@ -106,8 +107,8 @@ class RemoteStates:
         return frozenset(self._stores)
 
     def new_stores(self) -> list[int]:
-        """Return the indexes of those partitions of the metadata topic for which `begin` must be
-        called, because they store the metadata of newly assigned tiered partitions."""
+        """Return the indexes of metadata topic partitions for which `begin` must be called, because
+        they store the metadata of newly assigned tiered partitions."""
         return sorted(
             index
             for index, store in self._stores.items()

@@ -1,5 +1,5 @@
-"""Interfaces between tiered storage of a broker and two things that tests replace: the metadata of
-copied segments, and the object store."""
+"""Interfaces between a broker's tiered storage and the metadata of copied segments and the object
+store. Tests replace the implementations."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol

@@ -1,7 +1,7 @@
 """Opens the object store of a broker, and reserves this cluster's prefix in it.
 
 If the store refuses this broker, or if its prefix belongs to another cluster, the broker does not
-start. A broker starts although its store is down: local records can be written and read meanwhile,
+start. If the store is down, the broker starts nevertheless: local records can be written and read,
 and the first upload reserves the prefix.
 """
 

@@ -1,13 +1,14 @@
-"""Queues transaction markers for each broker, and interprets the brokers' responses. Pure.
+"""Queues of transaction markers for each broker, and the interpretation of the brokers' responses.
+Pure.
 
 A `MarkerOrder` lists the partitions that need the marker of one transaction. It is created when the
-transaction's Prepare record is committed. Its partitions wait in the queue of their leader, or
-until the metadata has a leader. An order is dropped only if a newer coordinator or producer ends
-the transaction instead.
+transaction's Prepare record is committed. Each partition waits in the queue of its leader, or until
+it has a leader. An order is dropped only if a newer coordinator or producer ends the transaction
+instead.
 
 Invariants: EveryPartitionIsMarked (an order is done when each of its partitions has its marker or
-is deleted), OneOrderPerProducer (a request names a producer id once, since responses identify an
-order by nothing else).
+is deleted), OneOrderPerProducer (a request contains a producer id at most once, because a response
+identifies an order only by the producer id).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -122,9 +123,11 @@ class MarkerOutcome(NamedTuple):
 
 
 class MarkerQueues:
-    """Transaction markers that wait to be sent, in one queue for each broker. `on_marked` is called
-    with a marker order (the partitions of one transaction) and those of its partitions that have
-    just received their marker."""
+    """Queues of transaction markers to be sent, one for each broker.
+
+    `on_marked` is called with a marker order (the partitions of one transaction) and the partitions
+    that have just received their marker.
+    """
 
     def __init__(self, on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None]) -> None:
         self._on_marked = on_marked
@@ -133,7 +136,8 @@ class MarkerQueues:
 
     @property
     def unknown_count(self) -> int:
-        """Number of transactions with at least one partition to mark whose leader is unknown."""
+        """Number of transactions that have a partition without a known leader among the partitions
+        to mark."""
         return len(self._unknown)
 
     @property

@@ -23,7 +23,8 @@ PRODUCER_EPOCH_MAX = 32_767
 """Highest producer epoch. Only transaction markers use it, because a producer is fenced by the
 epoch after its own."""
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
-"""Producer epoch at which a producer gets a new producer id, whose epochs begin at 0."""
+"""Producer epoch at which a producer gets a new producer id. The epochs of the new id begin at
+0."""
 
 NO_START = -1
 NO_TIMEOUT_MS = INT32_MAX
@@ -60,7 +61,7 @@ IDLE = frozenset((S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
 PREPARED = frozenset((S.PREPARE_COMMIT, S.PREPARE_ABORT))
 """Transaction states in which the outcome is decided and markers are being written."""
 COMPLETED = frozenset((S.COMPLETE_COMMIT, S.COMPLETE_ABORT))
-"""Transaction states in which every partition has its marker."""
+"""Transaction states in which all partitions have their markers."""
 STORED = frozenset((*IDLE, *PREPARED, S.ONGOING))
 
 ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
@@ -74,7 +75,7 @@ ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
     S.COMPLETE_ABORT: frozenset((S.PREPARE_ABORT,)),
     S.DEAD: IDLE,
 }
-"""Transaction states from which each transaction state may be entered.
+"""For each transaction state, the states from which it may be entered.
 
 Kafka's PrepareEpochFence is not among them. In Ottla, fencing a producer and aborting its open
 transaction is one step, which is written as PrepareAbort.
@@ -94,8 +95,8 @@ class TransactionFacts:
     used up. It is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """Producer epoch before the last bump, by which the coordinator recognises a retry. It is not
-    stored in the log, so that a retry after a failover is fenced."""
+    """Producer epoch before the last increase, from which the coordinator recognises a retry. It is
+    not stored in the log, so a retry after a failover is fenced."""
     timeout_ms: int
     status: TransactionStatus = S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
@@ -213,8 +214,8 @@ class Transaction:
     def prepare_fence(
         self, *, server_version: int, next_producer_id: ProducerId, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that aborts the open transaction and raises the producer epoch above
-        that of its producer. Returns the state after the step."""
+        """Prepare the step that aborts the open transaction and increases the producer epoch, so
+        that the current producer is fenced. Returns the state after the step."""
         assert self.facts.status is S.ONGOING
         if server_version >= EPOCH_BUMPS_FROM:
             return self.prepare_end(

@@ -54,8 +54,8 @@ FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffset
 get another code instead."""
 
 IMPLICIT_VERSION = 2
-"""Feature level transaction.version of a client whose partitions are added to its transaction by
-their leaders."""
+"""Feature level transaction.version from which a transaction's partitions are added by their
+leaders instead of by the client."""
 
 ID_WAIT_S = 2.0
 """Maximum seconds that an InitProducerId request waits for the first block of producer ids. After

@@ -47,8 +47,8 @@ COMPLETION_RETRY_MS = 200
 has too few in-sync replicas."""
 
 COMMIT_AGAIN_MS = 1_000
-"""Minimum milliseconds for which the coordinator waits once more for the commit of a write whose
-outcome is unknown."""
+"""Minimum time in milliseconds of a further wait for the commit of a write whose result is
+unknown."""
 
 HELD_MS_MAX = 100
 """Maximum milliseconds that a request to add partitions waits for the end of the previous

@@ -103,8 +103,8 @@ def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tupl
 def decide_fence(
     transaction: Transaction, *, server_version: int, take_id: TakeProducerId, now_ms: int
 ) -> TransactionFacts:
-    """Begin the step that aborts the open transaction of a transactional id, so that its producer
-    can no longer commit it. Returns the state after the step."""
+    """Decide the step that aborts the open transaction of a transactional id and fences its
+    producer. Returns the state after the step."""
     is_overflow = server_version >= EPOCH_BUMPS_FROM and transaction.facts.is_epoch_exhausted
     return transaction.prepare_fence(
         server_version=server_version,

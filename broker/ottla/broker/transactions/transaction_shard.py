@@ -49,15 +49,15 @@ from ottla.model.settings.transactions import TransactionConfig
 logger = logging.getLogger("ottla.broker.transactions")
 
 LOOKED_AT_PER_STEP = 2_000
-"""Number of transactional ids that periodic work checks per step, before other tasks get their
-turn. A step takes about a millisecond."""
+"""Number of transactional ids that periodic work checks per step, before other tasks run. A step
+takes about a millisecond."""
 
 FORGOTTEN_PER_WRITE = 100
 """Maximum number of expired transactional ids that one write deletes by tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
-"""Milliseconds after which a write that no client waits for is logged, if it is not committed by
-then."""
+"""Time in milliseconds after which a write without a waiting client is logged if it is not
+committed."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -81,8 +81,8 @@ TransactionEffects: TypeAlias = ShardEffects[StateWrite]
 
 
 class TransactionShard:
-    """Transactions whose state one partition of `__transaction_state` stores. The leader of that
-    partition coordinates them."""
+    """Transactions whose state is stored in one partition of `__transaction_state`. The leader of
+    that partition coordinates them."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Keeps one call open at the active controller. When the call ends, the controller knows that this
-process is gone.
+"""Keeps one call open at the active controller. The end of the call shows the controller at once
+that this process has ended.
 
-The call carries no data. Without it, a broker serves in the same way, but the controller notices
-its death only when its session expires.
+The call carries no data. Without the call, a broker works in the same way, but the controller
+notices its death only when its session expires.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ longer time leaves the call open at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500
-"""Maximum milliseconds before this broker makes its open call to the controller again after it
-ended. The controller considers a broker dead after a silence that is longer than this pause
+"""Maximum delay in milliseconds before this broker repeats its open call to the controller after
+the call ended. The controller considers a broker dead if no call arrives for longer than this delay
 (`ottla.controller.membership.attendances`)."""
 
 NOT_SUPPORTED_MS = 60_000

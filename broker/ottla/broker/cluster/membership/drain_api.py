@@ -23,8 +23,8 @@ class Drainable(Protocol):
     """
 
     def drain(self) -> Awaitable[None]:
-        """Drain this broker: the controller moves its leaderships away. Returns when the broker
-        leads nothing and is fenced."""
+        """Drain this broker: the controller moves all leaderships to other brokers. Returns when
+        the broker leads no partition and is fenced."""
 
     def undo_drain(self) -> Awaitable[None]:
         """Undo a drain of this broker, so that it may lead again. Returns when the controller has

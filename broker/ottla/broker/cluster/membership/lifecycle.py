@@ -2,10 +2,11 @@
 
 Pure: it decides the next message to the controller and interprets its responses; `lifecycle_driver`
 sends them. A broker registers fenced, once its logs are recovered. The registration names the
-replicas that lost records, none of which may lead from then on. The broker requests to be unfenced
-once its first image is applied, and serves when the response confirms it. Before a stop it lets the
-controller move its leaderships away (Kafka's controlled shutdown). For a drain it does the same and
-continues to run: fenced, still following, until the drain is undone or it stops.
+replicas that lost records. These replicas may no longer become leaders. The broker requests to be
+unfenced once its first image is applied, and serves when the response confirms it. Before a stop,
+it waits until the controller has moved its leaderships to other brokers (Kafka's controlled
+shutdown). A drain works in the same way, but the broker continues to run. It is then fenced and
+replicates as a follower, until the drain is undone or the broker stops.
 
 Invariant OneIncarnation: a response that names another registration of this broker's id ends this
 process.
@@ -72,8 +73,8 @@ LEAVABLE = (
     BrokerState.DRAINING,
     BrokerState.DRAINED,
 )
-"""States in which a registered broker asks the controller before it stops. The next incarnation
-(process run) of the broker then need not wait until the session of this one expires."""
+"""States in which a registered broker asks the controller before it stops. The broker's next
+process can then register at once, without waiting until the session of this one expires."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
@@ -86,8 +87,8 @@ Each has an explanation."""
 
 SHUTDOWN_FAILURES_MAX = 3
 """Number of consecutive unanswered heartbeats after which a stopping broker stops without the
-controller's consent. A smaller value gives up on a controller that is being replaced. A larger
-value delays an operator who stops everything."""
+controller's consent. With a smaller value, a broker does not wait for a controller that is being
+replaced. With a larger value, stopping a whole cluster takes longer."""
 
 
 class NextHeartbeat(NamedTuple):

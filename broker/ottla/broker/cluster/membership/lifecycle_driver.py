@@ -171,7 +171,8 @@ class LifecycleDriver:
         }
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the metrics of heartbeats and of the broker's state."""
+        """Register the metric families of this driver: broker state, heartbeats and their
+        delays."""
         parts.figures(self.metrics)
         parts.families(self.families)
 

@@ -51,7 +51,8 @@ CLEANER_SETTINGS: Mapping[str, str] = {
 the value."""
 
 TIER_RATES = frozenset((COPY_RATE, FETCH_RATE))
-"""Names of the dynamic limits of copies to an object store, and of reads from it."""
+"""Names of the dynamic bandwidth limits of copies to the object store and of reads from the object
+store."""
 
 
 def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> Any:

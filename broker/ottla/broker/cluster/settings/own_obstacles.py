@@ -1,5 +1,5 @@
-"""Checks of setting changes that only this broker can make: whether it has a log directory that is
-to be cordoned, and whether it can use a new number of threads. Pure."""
+"""Checks of setting changes for which only this broker has the data: whether it has the log
+directories to be cordoned, and whether it can use a new number of threads. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,8 +18,8 @@ from ottla.node.admin.alter_configs import Resource
 from ottla.wire.messages.incremental_alter_configs_request import AlterConfigsResource
 
 THREAD_KEYS = THREAD_POOLS | {THREADS}
-"""Names of the settings for numbers of threads, including those of thread pools that Ottla does not
-use. The broker checks them all, since Kafka's tools may expect invalid numbers to be refused."""
+"""Names of the settings for numbers of threads, including thread pools that Ottla does not use. The
+broker checks all of these values, because Kafka's tools may expect a refusal of invalid numbers."""
 
 
 class BrokerObstacles:

@@ -1,9 +1,9 @@
-"""Warns of settings in the metadata that are accepted without an effect.
+"""Warnings of settings in the metadata that are accepted without an effect.
 
 These settings are known keys without an effect, unknown keys, and values that a release with other
-bounds accepted. The publisher warns of each setting once during the life of the process, and names
-one resource that has it. Hundreds of topics with the same setting cause one line. The broker's own
-file is checked where it is read.
+bounds accepted. The publisher warns of each setting once per process, and names one resource that
+has it. Hundreds of topics with the same setting therefore cause one line. The settings file of the
+broker is checked where it is read.
 """
 
 import logging
@@ -21,8 +21,8 @@ NEXT_START = {
     "num.recovery.threads.per.data.dir": "has no effect: logs are recovered when a broker starts, "
     "by the number in its file"
 }
-"""Names of settings whose changes a running broker accepts, as Kafka's does, although they have no
-effect, each with the reason."""
+"""Settings whose changes a running broker accepts, as Kafka's broker does, although the changes
+have no effect. The values are the reasons."""
 
 WARNED_MAX = 1_000
 """Maximum number of settings without effect that the broker warns about. A client may store any

@@ -22,8 +22,8 @@ CLUSTER_DEFAULT = ""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:
-    """Return the values of topic settings that apply on this broker to topics without settings of
-    their own, by the name of the setting."""
+    """Return the values of topic settings that apply on this broker to topics without their own
+    settings. The keys are the names of the settings."""
     texts: dict[str, str] = {}
     for name in (CLUSTER_DEFAULT, str(config.node_id)):
         texts |= allowed_texts(DEFAULT_DEFINITIONS, image.config(BROKER_RESOURCE, name))[0]

@@ -1,4 +1,4 @@
-"""Classic protocol: the groups whose leading member computes the assignment.
+"""Groups of the classic protocol. One member, the leader, computes the assignment of partitions.
 
 classic_groups.py    the `GroupKind` of classic groups
 classic_group.py     one group: its members, its generation, its state machine

@@ -136,14 +136,14 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may be deleted once it has no committed offsets: it has no members, and
-        no assigned member id that a client may still use to join."""
+        """True if the group may be deleted as soon as it has no committed offsets. It then has no
+        members, and no assigned member id with which a client may still join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 
     @property
     def emptied_ms(self) -> int:
-        """Wall time in milliseconds at which the last member left the group, from which the
-        retention of its offsets counts; -1 if unknown."""
+        """Wall time in milliseconds at which the last member left the group, or -1 if unknown. The
+        retention of the group's offsets counts from this time."""
         has_had_members = self.is_empty and self.protocol_type is not None
         return self.state_timestamp_ms if has_had_members else -1
 
@@ -293,8 +293,8 @@ class ClassicGroup(CoordinatedGroup):
         """Return the names of the topics to which the group's members subscribe, or None if they
         are unknown.
 
-        The topics are known for a group of consumers that has a generation: the coordinator reads
-        the subscriptions in the members' metadata.
+        They are known if the members are consumers and the group has a generation, because the
+        coordinator then reads the subscriptions in the members' metadata.
         """
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None

@@ -5,7 +5,8 @@ from ottla.model.errors import ErrorCode
 from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 
 NOT_FOUND_FROM = 6
-"""First version of DescribeGroups that distinguishes a missing group from a dead one (KIP-1043)."""
+"""First version of DescribeGroups whose response distinguishes a missing group from a dead one
+(KIP-1043)."""
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:

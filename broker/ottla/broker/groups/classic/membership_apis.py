@@ -202,8 +202,8 @@ def _left_in_steps(
 
 
 def _fits_in_records(request: JoinGroupRequest) -> bool:
-    """Return True if each text in a JoinGroup request, and a member id built from it, fits into a
-    record."""
+    """Return True if all texts in a JoinGroup request, and a member id derived from them, are short
+    enough for a record."""
     return (
         len(request.protocols) <= LISTED_COUNT_MAX
         and len(request.group_instance_id or "") <= INSTANCE_ID_LENGTH_MAX

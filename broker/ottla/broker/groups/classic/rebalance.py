@@ -35,16 +35,17 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""Maximum milliseconds that a JoinGroup of a new member may wait. A shorter time removes members
-during slow rebalances. A longer time keeps members whose clients are gone or have joined again
-under a new member id."""
+"""Maximum time in milliseconds for which a JoinGroup of a new member may wait. A shorter time
+removes members during slow rebalances. With a longer time, members remain whose clients have
+stopped or have joined again under another id."""
 
 ABSENT_WAIT_MS_MIN = 1_000
 """Minimum milliseconds that a rebalance waits for static members if no member has joined. With 0
 the group would rebalance without pause."""
 
 ID_REQUIRED_FROM = 4
-"""First version of JoinGroup in which a dynamic member requests its member id before it joins."""
+"""First version of JoinGroup in which a dynamic member must first request a member id, and then
+join with this id."""
 
 SKIP_ASSIGNMENT_FROM = 9
 
@@ -336,8 +337,8 @@ class Rebalancer:
     def sync(
         self, group: ClassicGroup, request: SyncGroupRequest, responder: Responder, now: Instant
     ) -> None:
-        """Answer a classic member's SyncGroup with the partitions assigned to it, once the leader
-        has sent the assignment."""
+        """Answer the SyncGroup of a classic member. The response, with the partitions assigned to
+        the member, is sent when the leader's assignment has arrived."""
         try:
             member = group.find(request.member_id, request.group_instance_id)
             self._check_sync(group, request)
@@ -449,8 +450,11 @@ class Rebalancer:
 
     def _on_gone(self, group: ClassicGroup, now: Instant, *, has_lost_member: bool) -> None:
         """Start a rebalance after members have left, or complete a rebalance that waited for these
-        members. If only a member id was removed with which no client had joined, no rebalance is
-        needed: such an id had no partitions."""
+        members.
+
+        If no client had joined with any of the removed member ids, no rebalance is needed, because
+        these ids had no partitions.
+        """
         if not group.is_in(STABLE, COMPLETING):
             self._complete_join_if_ready(group, now)
         elif has_lost_member:
@@ -507,8 +511,8 @@ class Rebalancer:
         self.begin_rebalance(group, now)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Cancel the timers of a deleted classic group. A group without members may still have
-        timers of member ids with which no client has joined."""
+        """Cancel the timers of a deleted classic group. Even a group without members may have
+        timers: those of member ids with which no client has joined."""
         for member_id in list(group.pending_joins):
             self._remove(group, member_id)
 

@@ -1,7 +1,7 @@
 """Changes consumer and share groups, whose partitions the coordinator assigns. Each change is
 applied in memory and written to the log in one step. Pure.
 
-Nothing else changes a group that is being served, so that replaying the log produces the same
+No other module changes a group that is being served. Replaying the log therefore produces the same
 group. The kinds of groups differ in the records that they write.
 """
 
@@ -21,7 +21,7 @@ AssignedGroupT = TypeVar("AssignedGroupT", bound=AssignedGroup[Any])
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
     """Changes of groups of one kind (consumer or share), each applied in memory and written to the
-    log. The object itself stores only the number of rebalances."""
+    log. The only state of this object is the number of rebalances."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox

@@ -40,7 +40,7 @@ class AssignedMember(Protocol):
 
     @property
     def rack_id(self) -> str | None:
-        """Rack of the group member, or None if it has reported no rack."""
+        """Rack that the group member reported, or None."""
         ...
 
     @property

@@ -65,8 +65,8 @@ class ConsumerChanges(AssignedChanges[ConsumerGroup, ConsumerMember]):
             self._outbox.write(record)
 
     def forget_regex(self, group: ConsumerGroup, regex: str) -> None:
-        """Delete a regular expression to which no member of the consumer group subscribes any
-        longer, and its record."""
+        """Delete a regular expression from the consumer group, and its record, when no member
+        subscribes to it any longer."""
         if regex in group.regexes:
             group.put_regex(regex, None)
             self._outbox.write(regex_record(group.group_id, regex, None))

@@ -19,8 +19,8 @@ Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 NOTHING: Assignment = MappingProxyType({})
 
 JOINING_EPOCH = 0
-"""Member epoch in the heartbeat with which a member joins a group. Members of the group have epochs
-from 1 on."""
+"""Member epoch of the heartbeat with which a member joins a group. After joining, the epoch is at
+least 1."""
 
 LEAVING_EPOCH = -1
 LEAVING_FOR_A_WHILE_EPOCH = -2
@@ -38,8 +38,8 @@ class MemberState(IntEnum):
     STABLE = 0
     """The group member owns exactly the assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """The group member stays in its epoch until it has revoked the partitions that it must give
-    up."""
+    """State of a group member that must give up partitions. It keeps its epoch until it has revoked
+    them."""
     UNRELEASED_PARTITIONS = 2
     """The group member has entered the epoch of the target assignment, while other members still
     own partitions of its target."""
@@ -73,8 +73,7 @@ class ConsumerMember:
     preference."""
     subscribed_names: frozenset[str] = frozenset()
     subscribed_regex: str = ""
-    """Regular expression over topic names to which the member subscribes; empty if there is
-    none."""
+    """Regular expression over topic names to which the member subscribes, or an empty text."""
     classic: ClassicMemberState | None = None
     member_epoch: int = 0
     previous_member_epoch: int = -1

@@ -8,11 +8,11 @@ steps:
 1. The member is added or updated.
 2. If that changes the group's subscriptions, the group's epoch is incremented.
 3. If the target assignment is older than the group epoch, it is computed again (`target_job.py`).
-4. The member takes one step towards its target (`reconcile.py`).
+4. The member advances one step towards its target (`reconcile.py`).
 
-Other members take their steps with their own heartbeats. A large target is computed over several
-event-loop iterations. Members meanwhile continue towards the previous target, and joins are
-answered when the new one is ready.
+Other members advance with their own heartbeats. A large target is computed over several event-loop
+iterations. Members meanwhile continue towards the previous target, and joins are answered when the
+new one is ready.
 """
 
 from collections.abc import Callable, Iterator, Set
@@ -70,8 +70,8 @@ class MemberHeartbeat(NamedTuple):
 
     @property
     def owned(self) -> Assignment | None:
-        """Partitions that the member reports to own, or None if the heartbeat does not list
-        them."""
+        """Partitions that the member owns according to the heartbeat, or None if the heartbeat does
+        not list them."""
         listed = self.request.topic_partitions
         return None if listed is None else assignment_of(listed)
 
@@ -105,9 +105,8 @@ class MemberHeartbeat(NamedTuple):
 
 
 class ConsumerRebalancer:
-    """Handles the heartbeats, timeouts and departures of members of consumer groups. It stores only
-    the target assignments that are being computed, and adds its timers to those of the coordinator
-    shard."""
+    """Handler of heartbeats, timeouts and departures of members of consumer groups. It stores only
+    target assignments that are being computed. Its timers are in the coordinator shard."""
 
     def __init__(
         self,
@@ -249,8 +248,8 @@ class ConsumerRebalancer:
     def _find(
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, owned: Assignment | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the group member as it was before the heartbeat, and the static member that it
-        replaces, or None if it replaces none."""
+        """Return the group member before the heartbeat, and the static member that it replaces. The
+        latter is None if the member replaces no other one."""
         request = heartbeat.request
         instance_id, is_joining = request.instance_id, request.member_epoch == JOINING_EPOCH
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -445,13 +444,13 @@ class ConsumerRebalancer:
             self._raise_epoch(group)
 
     def _has_other_topics(self, group: ConsumerGroup) -> bool:
-        """Return whether the topics to which the group subscribes differ from those at its last
+        """Return whether the group subscribes to other topics now than at its last change of
         epoch."""
         return group.hash_of_topics(self._topics.image) != group.metadata_hash
 
     def _refresh_readers(self, group: ConsumerGroup, now: Instant) -> bool:
-        """Remove the subscribers to the group's regular expressions that sent no heartbeats since
-        the last check. Returns True if more topics may now be visible."""
+        """Remove the subscribers to the group's regular expressions that sent no heartbeat since
+        the last check. Returns True if the members may see more topics as a result."""
         is_first = not group.readers_due_ms
         session_ms = self._settings(group.group_id).session_timeout_ms
         interval_ms = max(self._config.consumer_regex_refresh_interval_ms, session_ms)

@@ -3,10 +3,10 @@ protocols (online upgrade and downgrade). Pure.
 
 When the first member of the consumer protocol joins a classic group of consumers, the group becomes
 a consumer group. Its members stay, with their partitions. Members of the classic protocol join,
-sync, send heartbeats and leave as before. But none of them is the leader, the generation is the
-member's own epoch, and the coordinator reads their embedded subscriptions. When the last member of
-the consumer protocol leaves, the group becomes a classic one. `group.consumer.migration.policy`
-permits either direction.
+sync, send heartbeats and leave as before. But none of them is the leader, their generation is the
+epoch of the member, and the coordinator reads the subscriptions in their metadata. When the last
+member of the consumer protocol leaves, the group becomes a classic one.
+`group.consumer.migration.policy` permits either direction.
 """
 
 from collections.abc import Callable, Iterable, Sequence, Set
@@ -369,8 +369,8 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 
 def _have_common(group: ConsumerGroup, protocols: Iterable[Protocol]) -> bool:
-    """Return True if the classic members of a group have one of these assignment protocols in
-    common."""
+    """Return True if there is an assignment protocol that all classic members of a group and
+    `protocols` have in common."""
     known = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()

@@ -1,8 +1,9 @@
-"""Limits the topics of a regular expression to those that all of its subscribers may see. Pure.
+"""Limits the topics that match a regular expression to those that all subscribers may see. Pure.
 
-A group has one list of topics for each expression, as in Kafka's records. It contains the topics
-that all subscribers to the expression may describe, so that no member learns of a topic that it may
-not see. Without an authorizer, no subscribers are stored and all topics are visible.
+A group has one list of topics for each expression, as in Kafka's records. The list contains the
+topics that all subscribers to the expression may describe. No member therefore sees the name of a
+topic for which it lacks permission. Without an authorizer, no subscribers are stored and all topics
+are visible.
 """
 
 from itertools import islice
@@ -11,9 +12,9 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import Permissions
 
 DECIDED_AT_ONCE = 2_000
-"""Maximum number of topics for which one step decides whether all subscribers of a regular
-expression may see them. That usually takes 5 ms, and at most 20 ms. Further topics are decided with
-the next heartbeats."""
+"""Maximum number of topics per step for which the permissions of a regular expression's subscribers
+are checked. A step usually takes 5 ms, and at most 20 ms. Further topics are checked with the next
+heartbeats."""
 
 READERS_MAX = 16
 """Maximum number of principals whose permissions are checked for one regular expression in one

@@ -2,8 +2,8 @@
 coordinator. Pure.
 
 Clients write the expressions, and the broker matches each with every topic. The cost of a match
-must therefore be bounded. RE2 takes time linear in the length of the name, whatever the expression,
-and for that reason has no back references and no look-around. This module bounds the size of an
+must therefore be bounded. RE2 takes time linear in the length of the name for every expression. It
+therefore supports no back references and no look-around. This module bounds the size of an
 expression.
 """
 
@@ -24,8 +24,8 @@ REGEX_CHARS_MAX = 4_096
 a list of some hundred topic names; an expression ten times as long takes a second to refuse."""
 
 PROGRAM_BYTES_MAX = 64 << 10
-"""Maximum memory in bytes of one compiled regular expression. A smaller value refuses `.{200}`; 128
-KiB permits expressions that take milliseconds for each name."""
+"""Maximum memory in bytes of one compiled regular expression. With a smaller limit, `.{200}` would
+be refused. With 128 KiB, some expressions take milliseconds for each name."""
 
 
 UNICODE_CLASSES_MAX = 8

@@ -1,11 +1,11 @@
 """Computes the target assignment of a group from a snapshot, in steps. Pure.
 
 A group may have tens of thousands of partitions and a thousand members, which takes more than one
-event-loop iteration. The group may change meanwhile. The result therefore has the epoch of the
-snapshot and is adapted to the current group. Members that left are skipped. A member that returned
-under another id gets the target of its old id. A member with a changed subscription gets none of
-the topics that it unsubscribed. All of these changes increment the group's epoch, so that the next
-target corrects the result.
+event-loop iteration. The group may change meanwhile. The result has the epoch of the snapshot, and
+is adapted to the group as it is when the computation ends. Members that left are skipped. A member
+that returned under another id gets the target of its old id. A member with a changed subscription
+gets none of the topics that it unsubscribed. All of these changes increment the group's epoch, so
+that the next target corrects the result.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ from ottla.model.ids import NodeId
 from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
-"""Number of partitions in a record of a target assignment whose encoding takes as long as one other
-operation of a step."""
+"""Number of partitions in a record of a target assignment whose encoding takes as long as one unit
+of work in a step."""
 
 
 class _Change(NamedTuple):
@@ -132,8 +132,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         return found
 
     def apply(self) -> None:
-        """Apply the computed target assignments to the group, as far as they fit its current
-        members and subscriptions."""
+        """Apply the computed target assignments to the group. Members and topics that are no longer
+        in the group or its subscriptions are left out."""
         group, changes = self.group, self._group_changes
         for old_id, (target, record) in self._changes.items():
             member_id = self._id_now(old_id)

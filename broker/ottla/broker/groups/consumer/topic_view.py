@@ -2,9 +2,9 @@
 Pure.
 
 A regular expression is matched with every topic once, and after that only with new topics. Each
-call does a bounded slice of work, the cheapest expression first. The driver requests further slices
-between other tasks (`resolve_slice`). `resolve` returns None until the first search is complete.
-While new topics are being searched, it returns the previous result.
+call performs a bounded amount of work, the cheapest expressions first. The driver requests further
+slices between other tasks (`resolve_slice`). `resolve` returns None until the first search is
+complete. While new topics are being searched, it returns the previous result.
 
 The matches are stored for every expression in use. Compiled programs are stored only for recently
 used expressions; others are compiled again at each change of topics.
@@ -30,8 +30,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 SLICE_COST = 1_000_000
 """Maximum cost of one step that matches topic names with regular expressions. Such a step takes
 some 5 ms at most. The unit is an instruction of an expression, applied to one character of a topic
-name. A larger value blocks the event loop longer with costly expressions. A smaller value makes a
-member wait for its partitions until its next heartbeat even with few topics."""
+name. With a larger value, costly expressions block the event loop longer. With a smaller value,
+even with few topics a member must wait for its partitions until its next heartbeat."""
 
 COMPILE_COST = SLICE_COST // 2
 """Cost of compiling a regular expression again, in the same unit as SLICE_COST: a millisecond or

@@ -31,7 +31,7 @@ def check_commit_of_no_group(request: OffsetCommitRequest, version: int) -> None
 
 
 def check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
-    """Raise RefusedError unless an OffsetCommit request comes from a member in the classic group's
+    """Raise RefusedError unless an OffsetCommit request is from a member of the classic group's
     current generation."""
     generation_id = request.generation_id_or_member_epoch
     is_member = bool(request.member_id) or request.group_instance_id is not None

@@ -66,8 +66,8 @@ GROUP_COST = 5
 response."""
 
 OFFSETS_PER_COST = 4
-"""Number of committed offsets that can be collected in the time in which one offset is added to a
-response."""
+"""Number of committed offsets that the handler can look up in the time in which it adds one offset
+to a response."""
 
 
 class OffsetApis:

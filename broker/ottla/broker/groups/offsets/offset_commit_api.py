@@ -35,8 +35,8 @@ CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
 bytes."""
 
 COMMITS_PER_PIECE: Final = 500
-"""Number of partitions whose offsets are committed per event-loop iteration. That many take ten
-milliseconds at most. A smaller value yields to other tasks more often. A larger value delays other
+"""Maximum number of partitions whose offsets are committed per event-loop iteration. This takes at
+most ten milliseconds. A smaller value yields to other tasks more often. A larger value delays other
 connections."""
 
 COMMITTERS_MAX: Final = 1_024
@@ -60,8 +60,8 @@ class TopicCommitter:
 
 
 class FlatTopicCommit(TopicCommit):
-    """Offsets of one topic in a `FlatCommit` (an OffsetCommit request read straight from its
-    bytes), with the part of the response that they belong to."""
+    """Offsets of one topic in a `FlatCommit` (an OffsetCommit request that is read straight from
+    its bytes), with the corresponding part of the response."""
 
     __slots__ = ("_committer", "_slot")
 

@@ -58,8 +58,8 @@ UNCHANGED_CODES = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes of a TxnOffsetCommit that a producer receives unchanged. Any other code comes from an
-append to the coordinator's log, and is replaced by a code for clients."""
+"""Error codes of a TxnOffsetCommit that a producer receives unchanged. Other codes result from a
+failed append to the coordinator's log, and are replaced by codes that clients understand."""
 
 
 class TransactionalOffsetsApi:

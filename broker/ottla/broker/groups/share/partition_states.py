@@ -1,8 +1,8 @@
 """Initialises, resets and deletes the durable states of a share group's partitions. Pure.
 
 A request is sent to the share coordinator once the records that announce it are committed. Its
-outcome returns as a new event of the shard that then serves the group, which may be another shard
-object than the one that sent it.
+result is a new event of the shard that serves the group at that time. This may be another shard
+object than the one that sent the request.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,9 +84,12 @@ class StateOutcomes(Protocol):
 
 
 Later: TypeAlias = Callable[[str, Responder, Callable[[StateOutcomes, Instant], None]], None]
-"""Function that calls another function, given as its last argument, with the share groups of the
-coordinator shard that currently serves a group. The first argument is the group's id. If no shard
-of this broker serves the group, the responder gets an error code, and nothing is called."""
+"""Function that defers a call to the coordinator shard that serves a group at the time of the call.
+
+Its arguments are the group's id, a responder, and the function to call with the share groups of
+that shard. If no shard of this broker serves the group, the responder gets an error code, and the
+function is not called.
+"""
 
 
 class SharePorts(NamedTuple):
@@ -108,7 +111,7 @@ class PartitionStates:
 
     def initialize(self, group_id: str, wanted: Sequence[Initialization]) -> None:
         """Request the initialisation of the durable states of share partitions. The requests are
-        sent when everything written so far is committed."""
+        sent as soon as all records written so far are committed."""
         self._initialize(
             group_id,
             wanted,

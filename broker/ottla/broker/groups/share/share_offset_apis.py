@@ -150,8 +150,8 @@ class ShareOffsetApis:
         found: DescribeShareGroupOffsetsResponseGroup,
         permissions: Permissions | None,
     ) -> list[tuple[Topic, int]]:
-        """Return the partitions whose offsets a request asks for. Topics that do not exist, or that
-        the client may not describe, are added to `found` with an error."""
+        """Return the partitions whose offsets a request asks for. For topics that do not exist, or
+        that the client may not describe, an error is added to `found`."""
         shard, image = self._coordinator.shard_of(asked.group_id), self._image()
         if asked.topics is None:
             group = shard.shares.find(asked.group_id)

@@ -13,15 +13,16 @@ from ottla.broker.coordinators.share_persister import NO_START_OFFSET
 
 
 class TopicStates(NamedTuple):
-    """Name of a topic, and those of its partitions whose durable states have the same progress."""
+    """Name of a topic, and its partitions whose durable states are at the same stage."""
 
     name: str
     partitions: frozenset[int]
 
 
 class Initialization(NamedTuple):
-    """Request to initialise the durable state of one share partition. A retry repeats it unchanged,
-    so that it cannot undo progress if only the response to the first attempt is late."""
+    """Request to initialise the durable state of one share partition. A retry repeats the request
+    unchanged, because the first attempt may have succeeded, and a later value would undo progress
+    made since."""
 
     topic_id: UUID
     partition: int
@@ -30,8 +31,8 @@ class Initialization(NamedTuple):
 
 
 class SharePartitions:
-    """Partitions that one share group consumes, by the progress of their durable state. Topics
-    without partitions are left out."""
+    """Partitions that one share group consumes, by the stage of their durable state. Topics without
+    partitions are left out."""
 
     __slots__ = ("attempts", "deleting", "initialized", "initializing", "starting")
 

@@ -67,9 +67,8 @@ class NewOffset(NamedTuple):
 
 
 class ShareRebalancer:
-    """Handles the heartbeats, timeouts and departures of members of share groups. It stores only
-    the target assignments that are being computed, and adds its timers to those of the coordinator
-    shard."""
+    """Handler of heartbeats, timeouts and departures of members of share groups. It stores only
+    target assignments that are being computed. Its timers are in the coordinator shard."""
 
     def __init__(
         self,
@@ -471,8 +470,8 @@ class ShareRebalancer:
 
 
 def _assignor_of(group: ShareGroup) -> Assignor:
-    """Return the assignor (function that assigns partitions) for a share group, which assigns only
-    partitions whose durable state is initialised now."""
+    """Return the assignor of a share group. It assigns only partitions whose durable state is
+    initialised at the time of this call."""
     partitions = group.partitions
 
     def assign(

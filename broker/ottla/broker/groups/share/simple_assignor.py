@@ -2,9 +2,9 @@
 one partition. Pure.
 
 The members of a share group may consume one partition together (KIP-932). With enough partitions,
-each has one member, which the uniform assignor selects. A member that then has no partition shares
-one with other members: always the partition with the fewest members. Balance comes before
-stickiness, and stickiness decides between equals (KIP-1263).
+each has one member, which the uniform assignor selects. A member that has no partition after that
+shares the partition with the fewest members. Balance has priority over stickiness; stickiness
+decides between equally balanced assignments (KIP-1263).
 """
 
 from collections.abc import Mapping, Sequence
@@ -137,8 +137,8 @@ def _share(
 def _former(
     member: AssignedSubscription, topic_ids: frozenset[UUID], sharers: Mapping[Partition, int]
 ) -> Partition | None:
-    """Return the partition with the fewest members among those that a member had before, or None if
-    there is none."""
+    """Return the partition with the fewest members among the member's former partitions, or None if
+    it had none."""
     former = [
         (sharers[topic_id, place], topic_id.int, place, topic_id)
         for topic_id, places in member.assigned.items()

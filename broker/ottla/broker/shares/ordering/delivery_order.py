@@ -5,8 +5,8 @@ place:
 
     delayed ─▶ waiting for its key ─▶ ready ─▶ taken ─▶ in back-off ─▶ ready …
 
-Records without key and priority are stored as ranges. Each place is a heap or a queue, so that a
-poll costs the records that it moves, however many are delayed.
+Records without key and priority are stored as ranges. Each place is a heap or a queue. The cost of
+a poll is therefore proportional to the records that it moves, not to the number of delayed records.
 
 Invariants:
 
@@ -18,9 +18,9 @@ Invariants:
 - OnePlace: the number of records in all places is that of the unsettled records below
   `scanned_offset`.
 
-Nothing of this is stored. The next leader adds the records again as it reads the log. A due time is
-a fact of the record. A back-off begins again, in full length, since its beginning is not stored:
-longer than asked for, never shorter.
+This order is not stored. The next leader adds the records again as it reads the log. It computes
+the due time from the record. It restarts each back-off with its full length, because the start is
+not stored. A back-off can therefore become longer than configured, but not shorter.
 """
 
 from collections import deque
@@ -41,13 +41,13 @@ TURNS = (
     Priority.NORMAL,
     Priority.HIGH,
 )
-"""Priorities of records in the order in which they are served: four turns for high, two for normal,
-one for low. A priority without ready records passes its turn on."""
+"""Order in which priorities are served: four turns for high, two for normal, one for low. If a
+priority has no ready records, its turn is skipped."""
 
 RIPENED_MAX = 2_000
-"""Maximum number of offset ranges that one call of `ripen` makes ready for delivery. A larger value
-blocks the event loop longer if very many records are due at once. A smaller value needs more calls
-for them."""
+"""Maximum number of offset ranges that one call of `ripen` makes ready for delivery. With a larger
+value, the event loop is blocked longer if very many records become due at once. With a smaller
+value, more calls are needed."""
 
 TimedRange = tuple[int, int, int]
 """Range of records that waits for a time: the time in milliseconds, then the first and last
@@ -129,8 +129,8 @@ class DeliveryOrder:
     )
 
     def __init__(self, rules: OrderingRules, start_offset: int, *, salt: int = 0) -> None:
-        """Create an order of deliveries without records. `salt` makes the back-off jitter of one
-        share partition differ from that of others."""
+        """Create an empty order of deliveries. `salt` makes the back-off jitter of different share
+        partitions differ."""
         self.rules = rules
         self.scanned_offset = start_offset
         """Offset after the last record that was added to the order of deliveries."""
@@ -179,8 +179,8 @@ class DeliveryOrder:
         were delivered `count` times. Records with a key or priority (`traits`) are added one by
         one.
 
-        The due time of records that were delivered before has passed. Their back-off begins now,
-        since its real beginning is not stored.
+        For records that were delivered before, the due time has passed. Their back-off begins now,
+        because the time of the last delivery is not stored.
         """
         if traits is not PLAIN:
             assert first == last
@@ -210,8 +210,9 @@ class DeliveryOrder:
     # ---- time
 
     def ripen(self, now: Instant) -> bool:
-        """Make records ready for delivery whose due time or back-off is over, unless they must wait
-        for other records of their key. Returns whether a due time or back-off was over."""
+        """Make records ready for delivery if their due time or back-off is over, unless they must
+        wait for other records with the same key. Returns True if a due time or back-off was
+        over."""
         moved = 0
         while self._delayed and self._delayed[0][0] <= now.wall_ms and moved < RIPENED_MAX:
             _, first, last = heappop(self._delayed)
@@ -226,8 +227,8 @@ class DeliveryOrder:
         return moved > 0
 
     def next_mono_ms(self, now: Instant) -> int | None:
-        """Return the monotonic time in milliseconds of the next due time or end of a back-off,
-        which `ripen` handles. Returns None if there is none."""
+        """Return the monotonic time in milliseconds of the next due time or end of a back-off, or
+        None if there is none. `ripen` must be called at that time."""
         times = []
         if self._delayed:
             times.append(max(0, self._delayed[0][0] - now.wall_ms) + now.mono_ms)
@@ -236,7 +237,7 @@ class DeliveryOrder:
         return min(times, default=None)
 
     def _ripen(self, first: int, last: int, not_before_ms: int, mono_ms: int) -> None:
-        """Make records that are due ready for delivery, or let them wait for other records of their
+        """Make due records ready for delivery, or let them wait for other records with the same
         key."""
         traits = self._traits.get(first, PLAIN)
         if traits.key is not None:
@@ -295,8 +296,8 @@ class DeliveryOrder:
         return _joined(sorted(taken))
 
     def _heap_of_turn(self, offset_max: int) -> list[tuple[int, int]]:
-        """Return the heap of ready offset ranges for the priority whose turn is next, among those
-        with ready records."""
+        """Return the heap of ready offset ranges for the next priority in turn that has ready
+        records."""
         while True:
             heap = self._ready[TURNS[self._turn % len(TURNS)]]
             self._turn += 1
@@ -311,8 +312,8 @@ class DeliveryOrder:
             self._push_ready(begin, end)
 
     def on_released(self, first: int, last: int, count: int, mono_ms: int) -> None:
-        """Let records that were released after `count` deliveries wait until their back-off is
-        over. `mono_ms` is the current monotonic time in milliseconds."""
+        """Delay records that were released after `count` deliveries until their back-off is over.
+        `mono_ms` is the current monotonic time in milliseconds."""
         last = min(last, self.scanned_offset - 1)
         if first > last:
             return
@@ -351,8 +352,8 @@ class DeliveryOrder:
             del self._keys[traits.key]
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of an offset range as the order of deliveries stores them: as one range,
-        or as single records if a record in it has a key or priority."""
+        """Yield the parts of an offset range in the form in which they are stored: the whole range,
+        or single records if any record in the range has a key or priority."""
         if not self._traits:
             yield first, last
             return
@@ -411,8 +412,8 @@ class DeliveryOrder:
 
 
 def _split(ranges: list[TimedRange], offset: int) -> tuple[list[TimedRange], list[TimedRange]]:
-    """Return a heap of the timed ranges (or parts of them) from an offset on, and the ranges that
-    end below the offset."""
+    """Split timed ranges at an offset. Returns a heap of the ranges (or parts) from the offset on,
+    and the ranges that end below it."""
     kept = [(due_ms, max(first, offset), last) for due_ms, first, last in ranges if last >= offset]
     heapify(kept)
     return kept, [each for each in ranges if each[2] < offset]

@@ -14,8 +14,8 @@ DUE_HEADER = "ottla.due.ms"
 """Name of the record header with the earliest time of the first delivery, in milliseconds since
 1970."""
 DELAY_HEADER = "ottla.delay.ms"
-"""Name of the record header with the milliseconds from the record's timestamp to its first
-delivery. The due time in `ottla.due.ms` takes precedence."""
+"""Name of the record header with the delay of the first delivery, in milliseconds from the record's
+timestamp. The header `ottla.due.ms` takes precedence."""
 PRIORITY_HEADER = "ottla.priority"
 """Name of the record header with the priority of a record: high, normal or low."""
 
@@ -50,8 +50,8 @@ PLAIN = Traits()
 
 
 def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -> int:
-    """Return the wall time in milliseconds from which a record may be delivered to a share group,
-    or 0 if it is not delayed."""
+    """Return the wall time in milliseconds at which a record may first be delivered to a share
+    group, or 0 if it is not delayed."""
     if not rules.has_delay:
         return 0
     delay_ms = rules.delay_ms
@@ -67,8 +67,8 @@ def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -
 
 
 def traits_of(rules: OrderingRules, key: bytes | None, headers: RecordHeaders) -> Traits:
-    """Return the key and priority of a record, by which a share group orders its delivery. A value
-    that the rules do not need is left out."""
+    """Return the key and priority of a record, which determine the order of delivery in a share
+    group. A field that the group's rules do not use is left out."""
     priority = Priority.NORMAL
     if rules.has_priority:
         for name, text in headers:

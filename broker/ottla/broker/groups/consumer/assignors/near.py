@@ -23,12 +23,12 @@ def exchange(
     members: Mapping[str, AssignedSubscription],
     pace: StepPace,
 ) -> Steps[None]:
-    """Swap partitions between the members in `owners`, so that more partitions are near: one of
-    their replicas is in the rack of the member that consumes them. All of these members subscribe
-    to the topics of all of these partitions.
+    """Swap partitions between the members in `owners`, so that more partitions are near, which
+    means that one of their replicas is in the rack of the consuming member. All of these members
+    must subscribe to the topics of all partitions in `owners`.
 
-    Two partitions are always swapped if both become near. Two partitions in `new` are also swapped
-    if only one becomes near and the other was not near before.
+    Two partitions are swapped if both become near. If one of them becomes near and the other one
+    was not near before, they are swapped only if both are in `new`.
     """
     yield from _exchange_both(owners, racks, members, pace)
     yield from _exchange_new(owners, new, racks, members, pace)

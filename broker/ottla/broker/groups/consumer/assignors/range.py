@@ -1,12 +1,13 @@
 """Range assignor: each member gets a range of consecutive partitions of each topic. Pure.
 
 Topics with the same number of partitions and the same subscribers are split at the same places.
-Partition 7 of both goes to one member, as joins require. Static members come first, ordered by
-group.instance.id, so that their ranges are the same after a restart. Earlier assignments are
-ignored: when a member joins or leaves, the ranges of later members move.
+Partition 7 of each of these topics is therefore assigned to the same member, as stream joins
+require. Static members come first, ordered by group.instance.id, so that their ranges are the same
+after a restart. Earlier assignments are ignored: when a member joins or leaves, the ranges of later
+members move.
 
-If members have racks, they exchange partitions so that more are in the rack of their member
-(near.py). Ranges then are not consecutive, but topics are still split alike.
+If members have racks, they swap partitions so that more of them have a replica in the rack of their
+member (near.py). Ranges are then not consecutive, but topics are still split in the same way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,9 +5,9 @@ Topics with the same subscribers form one pool, whose partitions are interchange
 
 1. Each member keeps its partitions.
 2. Each unowned partition goes to the member with the fewest.
-3. A member with at least two partitions more than another one gives it a partition.  If they share
-   no topic, the move goes through members between them: each receives a partition of one pool and
-   gives one of another.
+3. A member with at least two partitions more than another member gives one to that member. If they
+   share no topic, partitions move along a chain of members: each member in between receives a
+   partition of one pool and gives one of another.
 4. Members in different racks exchange partitions that are nearer to each other (near.py).
 
 When no such path is left, no assignment for these subscriptions is better balanced (Harvey et al.,
@@ -54,8 +54,8 @@ class _Pool(NamedTuple):
     unowned: dict[Partition, None]
     """Partitions of the pool without an owner, in the order of topics and partitions."""
     owned: dict[str, list[Partition]]
-    """Partitions of the pool by member. New ones are appended, and the last one is given up first,
-    so that a member keeps the partitions that it has owned longest."""
+    """Partitions of the pool by member, oldest assignment first. A member that must give up
+    partitions gives up the last ones, and so keeps those that it has owned longest."""
 
     def move(self, giver: str, taker: str) -> None:
         self.owned[taker].append(self.owned[giver].pop())
@@ -190,12 +190,12 @@ def _move(pool: _Pool, giver: str, taker: str, loads: dict[str, int]) -> None:
 
 
 def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> Steps[None]:
-    """Move partitions between members without a common topic, through members that share topics
+    """Balance members without a common topic by moving partitions through members that share topics
     with both.
 
     If no path of moves starts at the member with the most partitions, that member is finished, and
-    so are all members that it could reach. Their numbers of partitions differ by at most one, and
-    no other member has enough partitions to give them one.
+    so are all members that the search reached. Their numbers of partitions differ by at most one,
+    and no other member has enough partitions to give them one.
     """
     ways = _PathSearch(pools, loads)
     heap = [(-load, member_id) for member_id, load in loads.items()]
@@ -279,8 +279,11 @@ def _bring_nearer(
     pace: StepPace,
 ) -> Steps[None]:
     """Swap partitions of a pool between members in different racks, so that more partitions have a
-    replica in the rack of the member that consumes them. A partition that would otherwise not move
-    is swapped only if both partitions then have a replica in the rack of their new member."""
+    replica in the rack of the consuming member.
+
+    A partition that this rebalance has not moved already is swapped only if both partitions then
+    have a replica in the rack of their new member.
+    """
     owners: dict[Partition, str] = {}
     new = []
     for member_id, partitions in pool.owned.items():
