@@ -1,8 +1,8 @@
 """Keeps open the calls by which brokers show that they are alive, and ends the sessions of brokers
 whose process has ended.
 
-`attendances` decides what the end of a call means. This module waits for calls, probes addresses
-and measures time.
+`attendances` decides on the consequence when a call ends. This module waits for calls, probes
+addresses and measures time.
 """
 
 import logging
@@ -45,7 +45,7 @@ then suspended during the check, so requests of brokers may still be waiting to 
 
 
 class AttendanceKeeper:
-    """Keeper of the calls that brokers keep open at this controller to show that they are alive,
+    """Manager of the calls that brokers keep open at this controller to show that they are alive,
     and of the tasks that handle the end of a call."""
 
     def __init__(
@@ -121,8 +121,8 @@ class AttendanceKeeper:
         """Check repeatedly whether a broker's address accepts connections, while the broker is
         alive.
 
-        A later refused connection is evidence of the broker's death only if the address has
-        accepted a connection before.
+        If the address refuses a connection later, this is evidence of the broker's death only if it
+        has accepted one before.
         """
         while attendance in self._ends:
             now_ms = self._clock.monotonic_ms()
@@ -168,8 +168,8 @@ class AttendanceKeeper:
         return False
 
     async def _is_silent(self, suspicion: Suspicion) -> bool:
-        """Wait to see whether a broker whose call was cut off calls again, and return True if it
-        stays silent. Time during which this process was suspended does not count."""
+        """Wait for a broker whose call was cut off to call again. Returns True if the broker stays
+        silent. Time during which this process was suspended does not count."""
         silent_ms = 0
         while silent_ms < SILENCE_MS:
             before_ms = self._clock.monotonic_ms()

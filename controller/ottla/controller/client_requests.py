@@ -54,8 +54,8 @@ def cluster_needs(api_key: int) -> tuple[AclOperation, ...]:
 def decide(
     image: MetadataImage, api_key: int, request: Message, context: Context
 ) -> Decision[Message]:
-    """Return the controller's decision for one forwarded client request, given the metadata image
-    of all appended records, committed or not.
+    """Return the controller's decision for one forwarded client request. `image` is the metadata
+    image of all appended records, committed or not.
 
     Raises RefusedError if the controller does not decide this API, if the client lacks permission
     on the cluster, or if the decision has too many records.

@@ -70,9 +70,10 @@ it."""
 
 
 OFFSET_ATTEMPTS_MAX = 3
-"""Maximum number of times that the controller makes one decision, if the quorum's voter set takes
-its offset in the metadata log. With one, a client of a controller that has just begun to lead gets
-NOT_CONTROLLER. More than three are not needed, because voter sets rarely follow each other."""
+"""Maximum number of attempts at one decision. A decision is repeated if the quorum's voter set
+takes its offset in the metadata log. With one attempt, a client of a controller that has just
+become leader gets NOT_CONTROLLER. More than three are unnecessary, because voter sets change
+rarely."""
 
 SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
@@ -201,9 +202,8 @@ class Controller:
         """Renew a broker's session, and move the broker to the state that its heartbeat requests,
         if permitted. Returns the response.
 
-        The session is renewed before the heartbeat is queued behind other decisions. A heartbeat
-        that changes nothing else gets its response without being queued, and without a commit by a
-        majority.
+        The session is renewed before the heartbeat waits for other decisions. A heartbeat that
+        causes no other change is answered at once, without a commit by a majority.
         """
         if self.epoch is None:
             raise not_controller()
@@ -283,11 +283,11 @@ class Controller:
         """Decide a client's request that a broker has forwarded, and return the response.  Both are
         in Kafka's encoding.
 
-        The client determines the size of the request.  A large request is therefore decoded,
+        The client determines the size of the request. A large request is therefore decoded,
         decided, applied and answered in a thread, so that the event loop can still process
-        heartbeats.  The client's quota is also checked in that thread; since decisions are made one
-        at a time, no other decision uses the token buckets or the cache of the authorizer
-        meanwhile.  A request without a principal was sent by the broker itself.
+        heartbeats. The client's quota is also checked in that thread. This is safe because
+        decisions are made one at a time, so that no other decision uses the token buckets or the
+        authorizer's cache. A request without a principal was sent by the broker itself.
         """
         first_offset = NO_RECORDS
         charge = NO_CHARGE
@@ -362,11 +362,11 @@ class Controller:
         return encode(reply, api_version)
 
     def _authorizer_of(self, image: MetadataImage) -> Authorizer | None:
-        """Return an authorizer over the ACLs of a metadata image, which may contain uncommitted
-        records, or None if everything is allowed.
+        """Return an authorizer over the ACLs of a metadata image, or None if there is no
+        authorizer. The image may contain uncommitted records.
 
-        A response to a client waits until everything on which its decision depends is committed,
-        including the ACLs.
+        A response to a client is sent only after everything on which its decision depends is
+        committed, including the ACLs.
         """
         if self.authorizer is not None:
             self.authorizer.take(image.acls)
@@ -420,9 +420,8 @@ class Controller:
     ) -> R:
         """Make a decision and append its records to the metadata log. Returns the decision's reply.
 
-        A new leader of the quorum appends a voter set at its start. If that takes the offset for
-        which the decision was made, the decision is made again, because it may depend on the
-        offset.
+        A new leader of the quorum may append a voter set at its start, at the offset for which the
+        decision was made. The decision is then made again, because it may depend on the offset.
         """
         for _ in range(OFFSET_ATTEMPTS_MAX):
             image, next_offset = self.image, self._member.end_offset
@@ -615,7 +614,8 @@ def _nothing(image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
 
 
 def make_authorizer(config: ControllerConfig, clock: Clock) -> StandardAuthorizer | None:
-    """Return an authorizer for the use of one task or thread, or None if everything is allowed."""
+    """Return an authorizer for exclusive use by one task or thread, or None if no authorizer is
+    configured."""
     if not config.authorizer.is_on:
         return None
     return StandardAuthorizer(config.authorizer, AuditLog(clock.monotonic_ms))

@@ -48,8 +48,9 @@ of a quantile is at most 12 %."""
 WINDOW_MS = 60_000
 
 MUTATION_SERIES_MAX = 1_000
-"""Maximum number of clients for which a metric of their partition mutations is exported. Clients
-choose their own names, and each series uses memory of the metrics collector."""
+"""Maximum number of clients for which a metric of partition mutations is exported. The limit is
+needed because clients choose their own names, and each series uses memory of the metrics
+collector."""
 
 CONTROLLER = "kafka.controller:type=KafkaController,name="
 STATS = "kafka.controller:type=ControllerStats,name="
@@ -123,7 +124,7 @@ def controller_registry(
 
 
 def empty_controller_registry() -> Registry:
-    """Return the metrics registry of a controller that has done nothing: all metrics with their
+    """Return the metrics registry of a controller without activity: all metrics, with their
     descriptions."""
     registry = controller_registry(
         ControllerCounts(),

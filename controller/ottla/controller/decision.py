@@ -28,8 +28,8 @@ S = TypeVar("S")
 
 APPEND_RECORDS_MAX = 10_000
 """Maximum number of records in one append to the metadata log (KRaft's limit). A larger value
-blocks the event loop, and heartbeats with it, for longer at a time. With a smaller value, more
-batches are written and flushed for each event."""
+blocks the event loop, and therefore heartbeats, for longer. With a smaller value, more batches are
+written and flushed."""
 
 
 @frozen
@@ -37,7 +37,7 @@ class Decision(Generic[R]):
     """Decision of the controller: metadata records in the order in which they must be applied, the
     reply, and the resulting metadata image.
 
-    If there are no records, the reply may be sent at once.
+    A decision without records needs no commit, so its reply may be sent at once.
     """
 
     records: tuple[Record, ...]
@@ -51,11 +51,11 @@ class Decision(Generic[R]):
     appends, the next controller completes its work.
     """
     voter_change: VoterChangeRequest | None = None
-    """Change of the voter set, which the quorum makes after the decision; None if there is none.
-    The quorum's response takes the place of `reply`."""
+    """Change of the voter set that the quorum makes after the decision, or None. The quorum's
+    response replaces `reply`."""
     snapshot_request: WriteSnapshotRequest | None = None
-    """Request for a metadata snapshot, which this node writes after the decision; None if there is
-    none. Its report takes the place of `reply`."""
+    """Request for a metadata snapshot that this node writes after the decision, or None. The report
+    about the snapshot replaces `reply`."""
 
     def appends(self, records_max: int = APPEND_RECORDS_MAX) -> Iterator[tuple[Record, ...]]:
         """Yield the records of the decision in groups of at most `records_max`; each group is

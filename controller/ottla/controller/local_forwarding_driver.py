@@ -11,10 +11,9 @@ from ottla.model.ids import NodeId
 from ottla.proto import controller_pb2 as pb
 
 LEADER_MS_MAX = 3_000
-"""Maximum time in ms for which a client's request waits while no leader of the quorum is known:
-after the start, and during an election. A longer one delays the client's search at other
-controllers; with a shorter one, a client of the only controller is refused right after its start.
-"""
+"""Maximum time in ms for which a client's request waits while the quorum has no known leader (after
+the start, and during an election). With a longer time, the client contacts other controllers later.
+With a shorter time, a client of the only controller is refused right after its start."""
 
 CHECK_MS = 50
 """Interval in ms between checks whether a leader of the quorum is known."""

@@ -43,8 +43,8 @@ from ottla.storage.directories.free_space_driver import FreeSpaceMonitor
 from ottla.storage.disk.disk_seam import Disk
 
 HAND_OVER_PATIENCE_MS = 2_000
-"""Maximum time in ms that a stopping leader of the quorum waits until the other controllers know
-that it resigns. A controller that does not know of the resignation notices only later that the
+"""Maximum time in ms for which a stopping leader of the quorum waits until the other controllers
+have confirmed its resignation. A controller without this information detects only later that the
 leader has stopped."""
 
 

@@ -2,7 +2,8 @@
 
 Pure; the time is an argument. Each client has a token bucket with the limit of its user and client
 id. Buckets belong to the active controller: they are not replicated, and a new controller starts
-with full ones. A full bucket has the same effect as none, so full buckets are dropped first.
+with full ones. A full bucket has the same effect as a missing one, so full buckets are dropped
+first.
 
 If the version of a request supports the error THROTTLING_QUOTA_EXCEEDED, the limit is strict: while
 the bucket is in debt, a topic is refused before any of its records is written. A request of an
@@ -23,8 +24,8 @@ from ottla.wire.apis import API
 
 BUCKETS_MAX = 10_000
 """Maximum number of clients whose token buckets for partition mutations are stored, at some 500
-bytes each. With more, the controller uses more memory. With fewer, a client's debt is forgotten
-when very many other clients make changes."""
+bytes each. With a smaller number, a client's debt is dropped sooner when very many other clients
+make changes."""
 
 NAME_CHARS_MAX = 256
 """Maximum number of characters of a user name or client id that identify a client's token bucket.
@@ -41,7 +42,7 @@ class MutationCharge:
         self, bucket: TokenBucket | None = None, *, is_strict: bool = False, now_ms: int = 0
     ) -> None:
         """Create the charge of one request. If `bucket` is None, the client has no limit, and
-        nothing is charged."""
+        nothing is charged. If `is_strict`, requests are refused while the bucket is in debt."""
         self._bucket = bucket
         self._is_strict = is_strict
         self._now_ms = now_ms
@@ -72,7 +73,7 @@ class MutationCharge:
 
 
 NO_CHARGE = MutationCharge()
-"""Charge of a request whose client has no limit on created and deleted partitions."""
+"""Charge of a request whose client may create and delete any number of partitions."""
 
 
 class MutationQuotas:
@@ -99,11 +100,11 @@ class MutationQuotas:
         client_id: str,
         now_ms: int,
     ) -> MutationCharge:
-        """Return the charge of a request that creates or deletes partitions, by the quotas of the
-        metadata image on which it is decided.
+        """Return the charge of a request that creates or deletes partitions, according to the
+        quotas in the metadata image of its decision.
 
-        A request without a user was sent by a broker, which creates the topics of its coordinators.
-        It is charged nothing.
+        A request without a user comes from a broker that creates the topics of its coordinators. It
+        is not charged.
         """
         strict_from = API[api_key].cost.strict_from
         if strict_from is None or not user:
@@ -127,8 +128,8 @@ class MutationQuotas:
         return self._buckets
 
     def forget_all(self) -> None:
-        """Drop all token buckets for partition mutations, so that every client starts with a full
-        one."""
+        """Drop all token buckets for partition mutations. Every client then starts with a full
+        bucket."""
         self._buckets.clear()
 
     def _bucket(self, names: tuple[str, str], limit: float, now_ms: int) -> TokenBucket:

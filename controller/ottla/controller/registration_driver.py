@@ -2,8 +2,8 @@
 
 A controller registers when the metadata lacks its registration, or contains a different one: after
 its start, after ottla.version was raised to a level that has registrations, and after an operator
-has unregistered it while it runs. Below that level it registers again and again, because the active
-controller only remembers the registration.
+has unregistered it while it runs. Below that level, the active controller keeps registrations only
+in memory, so this controller registers repeatedly.
 """
 
 import logging
@@ -32,9 +32,9 @@ more attempts; with a longer one, a new metadata image is noticed later."""
 
 PAUSE_MS_FIRST = 100
 PAUSE_MS_MAX = 5_000
-"""Maximum pause in ms between two attempts to register this controller. With a longer one, a new
+"""Maximum delay in ms between two attempts to register this controller. With a longer delay, a new
 active controller learns later which controllers exist. With a shorter one, a controller that
-refuses the registration is burdened."""
+refuses the registration gets more requests."""
 
 Register = Callable[[pb.RegisterControllerRequest], Awaitable[None]]
 """Function that sends a controller's registration to the active controller. Raises RefusedError if
@@ -135,8 +135,8 @@ class ControllerRegistrar:
 
 
 def register_at(controller: Controller, remote: Register) -> Register:
-    """Return a function that registers a controller: at this node if it is the active controller,
-    or else at the active controller by calling `remote`."""
+    """Return a function that registers a controller. If this node is the active controller, the
+    function registers it here, otherwise it calls `remote`."""
 
     async def register(request: pb.RegisterControllerRequest) -> None:
         if controller.epoch is None:

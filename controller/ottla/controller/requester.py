@@ -1,8 +1,8 @@
-"""The client that sent a request, which a broker has forwarded, and its permissions.  Pure.
+"""Client whose request a broker has forwarded, and the client's permissions. Pure.
 
-The broker has authenticated the client, and forwards the client's principal and address.  The
-controller authorizes the client by its own image, whatever the broker has decided.  A request
-without a principal was sent by the broker itself, and is always allowed.
+The broker has authenticated the client, and forwards its principal and address. The controller
+authorizes the client by its own metadata image, whatever the broker has decided. A request without
+a principal was sent by the broker itself, and is always allowed.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -55,4 +55,4 @@ class Requester:
 
 
 A_BROKER = Requester()
-"""Requester of the requests that a broker sends for itself, to whom everything is allowed."""
+"""Requester of requests that a broker sends on its own behalf. Everything is allowed to it."""

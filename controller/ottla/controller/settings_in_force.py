@@ -36,7 +36,7 @@ def topic_setting(
 
 
 def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> EffectiveSetting:
-    """Return the effective value of a setting for topics without a value of their own."""
+    """Return the effective value of a setting for topics that have no value of their own."""
     cluster = image.config(BROKER_RESOURCE, "")
     for broker_key in TOPIC_DEFINITIONS[key].broker_keys:
         if broker_key in cluster and broker_key in DEFAULT_DEFINITIONS:
@@ -52,7 +52,7 @@ def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> E
 
 
 def topic_defaults(image: MetadataImage, config: ControllerConfig) -> dict[str, str]:
-    """Return the settings, by key, of topics without values of their own."""
+    """Return the effective settings of topics that have no values of their own, by key."""
     found = {key: topic_default(image, config, key).value for key in TOPIC_DEFINITIONS}
     return {key: text for key, text in found.items() if text is not None}
 
@@ -65,8 +65,8 @@ def min_insync_replicas(image: MetadataImage, config: ControllerConfig, topic: s
 
 
 def allows_unclean_election(image: MetadataImage, config: ControllerConfig, topic: str) -> bool:
-    """Return whether unclean elections are allowed: any live replica may then lead a partition of
-    the topic if no other replica can."""
+    """Return whether unclean elections are allowed for a topic. If no other replica can lead a
+    partition, any live replica may then lead it."""
     value = topic_setting(image, config, topic, UNCLEAN_LEADER_ELECTION).value
     return value is not None and value.strip().lower() == "true"
 

@@ -10,7 +10,7 @@
 - Writes no-op records while the log does not advance.
 
 `Upkeep.run` also allows this controller to become active. Most tasks sleep, check whether there is
-work, and decide it like a request. On an inactive controller they find no work. An unexpected
+work, and decide it like a request. On an inactive controller there is no work. An unexpected
 exception ends one round of one task; the next round starts after a pause.
 """
 
@@ -45,7 +45,7 @@ BALANCE_INTERVAL_S = 0.2
 partitions take longer; with a shorter one, each step examines the same moves again."""
 
 BALANCE_PACE_INTERVAL_S = 5.0
-"""Interval, in seconds, between two changes of the replication throttle of a balance plan. Brokers
+"""Interval in seconds between two adjustments of a balance plan's replication throttle. Brokers
 report the latency of producers with each heartbeat, by default every 2 s."""
 
 BALANCE_IDLE_INTERVAL_S = 1.0
@@ -99,8 +99,8 @@ class Upkeep:
             await trio.sleep(REST_AFTER_ERROR_MS / 1000)
 
     async def _begin_each_turn(self) -> None:
-        """Each time this controller becomes active, write the first records of a new cluster, and
-        complete decisions that an earlier controller left half written."""
+        """Whenever this controller becomes active, write the first records of a new cluster, and
+        complete decisions of an earlier controller that were only partly written."""
         while True:
             turn = self._controller.turn
             if self._controller.epoch is not None:
@@ -134,7 +134,8 @@ class Upkeep:
 
     def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
         """Return the decision that fences brokers whose sessions have expired, up to the limit of
-        one decision. The reply is True, because the next decision must fence the remaining ones."""
+        one decision. The reply is always True, and causes the caller to fence the remaining brokers
+        with a further decision."""
         now_ms = self._controller.session_time_ms()
         decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
         if decision.reply:
@@ -227,8 +228,8 @@ class Upkeep:
                 await trio.sleep(REST_BETWEEN_RUNS_MS / 1000)
 
     async def _write_no_ops(self) -> None:
-        """Write a no-op record to the metadata log whenever no other record was written for a
-        while, so that observers see the log advance."""
+        """Write a no-op record to the metadata log if no other record was written for a while.
+        Observers then see that the log advances."""
         controller, seen = self._controller, NO_OFFSET
         while True:
             await trio.sleep(self._config.quorum.idle_interval_ms_max / 1000)

@@ -35,9 +35,9 @@ GRANTED_BESIDE = {
     _OP.ALTER: (_OP.DESCRIBE,),
     _OP.ALTER_CONFIGS: (_OP.DESCRIBE_CONFIGS,),
 }
-"""Operations that an ALLOW entry (an ACL that allows one) implies, by the operation that the entry
-names: for example, an entry that allows READ also allows DESCRIBE. A DENY entry denies only the
-operation that it names."""
+"""Operations that an ALLOW entry also allows, by the operation that the entry names. For example,
+an entry that allows READ also allows DESCRIBE. A DENY entry denies only the operation that it
+names."""
 
 
 class PatternKey(NamedTuple):
@@ -166,8 +166,8 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids whose ACL entry differs between this table and another one, including ids
-        that only one of the tables contains."""
+        """Return the ids of ACL entries that differ between this table and another one, including
+        ids that only one of the tables contains."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()

@@ -1,4 +1,4 @@
-"""Writes the audit log: denied operations of principals, and at DEBUG allowed ones.
+"""Audit log: lines about denied operations of principals, and at level DEBUG about allowed ones.
 
 The logger is named `ottla.authorizer`; Kafka's is `kafka.authorizer.logger`. A client chooses the
 names that appear in these lines, and can cause any number of denials. Names are therefore escaped

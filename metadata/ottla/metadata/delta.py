@@ -25,10 +25,10 @@ from ottla.model.quotas.quota_limits import QuotaEntity
 
 
 class MetadataDelta:
-    """The differences between the metadata image `base` and the image that `apply` returns.
+    """Differences between the metadata image `base` and the image that `apply` returns.
 
-    Every key whose value differs is listed. A key whose value changed and changed back may be
-    listed too.
+    All keys whose values differ are listed. A key whose value was changed and then changed back may
+    be listed too.
     """
 
     def __init__(self, base: MetadataImage) -> None:

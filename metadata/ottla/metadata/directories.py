@@ -5,7 +5,7 @@ from uuid import UUID
 
 MIGRATING = UUID(int=0)
 """Directory id of a replica whose broker does not support directory ids yet. Kafka reserves this
-id; Ottla never writes it."""
+id. Ottla never writes it."""
 
 UNASSIGNED = UUID(int=1)
 """Directory id of a replica whose broker has not yet chosen a log directory. The broker will report

@@ -52,8 +52,8 @@ KRAFT_VERSION_OF_VOTER_CHANGES = 1
 """First level of kraft.version at which the voters of the quorum may change (KIP-853)."""
 
 METADATA_VERSION_OF_DEAD_LETTERS = 31
-"""Lowest level of metadata.version whose Kafka release creates new clusters with share.version 2
-(dead letter topics)."""
+"""Lowest metadata.version of the Kafka releases whose new clusters have share.version 2 (dead
+letter topics)."""
 
 METADATA_VERSION_OF_RANGES = 32
 """First level of metadata.version at which the host of an ACL may be a range of addresses
@@ -112,16 +112,16 @@ INITIAL_LEVELS = {
     TRANSACTION_VERSION: 2,
     SHARE_VERSION: SHARE_VERSION_OF_DEAD_LETTERS,
 }
-"""Initial feature levels of a new cluster, in the order of their records: metadata.version is
-first, so that a reader of the log can interpret the rest."""
+"""Initial feature levels of a new cluster, in the order of their records. metadata.version is
+first, because a reader of the log needs it to interpret the rest."""
 
 
 FORMER_RELEASE = OTTLA_VERSION_NAMES[0]
 """Previous release of Ottla. Nodes can return to it until an operator raises ottla.version."""
 
 FORMER_HIGHEST = {METADATA_VERSION: 32, OTTLA_VERSION: 0, SHARE_VERSION: 0}
-"""Highest level of each feature in Ottla's release 0.2.0, for the features of which this release
-supports a higher one."""
+"""Highest levels that Ottla's release 0.2.0 supports, for the features of which this release
+supports a higher level."""
 
 
 def bootstrap_records(
@@ -187,8 +187,8 @@ def changes_records(feature: str, *, above: int, up_to: int) -> bool:
 
 
 def levels_before_return(finalised: Mapping[str, int]) -> dict[str, int]:
-    """Return the levels to which an operator must lower features before a node can return to
-    release 0.2.0. If a feature cannot be lowered that far, no node can return."""
+    """Return the feature levels that an operator must set before a node can return to release
+    0.2.0. If a feature cannot be lowered that far, a return is impossible."""
     return {
         name: highest
         for name, highest in FORMER_HIGHEST.items()
@@ -197,8 +197,8 @@ def levels_before_return(finalised: Mapping[str, int]) -> dict[str, int]:
 
 
 def level_name(feature: str, level: int) -> str:
-    """Return the text of a feature level for operators: the number, followed by the release that it
-    belongs to, if there is one."""
+    """Return the text of a feature level for operators: the number, followed by the release to
+    which it belongs, if any."""
     name = LEVEL_NAMES.get(feature, {}).get(level)
     if name is None:
         return str(level)

@@ -72,9 +72,11 @@ time. TOPICS is a group of several kinds."""
 
 
 def family_of(record: Record) -> str | None:
-    """Return the group in which `apply_all` applies a metadata record in bulk: TOPICS for the kinds
-    about topics, otherwise the record's own kind. Returns None if this release does not know the
-    kind."""
+    """Return the group of a metadata record; `apply_all` applies records of one group together.
+
+    The group is TOPICS for records about topics, otherwise the record's own kind. Returns None if
+    this release does not know the kind.
+    """
     kind: str | None = record.WhichOneof("record")
     return TOPICS if kind in TOPIC_KINDS else kind
 
@@ -159,9 +161,9 @@ def _clear_elr(image: MetadataImage, record: pb.ClearElr) -> MetadataImage:
 def partitions_to_clear(image: MetadataImage, record: pb.ClearElr) -> tuple[TopicIdPartition, ...]:
     """Return the partitions whose eligible leader replicas (ELR) a ClearElr record clears.
 
-    Unlike in Kafka, partitions with an empty ISR keep their ELR. Under the new min.insync.replicas,
-    such a partition can commit nothing until an eligible replica leads. If its ELR were cleared, no
-    replica could ever lead.
+    Unlike in Kafka, partitions with an empty ISR keep their ELR. Such a partition has no leader
+    until one of its eligible replicas is elected. If its ELR were cleared, no replica could be
+    elected.
     """
     topics: Iterable[Topic] = image.topics.values()
     if record.topic_name:
@@ -325,8 +327,8 @@ FOLDS: dict[str, Callable[[MetadataImage, Any], MetadataImage]] = {
     "producer_ids": _set_producer_ids,
     "no_op": _do_nothing,
 }
-"""Functions that apply one metadata record to an image, by the kind of record. They cover the kinds
-outside `MANY_AT_ONCE`. A test compares the kinds with the protobuf oneof."""
+"""Functions that apply one metadata record to an image, by the kind of the record. Kinds in
+`MANY_AT_ONCE` are excluded. A test compares the kinds with the protobuf oneof."""
 
 
 def _endpoints(endpoints: Iterable[pb.Endpoint]) -> tuple[Endpoint, ...]:

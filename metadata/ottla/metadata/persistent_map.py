@@ -129,8 +129,8 @@ class MapChanges(Generic[K, V]):
             del self._changing()[key]
 
     def finish(self) -> PersistentMap[K, V]:
-        """Return an immutable map with all changes made so far. Returns the original map if nothing
-        changed."""
+        """Return an immutable map with all changes made so far, or the original map if there was no
+        change."""
         if self._mutation is None:
             return self._base
         finished = self._base = _wrap(self._mutation.finish())

@@ -10,8 +10,8 @@ from ottla.metadata.image import MetadataImage
 class Publisher(Protocol):
     """A component of a process that receives each new metadata image.
 
-    One task calls `publish` after every committed batch of metadata records, and never twice for
-    the same image. The delta of the first call starts from the empty image, so it lists everything.
+    One task calls `publish` after each committed batch of metadata records, and only once for each
+    image. The delta of the first call starts from the empty image, so it lists everything.
     """
 
     @property

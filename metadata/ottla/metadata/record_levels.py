@@ -1,7 +1,6 @@
-"""For each kind of metadata record, and for added fields, the level of ottla.version from which it
-is written.
+"""Levels of ottla.version from which kinds and fields of metadata records are written.
 
-A release reads records of every level that it supports, and writes only records that the finalised
+A release reads records of all levels that it supports, and writes only records that the finalised
 level allows. Until an operator raises the level, each node can therefore return to the previous
 release, which can read all records in the log and in the snapshots. Invariant WritableLevels: no
 record is appended below its level.
@@ -24,8 +23,8 @@ KINDS = {
 cannot read."""
 
 FIELDS: dict[tuple[str, str], int] = {}
-"""Lowest level of the feature ottla.version for each field that was added to an existing kind of
-metadata record after release 0.2.0, by kind and name of the field."""
+"""Lowest level of ottla.version for fields that were added to existing kinds of metadata records
+after release 0.2.0. Keys are the kind and the name of the field."""
 
 HIGHEST = SUPPORTED[OTTLA_VERSION].highest
 

@@ -1,9 +1,9 @@
 """Describes records of the metadata log in words, for operators.
 
 All functions are pure. Descriptions contain no secrets: neither credentials nor the values of
-secret settings. Topics have the names that the caller gives; a topic that the caller does not know
-is described by its id. A record of a kind without a function in `WORDS` is described by the name of
-its kind, so records of later releases are shown too.
+secret settings. A topic is described by the name that the caller supplies, or by its id if the
+caller does not know it. A record of a kind without a function in `WORDS` is described by the name
+of its kind, so records of later releases are shown too.
 """
 
 from collections.abc import Callable, Iterable

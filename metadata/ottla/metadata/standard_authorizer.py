@@ -6,9 +6,9 @@ The rules and their order are those of Kafka's StandardAuthorizer:
 2. An entry applies if all of these match: the resource's type; the resource's name, by an equal
    name, a prefix or the wildcard; the principal, by its name or the wildcard; the client's host;
    and the operation, which an ALLOW entry may also imply.
-3. One DENY entry that applies outweighs all ALLOW entries.
-4. If no entry applies, the operation is denied if the resource has any entry. Otherwise,
-   `allow.everyone.if.no.acl.found` decides.
+3. A DENY entry that applies takes precedence over all ALLOW entries.
+4. If no entry applies but the resource has entries, the operation is denied. If the resource has no
+   entries, `allow.everyone.if.no.acl.found` decides.
 
 Invariant: RevokedAtOnce (a decision uses the latest ACL table, never an older one). The authorizer
 discards its cached decisions when any entry changes.
@@ -47,8 +47,8 @@ topics computes decisions again, at 10 µs each. A larger value uses more memory
 fill by naming ever more resources."""
 
 NAME_CHARS_REMEMBERED_MAX = 512
-"""Maximum length, in characters, of a resource name for which the authorizer caches its decision.
-The name of a group may have 32 KiB."""
+"""Maximum length in characters of a resource name for which the authorizer caches its decision. The
+name of a group may have 32 KiB."""
 
 LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
 HARD_CODED = "hardcode"
@@ -64,7 +64,8 @@ class AuthorizationDecision(NamedTuple):
     """Kafka's name of the rule that led to the decision: SuperUser, MatchingAcl, DefaultAllow or
     DefaultDeny."""
     entry: AclEntry | None = None
-    """The ACL entry on which the decision is based, or None if it is based on none."""
+    """ACL entry on which the decision is based, or None if the decision is not based on an
+    entry."""
 
 
 SUPER_USER = AuthorizationDecision(True, "SuperUser")

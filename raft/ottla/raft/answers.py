@@ -1,5 +1,5 @@
-"""Checks of other replicas' requests, responses that name the known leader, and the pause after a
-leader's resignation.
+"""Checks of requests from other replicas, responses that name the known leader, and the delay after
+a leader's resignation.
 
 Pure functions that read a replica's state and never change it. A refusal is a normal response of
 the protocol, not a fault. The requester had an old epoch or contacted the wrong node, and learns
@@ -275,8 +275,11 @@ def endpoints_of_leader(replica: Replica, leader_id: NodeId | None) -> tuple[Vot
 
 def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> int:
     """Return the time in ms that this replica must wait before it stands for election after the
-    leader resigned. The first of the leader's preferred successors waits zero; each further one
-    waits longer. A replica that is not a preferred successor waits longest."""
+    leader resigned.
+
+    The first replica in `preferred` (the leader's preferred successors) waits zero ms; each further
+    one waits longer. A replica that is not in `preferred` waits longest.
+    """
     longest_ms = replica.config.election_backoff_ms_max
     ids = [key.id for key in preferred]
     if replica.identity.node_id not in ids:

@@ -7,10 +7,11 @@ That order is the order of the fields of `Effects`:
    write `quorum-state` atomically and durably, then flush the log; 3. **send**: responses, then
    requests; 4. **apply**: pass committed entries to the state machine, then report the new role.
 
-PersistedBeforeAnswered: nothing of phase 3 is sent before `persist_election` of phase 2 is on disk.
-No event is processed between a step and the end of its truncate, append and persist, because the
-core reads its `LogView` as if these had been done. Only the flush of the log may continue in the
-background: `LogFlushed` reports its end, and the core counts no byte before that.
+PersistedBeforeAnswered: messages of phase 3 are sent only after `persist_election` of phase 2 is on
+disk. No event is processed before the truncate, append and persist of the previous step have ended,
+because the core reads its `LogView` as if they had been done. Only the flush of the log may
+continue in the background: `LogFlushed` reports its end, and the core treats no byte as flushed
+before that.
 """
 
 from dataclasses import dataclass, field, replace
@@ -93,10 +94,10 @@ class SnapshotChunk:
 
 @frozen(kw_only=True)
 class ReadLog:
-    """A read of the log, by the driver, that fills the `records` of a FetchResponse: complete
-    batches from `offset` to the log's end, at least one batch.
+    """A read of the log by the driver, for the `records` of a FetchResponse. It returns complete
+    batches from `offset` to the log's end, and at least one batch.
 
-    Nothing is read if `offset` is the end. Followers also get uncommitted entries, because
+    If `offset` is the end, nothing is read. Followers also receive uncommitted entries, because
     replication commits them.
     """
 
@@ -190,5 +191,5 @@ class Effects:
     """A response that the quorum core rejected as impossible, or None if it rejected none. It is
     only reported to operators."""
     next_wake_ms: int | None = None
-    """Latest monotonic time, in ms, at which the driver must send the next `Tick` event, or None if
-    the quorum core has no timer running."""
+    """Latest monotonic time in ms at which the driver must send the next `Tick` event, or None if
+    no timer is running."""

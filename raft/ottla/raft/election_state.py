@@ -30,8 +30,8 @@ _CHECKPOINTED = "voterCheckpoint"
 Kafka's reader ignores it."""
 
 _STANDING = "voterStanding"
-"""JSON field of `quorum-state` for the standing of a voter that cannot keep all its promises.
-Kafka's reader ignores it."""
+"""JSON field of `quorum-state` for the standing of a voter that cannot keep all its promises to
+other replicas. Kafka's reader ignores this field."""
 
 _WAS_VOTER = "wasVoter"
 """JSON field of `quorum-state` which records that a controller was a voter. Kafka's reader ignores
@@ -42,8 +42,8 @@ _STANDINGS = [standing.value for standing in Standing]
 
 @frozen(kw_only=True)
 class ElectionState:
-    """Contents of `quorum-state`: the latest known epoch, its leader if known, and this replica's
-    vote in that epoch, if any."""
+    """Contents of `quorum-state`: the latest known epoch, its leader, and this replica's vote in
+    that epoch. Leader and vote may be missing."""
 
     epoch: Epoch = NO_ELECTION_YET
     leader_id: NodeId | None = None

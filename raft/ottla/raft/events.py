@@ -43,8 +43,8 @@ class LeaderRefused:
     """Event that the leader's address refuses connections (ECONNREFUSED), after a fetch from the
     leader has failed.
 
-    The driver has just tried every address of the leader's host. No other failure counts: neither a
-    reset, an EndQuorumEpoch, a timeout, nor an unknown host name or an unreachable host.
+    The driver has just tried every address of the leader's host. This event does not report other
+    failures, such as a reset, a timeout, an unknown host name or an unreachable host.
     """
 
     leader_id: NodeId
@@ -54,8 +54,8 @@ class LeaderRefused:
 
 @frozen(kw_only=True)
 class AppendRequested:
-    """Event that the application requests an append of complete batches in `epoch`, in which it
-    believes that this node leads.
+    """Event that the application requests an append of complete batches. `epoch` is the epoch in
+    which this node leads according to the application.
 
     `step` raises RefusedError(NOT_LEADER_OR_FOLLOWER) and changes nothing if this node does not
     lead `epoch`.

@@ -21,9 +21,9 @@ from ottla.raft.transitions import Role, Standing
 from ottla.raft.voter_changes import VoterEntryUpkeep
 
 PATIENCE_JITTER_DIVISOR = 8
-"""Divisor of the fetch timeout. The quotient is the maximum of the random time by which a follower
-extends the timeout. With less jitter, the followers of a dead leader stand for election
-simultaneously and split the vote. With more jitter, the leader's failure is noticed later."""
+"""Divisor of the fetch timeout that gives the maximum random extension of this timeout. With less
+randomness, the followers of a dead leader stand for election simultaneously and split the vote.
+With more randomness, the leader's failure is noticed later."""
 
 REFUSED_PAUSE_MS = 20
 """Delay in ms before a voter stands for election after its leader's process ended. With a shorter
@@ -137,9 +137,9 @@ class Follower:
         """Return whether this replica's log contains all entries that were committed before this
         leader's latest response.
 
-        A leader's high watermark proves this only once an entry of its own epoch is below it (raft
-        paper, 5.4.2). The leader has all entries that were committed before this log was damaged:
-        it was elected before the damage, or by a majority without this replica's vote.
+        A leader's high watermark proves this only if an entry of the leader's own epoch is below it
+        (raft paper, 5.4.2). The leader has all entries that were committed before this log was
+        damaged: it was elected before the damage, or by a majority without this replica's vote.
 
         A leader elected before the damage may still count entries that this replica acknowledged
         and then lost, and may commit them later. In that case this log must contain the leader's
@@ -306,7 +306,7 @@ class Follower:
 
 
 def _fetch_timeout_ms(replica: Replica) -> int:
-    """Return the time in ms after which a leader that has not responded is considered lost. Its
-    random part keeps followers from standing for election simultaneously."""
+    """Return the time in ms after which a leader that has not responded is considered lost. A
+    random part prevents followers from standing for election simultaneously."""
     timeout_ms = replica.config.fetch_timeout_ms
     return timeout_ms + replica.rng.below(max(1, timeout_ms // PATIENCE_JITTER_DIVISOR))

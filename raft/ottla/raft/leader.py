@@ -207,8 +207,8 @@ class Leader:
                     self._answer(replica, parked)
 
     def on_fetch(self, replica: Replica, token: int, request: FetchRequest, now_ms: int) -> None:
-        """Record the progress of a replica that fetches from this leader. Then answer the fetch, or
-        keep it waiting until there is something new to send."""
+        """Record the progress of a replica that fetches from this leader. Answers the fetch, or
+        delays the response until there are new entries."""
         overtaken = self._parked.pop(request.replica_key, None)
         if overtaken is not None:
             replica.reply(overtaken.token, self._response(replica))
@@ -237,8 +237,8 @@ class Leader:
     def note_standing(self, replica: Replica, request: FetchRequest) -> None:
         """Record a voter's standing for the reply to DescribeQuorum.
 
-        This includes a voter whose fetch is refused: a voter that has lost its vote sends no other
-        fetches.
+        The standing is recorded even if the fetch is refused, because all fetches of a voter
+        without a vote are refused.
         """
         key = request.replica_key
         if replica.identity.voters.is_voter(key) and key.id in self._voters:

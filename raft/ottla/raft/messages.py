@@ -2,8 +2,8 @@
 
 Vote (with its pre-vote), BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, AddVoter,
 RemoveVoter and UpdateVoter have Kafka's fields with Kafka's meaning (KIP-595, KIP-630, KIP-853,
-KIP-996). DescribeReplica takes the place of ApiVersions, by which Kafka's leader probes a new
-voter. Nodes exchange these messages by gRPC. This module makes no decisions.
+KIP-996). DescribeReplica replaces ApiVersions, with which Kafka's leader probes a new voter. Nodes
+exchange these messages by gRPC. This module makes no decisions.
 
 Every response contains the leader and the epoch known to its sender. A refusal therefore gives the
 correct leader and epoch to a node that contacted the wrong replica or has an old epoch.
@@ -73,7 +73,7 @@ class VoteResponse:
 
 @frozen(kw_only=True)
 class BeginQuorumEpochRequest:
-    """A new leader's announcement to the voters, which must know the leader to fetch from it."""
+    """Announcement of a new leader to the voters, so that they fetch from this leader."""
 
     cluster_id: str
     voter_id: NodeId
@@ -139,8 +139,8 @@ class FetchRequest:
     wait_ms_max: int
     bytes_max: int
     standing: Standing = Standing.FULL
-    """Standing of the fetch's sender: which of a voter's promises it can keep. It is reported to
-    operators only; the leader makes no decision by it."""
+    """Standing of the fetch's sender: which of a voter's promises it can keep. It is only reported
+    to operators; the leader's decisions do not depend on it."""
 
     @property
     def replica_key(self) -> ReplicaKey:

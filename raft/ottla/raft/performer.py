@@ -2,9 +2,9 @@
 ports (the methods that act on disk, network and application).
 
 Every driver uses this module: the quorum member of a process, the tests' random runs of the core,
-and the fuzzers differ only in their ports. Ports that need not wait never suspend, so that
-`run_now` performs them without an event loop. The caller performs one step at a time, each with all
-its effects.
+and the fuzzers differ only in their ports. Ports that do no real I/O never suspend, so `run_now`
+can perform them without an event loop. The caller performs one step at a time, each with all its
+effects.
 
 PersistedBeforeAnswered follows from this order. After a failed step a replica must not answer, so
 every failure except a refused append is passed to `EffectPorts.fail`.
@@ -147,7 +147,7 @@ async def perform(effects: Effects, ports: EffectPorts) -> None:
 
 async def _with_records(reply: Reply, ports: EffectPorts) -> Reply:
     """Return the reply with the log records that its `read` requests. The records are read before
-    the step ends, so that they belong to the epoch that the response names."""
+    the step ends, so that they belong to the epoch in the reply."""
     if not isinstance(reply.read, ReadLog):
         return reply
     records: Records = b""

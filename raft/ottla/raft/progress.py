@@ -26,8 +26,8 @@ class Progress:
     """End offset of the entries that the replica has flushed. For an observer, the end offset of
     the entries that it has fetched."""
     last_caught_up_ms: int = -1
-    """Last monotonic time in ms at which the replica had the leader's whole log, or -1 if it never
-    had."""
+    """Monotonic time in ms at which the replica last had the leader's whole log, or -1 if this has
+    never been the case."""
     begin_due_ms: int = 0
     """Monotonic time in ms at which the next BeginQuorumEpoch request to the replica is due."""
     standing: Standing = Standing.FULL

@@ -25,11 +25,11 @@ time and the monotonic clock. The performer then calls the driver's ports in thi
 Steps 1 and 2, except for the flush, end before the next event is processed. `Tick` is due no later
 than `next_wake_ms`; an early or additional one does no harm.
 
-**A crash** may happen between any two of these. Appended but not persisted: the log's last epoch
-may be ahead of `quorum-state`, and the core starts from the higher of the two. Persisted but not
-sent: the vote is kept and the sender repeats its request. Unflushed bytes may be lost: no replica
-has counted them. An OSError in 1 or 2 ends the process: a replica that cannot make its promises
-durable must not answer.
+**A crash** may happen between any two of these steps. After a crash before *Fsync*, the log's last
+epoch may be ahead of `quorum-state`, and the core starts from the higher epoch. After a crash
+before *Send*, the vote is kept and the sender repeats its request. Unflushed bytes may be lost, but
+no replica has counted them as acknowledged. An OSError in 1 or 2 ends the process: a replica that
+cannot make its promises durable must not answer.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -107,7 +107,7 @@ class QuorumCore:
         self._state: RoleState = self._first_role(now_ms)
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        """Process one event and return its effects, in the order of `Effects`.
+        """Process one event and return its effects, in the order in which they must be performed.
 
         Raises RefusedError for an AppendRequested that this replica must not append; nothing has
         changed in that case.
@@ -188,10 +188,10 @@ class QuorumCore:
 
     @property
     def is_handed_over(self) -> bool:
-        """True once no other node needs this one, after the event ShutdownRequested.
+        """True if no other node needs this one after the event ShutdownRequested.
 
         A leader's successor may need this node's vote. The node therefore continues until the
-        successor has won, or until too few voters are left.
+        successor has won the election, or until too few voters remain.
         """
         replica = self._replica
         if not replica.is_shutting_down:
@@ -405,8 +405,8 @@ class QuorumCore:
         endpoints: tuple[VoterEndpoint, ...],
         now_ms: int,
     ) -> None:
-        """Follow the leader of a higher epoch, or the leader of the current epoch if no leader was
-        known. Otherwise do nothing."""
+        """Follow the leader of a higher epoch, or the leader of the current epoch if none was
+        known. In all other cases, the call has no effect."""
         replica = self._replica
         is_self = leader_id == replica.identity.node_id
         if epoch > self.epoch and not is_self:

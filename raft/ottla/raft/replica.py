@@ -115,11 +115,11 @@ class Replica:
         """True if this replica was a voter, its log removes it from the voters, and it does not
         know whether the removal is committed.
 
-        The replica may be the only one with that record: a leader may have removed itself and
-        crashed. The other voters may then need its vote, which it cannot grant because its log is
-        longer. It therefore stands for election itself, and counts the votes of the new set (raft
-        dissertation, section 4.2.2). Kafka's controllers do not do this, and can then remain
-        without a leader permanently.
+        This replica may be the only one with the record of its removal, for example if a leader
+        removed itself and crashed. The other voters may then need its vote, which it cannot grant
+        because its log is longer. It therefore stands for election itself, and counts the votes of
+        the new set (raft dissertation, section 4.2.2). Kafka's controllers do not do this, and can
+        then remain without a leader permanently.
         """
         return (
             self.was_voter
@@ -130,7 +130,8 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """True if this replica votes: it is a voter that can keep all its promises."""
+        """True if this replica votes, which requires that it is a voter and can keep all its
+        promises."""
         return self.is_voter and self.standing is Standing.FULL
 
     @property
@@ -162,7 +163,8 @@ class Replica:
     def note_membership(self) -> None:
         """Record that this controller is or was in a committed voter set.
 
-        The controller may learn of its addition only after its removal is committed.
+        This may happen late: the controller may read the record of its addition when its removal is
+        already committed.
         """
         if self.was_voter or not self.identity.is_controller:
             return
@@ -179,8 +181,8 @@ class Replica:
 
     @property
     def leader(self) -> Voter | None:
-        """The epoch's leader with its endpoints, or None if it is unknown or has no known
-        address."""
+        """Leader of the epoch with its endpoints, or None if the leader or its address is
+        unknown."""
         if self.epoch_leader_id is None:
             return None
         return self.reachable(self.epoch_leader_id, self.leader_endpoints)
@@ -359,7 +361,7 @@ class Replica:
         self.requests.back_off(outgoing.to, now_ms)
 
     def reply(self, token: int, response: Response) -> None:
-        """Send a response to another node for which the driver reads nothing from the log."""
+        """Send a response to another node. The driver need not read the log for it."""
         self.out.replies.append(Reply(token=token, response=response))
 
     def is_free(self, node_id: NodeId, now_ms: int) -> bool:
@@ -411,12 +413,12 @@ class Replica:
         self.send(to, request, now_ms)
 
     def ask_epochs(self, now_ms: int) -> None:
-        """Request the current epochs of the voters from which a replica with standing AMNESIAC has
-        no response yet.
+        """Request the current epochs from the voters whose response is missing. Used by a replica
+        with standing AMNESIAC.
 
-        The request is a fetch of epoch 0, whose refusal contains the voter's epoch and leader. A
-        fetch of a later epoch would acknowledge entries, perhaps to a leader that a forgotten vote
-        has deposed.
+        The request is a fetch of epoch 0. Its refusal contains the voter's epoch and leader. A
+        fetch of a later epoch would acknowledge entries, perhaps to a leader that was deposed by a
+        vote that this replica has lost.
         """
         for peer in self.peers:
             if peer.id in self.unheard and self.is_free(peer.id, now_ms):

@@ -1,4 +1,5 @@
-"""Resigned: the role of a leader that has given up its epoch, on purpose or for lack of a majority.
+"""Resigned: the role of a leader that has ended its leadership of the epoch, on purpose or for lack
+of a majority.
 
 A resigned leader notifies the other voters, names successors, and refuses requests. It cannot lead
 its epoch again. A leader that restarts also starts in this role, because it may have lost unflushed
@@ -33,11 +34,11 @@ class Resigned:
         self._to_tell = {voter.id for voter in replica.peers}
 
     def poll(self, replica: Replica, now_ms: int) -> Role | None:
-        """Send EndQuorumEpoch to the voters that have not confirmed it, and return None. Returns
-        the role Unattached instead after the election timeout. A replica that was removed from the
-        voters returns it as soon as all voters have confirmed.
+        """Send EndQuorumEpoch to the voters that have not confirmed it, and return None.
 
-        Until then the replica waits, because the other voters should stand for election first.
+        Returns the role Unattached after the election timeout. Until then, the replica waits so
+        that the other voters stand for election first. A replica that was removed from the voters
+        returns this role as soon as all voters have confirmed.
         """
         if replica.may_campaign:
             if now_ms >= self._election_deadline_ms:

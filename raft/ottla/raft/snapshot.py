@@ -1,6 +1,6 @@
 """Snapshots of the metadata log: their file names, contents and schedule (KIP-630).
 
-Pure. A snapshot replaces every entry below the offset in its id. The file is a series of batches: a
+Pure. A snapshot replaces all entries below the offset in its id. The file is a series of batches: a
 control batch with header, kraft.version and voters, then the application's batches, then a footer.
 The bootstrap snapshot 0-0, written when a directory is formatted, contains the voter set.
 """
@@ -139,11 +139,8 @@ def expired_count(
 
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
-    """Return whether the next snapshot of the metadata log is due, by the bytes or the milliseconds
-    since the last one.
-
-    Without new records no snapshot is due.
-    """
+    """Return whether the next snapshot of the metadata log is due. A snapshot is due after enough
+    bytes or time since the last one, but only if there are new records."""
     if not has_new_records:
         return False
     interval_ms = config.snapshot_interval_ms_max

@@ -23,8 +23,8 @@ New nodes are UNATTACHED. The triggers have the names of Kafka's `QuorumState`:
 A voter's standing is the set of promises that it can keep. Damage to its files lowers its standing
 to AMNESIAC or CATCHING_UP while the voter is down; afterwards its standing only rises:
 
-- AMNESIAC -> CATCHING_UP: every other voter has reported its epoch since, so that no earlier vote
-  can be in an epoch above the own one.
+- AMNESIAC -> CATCHING_UP: all other voters have reported their epochs since the damage. This
+  voter's epoch is therefore at least that of any vote it may have lost.
 
 - CATCHING_UP -> FULL: the log is flushed up to the high watermark of a leader that has committed an
   entry of its own epoch, and no vote was granted since the damage.

@@ -1,13 +1,13 @@
-"""Limits on the increases of the epoch that messages from other nodes may cause.
+"""Limits on increases of the epoch by messages from other nodes.
 
 Pure. Invariant: EpochsLast (no message raises the epoch near the end of its 32 bits, after which no
-replica could be elected). An impossible message is refused before any of it is stored.
+replica could be elected). An impossible message is refused before any of its content is stored.
 
-Any process may send a request, so all requests together raise the epoch by at most `EPOCH_JUMP_MAX`
-at once and by `EPOCHS_PER_SECOND` in the long run; a request beyond that is refused. A response
-comes from a voter's own address, so each response may raise the epoch by `EPOCH_JUMP_MAX`.
-Therefore a replica that was offline for long, or that refused a request, catches up by its own
-requests.
+Any process may send a request. Therefore, all requests together may raise the epoch by at most
+`EPOCH_JUMP_MAX` at once, and by `EPOCHS_PER_SECOND` in the long run; further increases are refused.
+A response comes from a voter's own address, so each response may raise the epoch by
+`EPOCH_JUMP_MAX`. A replica that was offline for long, or that refused a request, therefore catches
+up with its own requests.
 """
 
 from ottla.model.ids import Epoch

@@ -17,9 +17,9 @@ appended).
 
 **By a controller.** A controller whose endpoints have changed sends UpdateVoter. A controller that
 may join by itself (`controller.quorum.auto.join.enable`) adds itself, after it has removed a voter
-with its id and a lost directory (KIP-1186). A controller that was a voter once does not join by
-itself: it was removed on purpose. Kafka, in contrast, adds it again. Every voter set in its log
-that includes it counts, even if it is not known to be committed."""
+with its id and a lost directory (KIP-1186). A controller that was a voter before does not join by
+itself, because it was removed on purpose. (Kafka adds it again.) It counts as a former voter if any
+voter set in its log includes it, even an uncommitted one."""
 
 from dataclasses import dataclass
 
@@ -41,8 +41,8 @@ from ottla.raft.replica import Replica
 from ottla.raft.voters import KRAFT_VERSION, VOTERS_MAX, Voter, VoterSet
 
 CAUGHT_UP_AGE_MS_MAX = 3_600_000
-"""Time in ms since its last fetch after which a replica no longer counts as caught up, so that it
-cannot become a voter (Kafka's value)."""
+"""Time in ms after a replica's last fetch for which the replica still counts as caught up, and may
+become a voter. The value is Kafka's."""
 
 FIXED = (
     "The voters cannot be changed at kraft.version 0, nor while the cluster may return to the"
@@ -73,7 +73,7 @@ class _Change:
 
 
 class VoterChanges:
-    """The change of the voter set that one leader has in progress. There is at most one."""
+    """Change of the voter set that one leader has in progress, if any. There is at most one."""
 
     __slots__ = ("_change", "_epoch_start_offset")
 
@@ -404,7 +404,7 @@ def _name(voter: Voter) -> str:
 
 
 class VoterEntryUpkeep:
-    """Schedule of the requests by which a follower corrects its own entry in the voter set. At most
+    """Schedule of requests with which a follower corrects its own entry in the voter set. At most
     one request is sent per fetch timeout."""
 
     __slots__ = ("_due_ms",)

@@ -1,10 +1,9 @@
 """Checkpoint of a voter's promises: its flushed log end, its epoch and its vote.
 
-Pure. A truncated log, a lost vote, and a file restored from an older copy are each
-indistinguishable from the state of a voter that has promised less. The checkpoint is an independent
-copy of what the voter has promised: checkpoint, log and `quorum-state` each reveal losses of the
-other two. Invariant: a voter whose files lack something that it promised neither votes nor stands
-for election.
+Pure. A truncated log, a lost vote, or a file restored from an older copy looks like the file of a
+voter that has made fewer promises. The checkpoint is an independent copy of the voter's promises.
+The checkpoint, the log and `quorum-state` each reveal losses in the other two. Invariant: a voter
+whose files do not contain all its promises neither votes nor stands for election.
 
 The file has two slots: one that is durable, and one that is being written until it is durable, too.
 It is written after each flush, before the flush is acknowledged, and made durable a little later,
@@ -60,8 +59,8 @@ class VoterCheckpoint:
 
 
 class Slot(NamedTuple):
-    """One slot of the voter checkpoint file: a checkpoint, and its sequence number, which counts
-    all writes before it."""
+    """One slot of the voter checkpoint file: a checkpoint and its sequence number, which is the
+    number of earlier writes."""
 
     sequence: int
     checkpoint: VoterCheckpoint
@@ -147,8 +146,8 @@ class VoterFiles:
     """Function that returns the epoch of the log's entry at an offset, or of the last entry in the
     newest snapshot."""
     losses: tuple[str, ...] = ()
-    """Losses of the voter's data that were found before its log was opened. Each entry is one
-    clause of a log message."""
+    """Damage of the voter's files that was found before its log was opened, and that caused no loss
+    of data. Each entry is one clause of a log message."""
     made_good: tuple[str, ...] = ()
     """Damage of the voter's files that was found before its log was opened, and by which nothing
     was lost. Each entry is one clause of a log message."""
@@ -164,14 +163,14 @@ class VoterVerdict:
     """Promises to other replicas that the voter can no longer keep. Each entry is one clause of a
     log message."""
     repairs: tuple[str, ...] = ()
-    """Damage to a file for which the voter's other files compensate. Each entry is one clause of a
+    """Damage to files that was repaired from the voter's other files. Each entry is one clause of a
     log message."""
     is_state_stale: bool = False
     """True if `quorum-state` must be written again before the voter starts."""
 
 
 def check_files(files: VoterFiles) -> VoterVerdict:
-    """Check the files of a stopped voter. Returns the state that remains, and the promises to other
+    """Check the files of a stopped voter. Returns the remaining state, and the promises to other
     replicas that the voter can no longer keep."""
     kept, state = files.checkpoint, files.election
     damages = [*files.losses]

@@ -44,8 +44,8 @@ class ReplicaKey(NamedTuple):
 class Voter:
     """One voter of a quorum: its id, directory id and endpoints.
 
-    `directory_id` is ZERO_UUID if the set was configured by ids alone (`controller.quorum.voters`);
-    such a voter is identified by its id only.
+    If the voter set was configured with ids only (`controller.quorum.voters`), `directory_id` is
+    ZERO_UUID, and the voter is identified by its id.
     """
 
     id: NodeId
@@ -143,8 +143,8 @@ class QuorumIdentity:
     """True if this replica can become a voter. It flushes before it acknowledges, and keeps its
     vote, even while it is an observer."""
     endpoints: tuple[VoterEndpoint, ...] = ()
-    """Endpoints of this controller in its settings. If the voter set has other endpoints for it,
-    the controller sends UpdateVoter to correct them. Empty if the settings have none."""
+    """Endpoints of this controller according to its settings, or empty if the settings have none.
+    If the endpoints in the voter set differ, the controller sends UpdateVoter to correct them."""
     bootstrap: tuple[Voter, ...] = ()
     """Other controllers in the settings that are not in `voters`. This replica may find the leader
     through these controllers, too."""
@@ -180,8 +180,9 @@ class QuorumIdentity:
         once.
 
         1. The endpoint in the voter set on the listener to which this node connects, as in Kafka.
-        2. The address in this node's settings. It counts while the voter set has no endpoint on
-           that listener, and if a whole quorum has moved to other addresses. Kafka ignores it.
+        2. The address in this node's settings. It is needed while the voter set has no endpoint on
+           that listener, or if the whole quorum has moved to other addresses. Kafka ignores this
+           address.
         3. Endpoints in the voter set on other listeners. Release 0.2.0 named every listener
            CONTROLLER.
         """

@@ -1,10 +1,10 @@
 """Limits the number of connections, and shares the allowed number fairly among the peers'
 addresses. Pure.
 
-Each connection takes one of a fixed number of places. If all are taken, the address with the most
-connections loses one of them. An address with few connections thus never loses one to an address
-with many. There is no limit for each address, because all nodes of a cluster may be behind one
-address.
+Each connection uses one of a fixed number of slots. If all slots are in use, the address with the
+most connections loses one of its connections. An address with few connections therefore never loses
+one to an address with many. Addresses have no limits of their own, because all nodes of a cluster
+may be behind one address.
 """
 
 from collections import defaultdict
@@ -45,8 +45,8 @@ class FairPlaces(Generic[K]):
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
-        """Give one of the limited places to a connection. Returns the connection that loses its
-        place, which may be the new connection itself. Returns None if no connection does."""
+        """Allocate one of the limited slots to a connection. Returns the connection that must be
+        closed to free a slot, or None. It may be the new connection itself."""
         self._by_host[host][key] = None
         self._total += 1
         self._move(host, len(self._by_host[host]) - 1)
@@ -60,7 +60,7 @@ class FairPlaces(Generic[K]):
         return replaced
 
     def free(self, key: K, host: str) -> None:
-        """Free the place of a closed connection for another one. A second call has no effect."""
+        """Free the slot of a closed connection. A second call has no effect."""
         places = self._by_host.get(host)
         if places is None or key not in places:
             return

@@ -7,10 +7,10 @@ of a node's connection are copied unread to gRPC's own server, which listens on 
 this process; TLS is thus between the node and gRPC. Splicing runs in the epoll of the socket
 server, without a task.
 
-Bounds: a peer has five seconds for its first bytes. Connections without first bytes have a limited
-number of places, as have connections of nodes; addresses share these places fairly (`fair_places`).
-If one direction of a connection has ended, the connection is closed after ten seconds. Silent nodes
-are detected by gRPC's keepalive.
+Limits: a peer must send its first bytes within five seconds. The numbers of connections without
+first bytes, and of connections of nodes, are limited; addresses share the allowed numbers fairly
+(`fair_places`). If one direction of a connection has ended, the connection is closed after ten
+seconds. Silent nodes are detected by gRPC's keepalive.
 """
 
 import logging
@@ -41,8 +41,8 @@ ENDING_MS_MAX = 10_000
 """Maximum milliseconds for which a node's connection may be half closed."""
 
 NEWCOMERS_MAX = 4_096
-"""Maximum number of open connections whose peers have not sent their first bytes. With fewer, the
-connections of many nodes that restart at once replace each other."""
+"""Maximum number of open connections whose peers have not sent their first bytes. With a smaller
+number, connections of many nodes that restart at once are closed in favour of each other."""
 
 CLOSED_AT_ONCE_MAX = 256
 """Maximum number of connections without timely first bytes that are closed in one pass, which takes
@@ -186,8 +186,8 @@ class FrontServer(SocketServer):
     # Newcomers.
 
     def _accept_wait_ms(self, listener: Listener, now_ms: int) -> int | None:
-        """Return the wait before a connection is accepted, in ms: always 0, because quotas of
-        clients are applied only once the protocol of the connection is known."""
+        """Return the delay in ms before a connection is accepted, which is always 0. Quotas of
+        clients are applied later, when the protocol of the connection is known."""
         return 0
 
     def _accept(self, server_socket: socket.socket, listener: Listener, now_ms: int) -> None:

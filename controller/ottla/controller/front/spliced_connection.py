@@ -1,9 +1,8 @@
 """One connection of a node, and the connection to gRPC's own server that carries its bytes.
 
-Pure: sockets and events are passed in. Bytes are copied as they are, so that TLS is between the
-node and gRPC. For each direction, at most the bytes of one read are buffered: a socket is not read
-while the other one accepts nothing. If one peer ends its stream, the stream to the other peer is
-ended too.
+Pure: sockets and events are passed in. Bytes are copied unchanged, so TLS is terminated by gRPC.
+For each direction, at most the bytes of one read are buffered: a socket is not read while the other
+socket accepts no bytes. If one peer ends its stream, the stream to the other peer is ended too.
 """
 
 from typing import Protocol
@@ -11,9 +10,9 @@ from typing import Protocol
 from ottla.model.limits import KIB
 
 READ_BYTES_MAX = 64 * KIB
-"""Maximum number of bytes of one read from a spliced socket, and thus of the bytes buffered for
-each direction. A smaller value costs more system calls for snapshots; a larger one buffers more for
-peers that read slowly."""
+"""Maximum number of bytes in one read from a spliced socket, which is also the buffer size of each
+direction. With a smaller value, snapshots cost more system calls. With a larger one, slow peers
+cause larger buffers."""
 
 READABLE, WRITABLE = 1, 4
 """Epoll events EPOLLIN and EPOLLOUT: a socket can be read, or written."""
@@ -99,7 +98,7 @@ class Direction:
             self.left = memoryview(bytes(buffer[sent:count]))
 
     def push(self, buffer: memoryview) -> None:
-        """Write buffered bytes to the sink socket that it has not accepted yet. Raises OSError if a
+        """Write the buffered bytes that the sink socket has not accepted yet. Raises OSError if a
         socket is broken."""
         if self.left:
             self.left = self.left[self._sent(self.left) :]
@@ -144,8 +143,8 @@ class SplicedConnection:
         return self.inbound.has_ended or self.outbound.has_ended
 
     def interest(self, stream: SplicedSocket) -> int | None:
-        """Return the epoll events for which to watch one of the two sockets, or None if it is not
-        to be watched."""
+        """Return the epoll events to watch on one of the two sockets, or None if the socket need
+        not be watched."""
         incoming, outgoing = self._directions(stream)
         if incoming.is_unwatched:
             return None

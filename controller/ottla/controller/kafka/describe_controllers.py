@@ -20,7 +20,7 @@ from ottla.wire.messages.describe_cluster_response import (
 
 
 class KnownControllers(NamedTuple):
-    """Interface of the cluster's controllers, as far as this controller knows them."""
+    """Interface to the controllers of the cluster that this controller knows."""
 
     registered: Iterable[ControllerRegistration]
     voters: VoterSet

@@ -1,9 +1,8 @@
 """Settings of this controller: descriptions for clients, and refusals of changes. Pure.
 
-A controller has no settings of its own that change at run time, except for the bounds of
-connections. Controllers of Kafka accept and store any key for themselves, also read-only ones,
-without an effect. Ottla refuses them. Settings of all brokers, which the active controller stores,
-take effect on controllers too.
+The only settings of a controller that can change at run time are the limits of connections. Kafka's
+controllers accept and store any key, even a read-only one, without an effect; Ottla refuses such
+keys. Settings of all brokers, which the active controller stores, take effect on controllers too.
 """
 
 from collections.abc import Callable

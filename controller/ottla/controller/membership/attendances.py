@@ -18,7 +18,8 @@ kernel refuses connections to a port on which no process listens.  Invariants:
 * FewProbes: only addresses in the broker's own registration are probed.  An address is probed at
   most once in `PROBE_INTERVAL_MS`, except for the few probes after a call was cut off.
 
-Pure, except for the `BrokerSessions` that it is given.  All state is lost with the leadership.
+Pure, except that it changes the given `BrokerSessions`. All state is dropped when the leadership
+ends.
 """
 
 from dataclasses import dataclass
@@ -31,16 +32,16 @@ from ottla.model.ids import Epoch, NodeId
 from ottla.model.values import frozen
 
 PROBE_INTERVAL_MS = 1_000
-"""Minimum interval in ms between probes of one broker's address. With a shorter one, a broker that
-repeatedly opens and drops its call (`Attend`) causes many connections. With a longer one, a broker
-whose call was cut off soon after a probe is not probed, and its failover waits for the session
-timeout."""
+"""Minimum interval in ms between probes of one broker's address. With a shorter interval, a broker
+that repeatedly opens and closes its call (`Attend`) causes many connections. With a longer
+interval, a broker whose call ends soon after a probe is not probed again, and its failover waits
+for the session timeout."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attendance:
-    """One call that a broker keeps open at the active controller while it is alive. Two calls are
-    never equal, even if their fields are."""
+    """One call that a broker keeps open at the active controller while the broker is alive. Calls
+    are compared by identity: two calls are never equal."""
 
     broker: NodeId
     broker_epoch: int
@@ -62,8 +63,8 @@ class Suspicion:
 
 
 class Attendances:
-    """Registry of the calls that brokers keep open at this controller while they are alive, and of
-    the evidence collected after a call was cut off."""
+    """Calls that brokers keep open at this controller while they are alive, and evidence that is
+    collected after a call was cut off."""
 
     def __init__(self, sessions: BrokerSessions) -> None:
         self._sessions = sessions
@@ -86,8 +87,8 @@ class Attendances:
         self._probed_ms.clear()
 
     def arrive(self, broker: BrokerRegistration, listener_name: str, epoch: Epoch) -> Attendance:
-        """Register and return a call that a broker keeps open to show that it is alive. The call
-        replaces the broker's earlier one.
+        """Register and return a call that a broker keeps open to show that it is alive. A later
+        call of the same broker replaces an earlier one.
 
         Raises RefusedError if the broker has not registered the listener.
         """
@@ -108,7 +109,7 @@ class Attendances:
             del self._latest[attendance.broker]
 
     def latest_of(self, broker: NodeId) -> Attendance | None:
-        """Return the latest call that a broker has kept open; it is open, or was cut off just now.
+        """Return the latest call that a broker has kept open, which may have been cut off just now.
         Returns None if there is no such call."""
         return self._latest.get(broker)
 
@@ -164,8 +165,8 @@ class Attendances:
     def is_suspected(
         self, suspicion: Suspicion, image: MetadataImage, epoch: Epoch | None, now_ms: int
     ) -> bool:
-        """Return whether the suspicion that a broker has ended is still justified: the broker has
-        sent nothing since, and neither its registration nor the controller's epoch has changed.
+        """Return whether a broker is still suspected to have ended. It is, if it has sent nothing
+        since, and if neither its registration nor the controller's epoch has changed.
 
         `image` and `epoch` are the controller's present metadata image and epoch.
         """

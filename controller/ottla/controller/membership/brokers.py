@@ -1,12 +1,11 @@
 """States of brokers and their transitions: registered, unfenced, fenced, shutting down,
 unregistered.
 
-Pure, except for the `BrokerSessions` that it is given (sessions.py).  If a broker leaves, the
-changes of its partitions are written before the change of the broker; if it returns, they are
-written after it.  Therefore, if a decision is interrupted between two batches, no partition has a
-leader that must not lead.  The decision is made again at the broker's next heartbeat, or when its
-session is next found to have expired.
-Invariants:
+Pure, except for the `BrokerSessions` that it is given (sessions.py). If a broker is fenced, the
+changes of its partitions are written before the change of the broker; if it is unfenced, they are
+written after it. Therefore, if a decision is interrupted between two batches, no partition has a
+leader that must not lead. The decision is made again at the broker's next heartbeat, or when its
+session is next found to have expired. Invariants:
 - OneLiveIncarnation: a second process cannot take over the id of a live broker.
 - LeadersAreActive: a broker that is fenced or shutting down leads no partition.
 - EpochOfRegistration: a broker epoch is the offset of the record that registered the broker, so it
@@ -65,9 +64,9 @@ NAME_CHARS_SHOWN = 80
 """Maximum number of characters of a listener's name that an error message contains."""
 
 LOST_REPLICAS_MAX = 10_000
-"""Maximum number of lost replicas that a broker reports in one registration; each may change a
-partition in the same batch. A broker that has lost more reports the rest in further registrations
-of the same incarnation."""
+"""Maximum number of lost replicas that a broker reports in one registration, because each may
+change a partition in the same batch. A broker with more lost replicas reports the rest in further
+registrations of the same incarnation."""
 
 
 class BrokerControlState(Enum):
@@ -175,13 +174,13 @@ def steady_heartbeat(
     *,
     now_ms: int,
 ) -> pb.HeartbeatResponse | None:
-    """Renew a broker's session.  Returns the reply, or None if the heartbeat changes more than the
-    session.
+    """Renew a broker's session. Returns the reply, or None if the heartbeat also requires another
+    change.
 
-    The reply depends only on the broker's registration.  It promises nothing, so it needs no commit
-    by a majority.  A controller that has lost its majority without noticing may also send it, until
-    its quorum member resigns (1.5 fetch timeouts, much less than a session).  Brokers continue to
-    serve clients in that time, as intended.
+    The reply depends only on the broker's registration. It reports no new decision, so it needs no
+    commit by a majority. A controller that has lost its majority without noticing may also send it,
+    until its quorum member resigns (1.5 fetch timeouts, much less than a session). Brokers continue
+    to serve clients in that time, as intended.
     """
     broker = registered(image, request.broker_id, request.broker_epoch)
     metadata_offset = Offset(request.current_metadata_offset)
@@ -269,9 +268,9 @@ def fence_expired(
     """Return the decision that fences the brokers whose sessions have expired, after electing new
     leaders for their partitions.
 
-    The reply lists the brokers that were fenced.  If more than `changes_max` partitions have to
-    change, the decision changes only that many of them and fences no broker yet; the caller then
-    decides again. One decision therefore never blocks the event loop for long.
+    The reply lists the brokers that were fenced. If more than `changes_max` partitions have to
+    change, the decision changes only that many and fences no broker; the caller then requests
+    another decision. One decision therefore never blocks the event loop for long.
     """
     expired = sessions.expired(image, now_ms)
     ids = tuple(broker.id for broker in expired)
@@ -422,7 +421,7 @@ def _check_authorizer(config: ControllerConfig, request: pb.RegisterRequest) -> 
 
 
 def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> None:
-    """Raise RefusedError for a certificate other than the one with which the broker's id was
+    """Raise RefusedError if the request's certificate is not the one with which the broker's id was
     registered, unless the certificate contains the id.
 
     A sender without a principal used a plaintext listener, where ids are not bound to certificates.
@@ -441,13 +440,15 @@ def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> 
 def _has_ended(
     sessions: BrokerSessions, known: BrokerRegistration, wanted: BrokerRegistration, now_ms: int
 ) -> bool:
-    """Return whether the process of a broker's known incarnation has ended before its session.
+    """Return whether the known incarnation of a broker has ended although its session has not
+    expired.
 
-    A log directory is locked by one process at a time, and the new incarnation has a log directory
-    of the known one. A copy of a directory has no such lock, so the known incarnation must also be
-    silent: it has sent nothing since this controller became active, which a living broker does
-    within a heartbeat interval; or its call was cut off, and it has not called again for
-    `SILENCE_MS`. Kafka waits for the session timeout.
+    The new incarnation must have one of the known incarnation's log directories, because a
+    directory is locked by one process at a time. A copy of a directory has no such lock, so the
+    known incarnation must also be silent. It is silent if it has sent nothing since this controller
+    became active, because a living broker sends a heartbeat within one interval. It is also silent
+    if its call was cut off and it has not called again for `SILENCE_MS`. Kafka waits for the
+    session timeout.
     """
     is_silent = (
         sessions.contact_count(known.id) == 0 or sessions.silent_ms(known.id, now_ms) >= SILENCE_MS

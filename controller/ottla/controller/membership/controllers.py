@@ -4,9 +4,9 @@ Pure. A registration names the endpoints of a controller and the feature levels 
 It remains when the controller stops, or is removed from the voters, until an operator unregisters
 it. A controller that still runs then registers again, as in Kafka.
 
-Registrations are records from ottla.version 1 on, because earlier releases cannot read them. Below
-that level the active controller only remembers them, and controllers repeat them. A cluster
-therefore knows what all its controllers support before the level is raised.
+From ottla.version 1 on, registrations are stored as records, which earlier releases cannot read.
+Below that level, the active controller keeps them in memory, and controllers repeat them. The
+features that all controllers support are therefore known before the level is raised.
 """
 
 from collections.abc import Mapping
@@ -50,8 +50,8 @@ def are_controllers_registered(image: MetadataImage) -> bool:
 def registered_controllers(
     image: MetadataImage, remembered: Mapping[NodeId, ControllerRegistration]
 ) -> tuple[ControllerRegistration, ...]:
-    """Return the registered controllers. `remembered` contains the registrations that count while
-    the finalized ottla.version does not store them as records."""
+    """Return the registered controllers. `remembered` has the registrations in memory, which are
+    used while the finalized ottla.version does not store registrations as records."""
     found = image.controllers if are_controllers_registered(image) else remembered
     return tuple(found.values())
 

@@ -24,13 +24,13 @@ class Session:
     contact_count: int = 0
     """Number of heartbeats that the broker has sent since this session began."""
     metadata_offset: Offset = NO_OFFSET
-    """Last metadata offset that the broker has reported as applied in its heartbeats."""
+    """Metadata offset that the broker last reported as applied."""
     produce_p99_us: int | None = None
     """99th percentile of the durations of Produce requests in µs, as last reported by the broker.
     None if there were none."""
     cut_off_ms: int | None = None
-    """Monotonic time in ms at which the call that the broker kept open was cut off. None if the
-    call was not cut off, or if the broker has sent a heartbeat or opened another call since."""
+    """Monotonic time in ms at which the broker's open call was cut off. None if the call is open,
+    or if the broker has sent a heartbeat or opened another call since."""
     shutdown_offset: Offset | None = None
     """Metadata offset that all other brokers must apply before this broker may shut down.  None
     unless it is shutting down."""
@@ -38,8 +38,8 @@ class Session:
 
 SILENCE_MS = 300
 """Time in ms for which a broker must be silent after its call was cut off, before its session may
-end early. A shorter time may end the session of a broker that reconnects slowly. A longer time
-delays each failover by the difference."""
+end early. With a shorter time, a session may end although the broker is only slow to reconnect. A
+longer time delays each failover."""
 
 LOOKS_PER_SESSION = 20
 """Number of checks, per session timeout, whether this process was suspended. With fewer, longer
@@ -100,8 +100,7 @@ class BrokerSessions:
         return max((one for one in reported if one is not None), default=None)
 
     def of(self, broker: BrokerRegistration) -> Session:
-        """Return the session of a broker that has just sent a heartbeat. The broker must have
-        one."""
+        """Return the session of a broker that has just sent a heartbeat. The session must exist."""
         session = self._sessions[broker.id]
         assert session.broker_epoch == broker.epoch
         return session
@@ -118,12 +117,13 @@ class BrokerSessions:
         return left_ms
 
     def contact_count(self, broker: NodeId) -> int:
-        """Return the number of heartbeats in a broker's session, or 0 if the broker has none."""
+        """Return the number of heartbeats in a broker's session, or 0 if the broker has no
+        session."""
         session = self._sessions.get(broker)
         return 0 if session is None else session.contact_count
 
     def note_call(self, broker: NodeId) -> None:
-        """Record that a broker has opened a call that shows that it is alive."""
+        """Record that a broker has opened the call with which it shows that it is alive."""
         session = self._sessions.get(broker)
         if session is not None:
             session.cut_off_ms = None
@@ -135,8 +135,8 @@ class BrokerSessions:
             session.cut_off_ms = now_ms
 
     def silent_ms(self, broker: NodeId, now_ms: int) -> int:
-        """Return the number of ms for which a broker has been silent since its call was cut off.
-        Returns 0 if the call was not cut off, or if there is no session."""
+        """Return the time in ms for which a broker has been silent since its call was cut off.
+        Returns 0 if the call was not cut off, or if the broker has no session."""
         session = self._sessions.get(broker)
         if session is None or session.cut_off_ms is None:
             return 0
@@ -161,8 +161,8 @@ class BrokerSessions:
         )
 
     def next_expiry_ms(self, image: MetadataImage) -> int | None:
-        """Return the monotonic time, in ms, at which the next broker's session expires if no
-        heartbeat arrives before then. Returns None if no unfenced broker has a session."""
+        """Return the monotonic time in ms at which the first broker session expires if no heartbeat
+        arrives. Returns None if no unfenced broker has a session."""
         contacts = [
             session.contact_ms
             for broker, session in list(self._sessions.items())

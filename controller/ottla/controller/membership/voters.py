@@ -1,8 +1,8 @@
 """Changes of the voter set that clients request (KIP-853).
 
 Pure. A decision checks the request's cluster id and size, and contains the change that the quorum
-makes. The leader of the quorum makes all other checks, in Kafka's order (`raft/voter_changes.py`).
-As in Kafka, the request's timeout is ignored: the quorum answers within
+makes. The leader of the quorum performs all other checks, in Kafka's order
+(`raft/voter_changes.py`). As in Kafka, the request's timeout is ignored: the quorum answers within
 `controller.quorum.request.timeout.ms`.
 """
 

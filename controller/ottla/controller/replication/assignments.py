@@ -87,12 +87,12 @@ def check_manual(
     replication_factor: int | None,
     before: Collection[NodeId] = (),
 ) -> None:
-    """Raise RefusedError if a client's assignment of replicas to brokers is empty, has unknown,
-    cordoned or repeated brokers, or has another number of brokers than `replication_factor`. None
-    allows any number.
+    """Raise RefusedError if a client's assignment of replicas to brokers is invalid: empty, with
+    unknown, cordoned or repeated brokers, or with a number of brokers that differs from
+    `replication_factor`. If that is None, any number is valid.
 
-    A cordoned broker that is in `before` keeps its replica. Kafka refuses this, too, so that no
-    partition of a cordoned broker could lose or get any other replica.
+    A cordoned broker in `before` keeps its replica. (Kafka refuses this too, so that partitions
+    with a replica on a cordoned broker cannot be reassigned.)
     """
     problem = _problem_of(image, replicas, before)
     if problem is None and replication_factor not in (None, len(replicas)):
@@ -110,7 +110,8 @@ def check_manual(
 def _problem_of(
     image: MetadataImage, replicas: tuple[NodeId, ...], before: Collection[NodeId]
 ) -> str | None:
-    """Return the problem of the lowest broker id that has one, as Kafka does."""
+    """Return the first problem of an assignment in the order of broker ids, as Kafka does, or None
+    if there is none."""
     if not replicas:
         return "an empty replica list."
     former = None
@@ -130,8 +131,8 @@ def check_hosts(
     image: MetadataImage, replicas: tuple[NodeId, ...], before: Iterable[NodeId] = ()
 ) -> None:
     """Raise RefusedError if a client's assignment puts several replicas on one host although the
-    active brokers have enough hosts. The assignment is allowed if at most as many replicas share a
-    host as in the previous assignment `before`.
+    active brokers have enough hosts. The assignment is allowed if the previous assignment `before`
+    has at least as many replicas on one host.
 
     Kafka has no notion of hosts. A host may run a broker for each core. The loss of such a host
     could mean the loss of several replicas, and min.insync.replicas would count brokers that fail

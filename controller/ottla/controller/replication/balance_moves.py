@@ -35,8 +35,8 @@ from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
 from ottla.model.settings.controller import ControllerConfig
 
 MOVES_PER_BROKER = 2
-"""Maximum number of copies of a balance plan in which one broker takes part at the same time. With
-one, a broker idles while a copy ends; with more, the copies share the same throttle, and each takes
+"""Maximum number of simultaneous copies of a balance plan in which one broker takes part. With one,
+a broker is idle while a copy ends. With more, the copies share the same throttle, and each takes
 longer."""
 
 ELECTIONS_AT_ONCE = 100
@@ -101,8 +101,8 @@ def obstacle_of(
 
 
 def advance(image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the metadata records of the next step of the balance plan. Returns none if nothing is
-    to be done now."""
+    """Return the metadata records of the next step of the balance plan, or an empty list if no step
+    is due."""
     return _PlanStep(image, config).records() if stored_moves(image) else []
 
 

@@ -33,8 +33,8 @@ PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
 
 PREFERRED_ELECTIONS_MAX = 1_000
-"""Maximum number of partitions whose preferred leader is restored in one decision. More would
-interrupt the clients of the whole cluster at once."""
+"""Maximum number of partitions whose preferred leader is restored in one decision. A larger number
+would interrupt clients of the whole cluster at once."""
 
 
 class TopicRules:
@@ -214,8 +214,8 @@ def elect_leaderless(image: MetadataImage, config: ControllerConfig) -> tuple[Re
 def elect_leaders(
     image: MetadataImage, context: Context, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
-    """Return the decision on an ElectLeaders request. A request whose topics are null asks for
-    elections for all partitions that need one.
+    """Return the decision on an ElectLeaders request. If the request's topics are null, leaders are
+    elected for all partitions that need an election.
 
     A partition that occurs twice in the request has one election and one result.
     """

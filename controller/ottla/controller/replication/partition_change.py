@@ -37,8 +37,8 @@ class Rules:
     """Settings, and brokers that can lead, on which the change of a partition depends."""
 
     can_lead: Callable[[NodeId], bool]
-    """Predicate for a broker id: true if the broker is alive, is not leaving, and its log directory
-    for the partition is online."""
+    """Function that returns True if a broker may lead: it is alive and not shutting down, and its
+    log directory for the partition is online."""
     min_insync_replicas: int
     is_elr_enabled: bool
     allows_unclean: bool = False
@@ -48,8 +48,8 @@ class Rules:
 class Assignment:
     """Replicas of a partition, and the replicas that a reassignment adds and removes.
 
-    Until the reassignment is complete, `replicas` contains all of them.  A broker in `adding` was
-    no replica before; a broker in `removing` will not be a replica afterwards.  A broker whose
+    Until the reassignment is complete, `replicas` contains all of these brokers. A broker in
+    `adding` had no replica before; a broker in `removing` will have none afterwards. A broker whose
     addition is cancelled is in both.
     """
 
@@ -241,8 +241,8 @@ def _last_known(
     """Return the last known leader of a partition, as a tuple of at most one replica. It is stored
     only while the partition has no leader.
 
-    It may be elected although the ISR is empty. The other replicas then truncate all records that
-    it does not have. A replica in `lost` is not kept.
+    This replica may be elected even if the ISR is empty. The other replicas then truncate all
+    records that it lacks. A replica in `lost` is not kept.
     """
     if not rules.is_elr_enabled or leader != NO_NODE:
         return ()

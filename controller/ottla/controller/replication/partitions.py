@@ -19,8 +19,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Broker epoch that a leader sends in AlterPartition for a follower whose epoch it does not know.
-It is not checked."""
+"""Broker epoch that a leader sends in AlterPartition if it does not know the epoch of a follower.
+The controller does not check this value."""
 
 
 def alter_partition(
@@ -137,10 +137,10 @@ def _alter(
 def assign_replicas_to_dirs(
     image: MetadataImage, config: ControllerConfig, request: pb.AssignReplicasToDirsRequest
 ) -> Decision[pb.AssignReplicasToDirsResponse]:
-    """Return the decision that records in which of its log directories a broker keeps replicas
+    """Return the decision that records the log directories in which a broker stores its replicas
     (KIP-858).
 
-    A replica in a directory that is offline leaves the ISR at once.
+    A replica in an offline directory is removed from the ISR at once.
     """
     broker = registered(image, request.broker_id, request.broker_epoch)
     records: list[Record] = []

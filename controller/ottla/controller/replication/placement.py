@@ -1,14 +1,14 @@
 """Placement of new replicas: striped over brokers, spread over racks and hosts.
 
 The first replicas (leaders) are assigned to brokers in turn, interleaved by rack and host, so that
-each broker leads the same number of partitions.  The start of the next topic depends on a count of
-topics, so that many topics with one partition are also distributed evenly.  Each further replica is
-placed in the rack with the fewest replicas of the partition.  Within the rack, it is placed on the
-host with the fewest, and within the host on the broker that got the fewest replicas in this
-placement.  Brokers that are fenced or shutting down are used only if the others do not suffice, and
-never for the first replica.  Brokers whose log directories are all cordoned are not used.
-Invariant DistinctFailureDomains: two replicas share a rack or host only if there are more replicas
-than racks or hosts.
+each broker leads the same number of partitions. The start of the next topic depends on a count of
+topics, so that many topics with one partition are also distributed evenly. Each further replica is
+placed in the rack with the fewest replicas of the partition. Within the rack, it is placed on the
+host with the fewest replicas of the partition. Within the host, it is placed on the broker that got
+the fewest replicas in this placement. Brokers that are fenced or shutting down are used only if the
+others do not suffice, and never for the first replica. Brokers whose log directories are all
+cordoned are not used. Invariant DistinctFailureDomains: two replicas share a rack or host only if
+there are more replicas than racks or hosts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -133,8 +133,8 @@ def _replicas(
 
 
 def _interleaved(brokers: Sequence[BrokerRegistration]) -> list[BrokerRegistration]:
-    """Return the brokers in an order in which neighbours differ in rack, then in host, as far as
-    possible."""
+    """Return the brokers in an order in which neighbours have different racks if possible,
+    otherwise different hosts."""
     racks: dict[str, dict[str, list[BrokerRegistration]]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.id):
         racks.setdefault(broker.rack or "", {}).setdefault(broker.host or "", []).append(broker)

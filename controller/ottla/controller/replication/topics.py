@@ -63,9 +63,9 @@ from ottla.wire.messages.delete_topics_response import (
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 REPLICAS_SHARE = 10
-"""Maximum number of replicas that a request may place, on average, for each partition that it may
-create. With fewer, large replication factors are refused; with more, one request could place a
-million replicas."""
+"""Maximum average number of replicas per partition that a request may create. With a smaller limit,
+large replication factors are refused. With a larger one, a single request could place a million
+replicas."""
 
 UNSET = -1
 """Number in a request that stands for the cluster's default partition count or replication

@@ -44,9 +44,9 @@ memory."""
 HOST_CHARS_MAX = 256
 
 LOOKED_AT_MAX = 2_000_000
-"""Maximum number of ACLs that the filters of one request are compared with in total. This takes
-some seconds in a thread, in which no other decision is made. A filter with a resource name or
-principal is compared with few ACLs."""
+"""Maximum total number of comparisons between ACLs and the filters of one request. That many take
+some seconds in a thread, and no other decision is made in that time. A filter with a resource name
+or principal is compared with few ACLs."""
 
 FOUND_MAX = 4 * USER_OPERATION_RECORDS_MAX
 """Maximum number of ACLs in a DeleteAcls response. It is larger than the number of ACLs that one
@@ -88,8 +88,8 @@ def delete_acls(
     """Return the decision on a DeleteAcls request, which deletes all ACLs that match at least one
     of its filters.
 
-    Raises RefusedError, and deletes none, if the filters match or compare too many ACLs: an
-    operator could easily miss that only some filters were processed.
+    Raises RefusedError and deletes no ACL if the filters match too many ACLs, or if too many must
+    be compared. Otherwise an operator could overlook that only some filters were processed.
     """
     _check_authorizer(context)
     explanations = Explanations()
@@ -161,9 +161,10 @@ def _fresh_id(image: MetadataImage, context: Context) -> UUID:
 
 
 def _entry_of(asked: AclCreation, *, has_ranges: bool) -> AclEntry:
-    """Return the ACL that one creation in a CreateAcls request describes.
+    """Return the ACL that one entry of a CreateAcls request describes.
 
-    Raises RefusedError if the creation is invalid."""
+    Raises RefusedError if the entry is invalid.
+    """
     entry = AclEntry(
         resource_type=of_code(ResourceType, asked.resource_type),
         resource_name=asked.resource_name,

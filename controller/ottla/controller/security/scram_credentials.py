@@ -1,8 +1,8 @@
 """SCRAM credentials of users, set and deleted by AlterUserScramCredentials.
 
-The salted password in a request is never stored; only the two keys that are derived from it are.
-Each user of a request succeeds or fails separately.  A user that occurs twice fails, as in Kafka,
-even if the mechanisms differ.
+The salted password in a request is never stored; only the two keys derived from it are stored. Each
+user in a request succeeds or fails separately. A user that occurs twice in a request fails, as in
+Kafka, even if the mechanisms differ.
 """
 
 from collections.abc import Mapping

@@ -138,8 +138,8 @@ def _alter_each(
 
 
 def _replacing(gone: Changes, wanted: Changes) -> Changes:
-    """Return the changes after which a resource has only the settings in `wanted`. `gone` contains
-    the changes that delete all its present settings.
+    """Return the changes after which a resource has exactly the settings in `wanted`. `gone`
+    contains the changes that delete all its present settings.
 
     Raises RefusedError if a wanted value is null.
     """
@@ -163,8 +163,8 @@ def _elections_due(
 
 
 def _moves_due(before: MetadataImage, image: MetadataImage, context: Context) -> list[Record]:
-    """Return the metadata records that start the moves of a balance plan that was just set, or
-    cancel the moves of a plan that was just removed."""
+    """Return the metadata records for a change of the balance plan. They start the moves of a plan
+    that was just set, or cancel the moves of a plan that was just removed."""
     was, now = balance_plan.stored_moves(before), balance_plan.stored_moves(image)
     if now and not was:
         return balance_moves.advance(image, context.config)
