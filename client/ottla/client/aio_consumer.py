@@ -190,8 +190,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         """Move the positions of these partitions, or of all assigned partitions, to a time in ms
         since 1970.
 
-        Reading continues at the first record of each partition with that timestamp or a later one,
-        or at the end of the partition if there is none.
+        Reading continues at the first record of each partition whose timestamp is at or after that
+        time, or at the end of the partition if there is no such record.
         """
         await self._act(lambda consumer: consumer.seek_to_time(timestamp_ms, *partitions))
 

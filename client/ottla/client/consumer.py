@@ -243,8 +243,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         """Move the positions of these partitions, or of all assigned partitions, to a time in ms
         since 1970.
 
-        Reading continues at the first record of each partition with that timestamp or a later one,
-        or at the end of the partition if there is none.
+        Reading continues at the first record of each partition whose timestamp is at or after that
+        time, or at the end of the partition if there is no such record.
         """
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, max(0, timestamp_ms))
@@ -343,8 +343,9 @@ class Consumer(ReportingClient, CallsOfOthers):
         """Return the ids under which the consumer commits offsets: group, member id, and generation
         or member epoch.
 
-        Raises RefusedError if the consumer is not a member of a group at present, or was removed
-        and joined again since the last poll: another member may have processed the same records.
+        Raises RefusedError if the consumer is not a member of a group at present, or if it was
+        removed and has joined again since the last poll. In that case another member may have
+        processed the same records.
         """
         group = self._member_of()
         if group.handover.has_lost_records:
@@ -537,7 +538,7 @@ class Consumer(ReportingClient, CallsOfOthers):
                 await self._wake_up.wait(min(due_ms))
 
     def _placeable(self) -> list[PartitionPlace]:
-        """Return the partitions whose position can be looked up now.
+        """Return the partitions for which the consumer can look up a position now.
 
         Partitions without a known leader are left out, so that they do not delay the others.
         """
@@ -722,8 +723,8 @@ check_all_calls(Consumer)
 
 
 def seek_back(consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
-    """For each partition, move the position back to the first record of it in `records`. Partitions
-    that are no longer assigned are skipped."""
+    """Move the position of each partition back to its first record in `records`. Partitions that
+    are no longer assigned are skipped."""
     firsts: dict[TopicPartition, int] = {}
     for record in records:
         firsts.setdefault(TopicPartition(record.topic, record.partition), record.offset)

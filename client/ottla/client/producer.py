@@ -337,14 +337,14 @@ class Producer(ReportingClient, CallsOfOthers):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecords:
-        """Buffer many records, given as values or (key, value) pairs. Await the result to get the
-        delivery reports.
+        """Buffer many records, given as values or (key, value) pairs. The result can be awaited for
+        the delivery reports.
 
         This takes much less CPU time than calling `send` for each record. All records have the same
-        timestamp and no headers. The method waits and raises errors by the rules of `send`. The
-        error for a refused record contains its index. If `records` is a list, none of them is sent
-        in that case. If it is an iterator, or if the error occurs while waiting, earlier records
-        may have been sent.
+        timestamp and no headers. The method waits and raises errors under the same conditions as
+        `send`. The error for a refused record contains the record's index. If `records` is a list,
+        no record is sent after such an error. If it is an iterator, or if the error occurs while
+        waiting, earlier records may have been sent.
         """
         check_place(topic, partition, timestamp_ms)
         if timestamp_ms is None:

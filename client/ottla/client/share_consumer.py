@@ -3,10 +3,9 @@ like a queue.
 
 Open it with `async with open_share_consumer(…) as consumer`, then call `subscribe`. `work(handle)`
 calls a function for each record. Alternatively, `poll` or `async for` return records that the
-application accepts, releases or rejects itself. Any number of consumers share the records of a
-topic, even more than it has partitions. Records are never fetched ahead, because the broker locks
-each fetched record for this consumer. If a background task fails permanently, the next call that
-reads raises its error.
+application accepts, releases or rejects itself. The number of consumers may exceed the number of
+partitions. Records are never fetched ahead, because the broker locks each fetched record for this
+consumer. If a background task fails permanently, the next call that reads raises its error.
 """
 
 import logging
@@ -163,9 +162,9 @@ class ShareConsumer(ReportingClient):
         `rejects`. If the handler raises any other Exception, the record is released for another
         attempt, and a warning is logged. A handler may also accept, release or reject its record
         itself. The locks of records are renewed while their handlers run, however long that takes.
-        At most `in_hand_count_max` records are locked for this consumer (default: `concurrency`),
-        but at least one for each broker. With `share.acquire.mode=batch_optimized`, the rest of a
-        batch may be locked in addition.
+        At most `in_hand_count_max` records (default: `concurrency`) are locked for this consumer,
+        and at least one for each broker. With `share.acquire.mode=batch_optimized`, the rest of a
+        batch may be locked too.
 
         `stop` lets the running handlers finish. Cancelling the call cancels the handlers. All
         records that are locked for this consumer are then released.
@@ -258,8 +257,8 @@ class ShareConsumer(ReportingClient):
     async def _next(
         self, count: int, fetched_count: int, timeout_s: float | None
     ) -> list[ShareBatch]:
-        """Return buffered records, at most `count`. If there are none, wait for records, of which a
-        fetch may return `fetched_count`."""
+        """Return at most `count` buffered records. If there are none, wait for a fetch, which may
+        return up to `fetched_count` records."""
         if not self._member.topics and not self._failures:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "call subscribe(topics) first")
         found = self._take(count)

@@ -6,8 +6,9 @@ deadline.  It also repeats a request whose response was lost.  As in Kafka, a re
 then fail because of its own effect, such as a topic that exists already.
 
 A forwarded client request is untrusted: it may itself be the reason why a controller crashed or
-does not respond.  It is not repeated if the connection broke during the call.  After a timeout it
-is sent to at most one more controller.  Its client gets an error that leaves the outcome open.
+does not respond. Such a request is not repeated if the connection broke during the call. After a
+timeout it is sent to at most one more controller. The client then gets an error that does not
+reveal whether the request took effect.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +62,8 @@ class VoterAddress(Protocol):
 
 
 def addresses_of(identity: QuorumIdentity) -> dict[NodeId, tuple[str, ...]]:
-    """Return the addresses of each voter that has any, by the voter's node id and in the order in
-    which they are tried."""
+    """Return the addresses of each voter that has any, by node id, in the order in which they are
+    tried."""
     found = ((voter.id, identity.addresses_of(voter)) for voter in identity.voters)
     return {
         node_id: tuple(join_address(one.host, one.port) for one in endpoints)
@@ -108,17 +109,16 @@ class ControllerClient:
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """The address to try next for each controller, by node id. For a voter in the metadata log
-        it is one of the voter's endpoints there; for all others it is the address in the settings.
-        """
+        """Address to try next for each controller, by node id. For a voter in the metadata log, it
+        is one of the voter's endpoints there, otherwise the address in the settings."""
         voters = self._quorum_addresses()
         found = {id_: each[self._failures.get(id_, 0) % len(each)] for id_, each in voters.items()}
         return {**found, **self._configured, **found}
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Node id of the quorum's leader that the local quorum member knows. None if the leader is
-        unknown or has no known address."""
+        """Node id of the leader that the local quorum member knows, or None if the leader or its
+        address is unknown."""
         node_id = self._leader_id()
         return node_id if node_id in self._addresses else None
 
@@ -261,14 +261,14 @@ class ControllerClient:
 
 
 UNANSWERED_MAX = 2
-"""Maximum number of controllers that one forwarded request may leave without a response. One
-controller may be paused or partitioned, and the next leader responds instead. With a larger number,
-one request could stop all controllers in turn."""
+"""Maximum number of controllers that one forwarded request may leave without a response. It is
+above one because a controller may be paused or partitioned, and the next leader then responds. With
+a larger number, one request could crash all controllers in turn."""
 
 
 class Losses:
-    """Attempts to forward one request that failed without a response. In each of them, the request
-    itself may have crashed or blocked a controller."""
+    """Attempts to forward one request that got no response. In each of them, the request may have
+    crashed or blocked a controller."""
 
     __slots__ = ("_unanswered_count",)
 

@@ -17,8 +17,8 @@ REGISTER = RpcMethod(
 HEARTBEAT = RpcMethod(f"{_SERVICE}/Heartbeat", pb.HeartbeatRequest, pb.HeartbeatResponse)
 ATTEND_MS = 60_000
 """Time in ms for which a controller keeps an `ATTEND` call open, which detects the end of a
-broker's process. A broker that ends between two calls is not noticed. A shorter time misses more
-such ends. With a longer one, useless calls are kept for longer."""
+broker's process. The end of a broker between two calls is not detected. With a shorter time, this
+is more likely. With a longer time, unnecessary calls are kept longer."""
 
 ATTEND = RpcMethod(f"{_SERVICE}/Attend", pb.AttendRequest, pb.AttendResponse)
 ALTER_PARTITION = RpcMethod(

@@ -47,7 +47,7 @@ class ClusterDescription:
 
 
 class ReplicaOnDisk(NamedTuple):
-    """One replica in a log directory of a broker, with its size and its lag."""
+    """One replica in a log directory of a broker, with its size in bytes and its lag."""
 
     size_bytes: int
     offset_lag: Offset

@@ -48,8 +48,8 @@ class QuorumReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """State of the controller quorum: its leader, its voters and observers, and how far each of
-    them has replicated the metadata log."""
+    """State of the controller quorum: its leader, voters and observers, and the offset up to which
+    each has replicated the metadata log."""
 
     leader: NodeId
     """Node id of the active controller, which leads the quorum."""

@@ -29,7 +29,7 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 OF_ONE_BROKER = frozenset({ConfigKind.BROKER, ConfigKind.BROKER_LOGGER})
-"""Kinds of resources whose settings must be requested from one particular broker."""
+"""Kinds of resources whose settings must be requested from the broker to which they belong."""
 
 
 class ConfigResource(NamedTuple):

@@ -257,9 +257,9 @@ class GroupCalls(AdminCalls):
         """Remove members from a classic or consumer group, or all members if `members` is None.
 
         Their partitions are assigned to the other members. A removed client that still runs joins
-        the group again as a new member: a client of the classic protocol at its next poll, one of
-        the consumer protocol at its next heartbeat. It can no longer commit the offsets of its
-        former partitions. Coordinators of Apache Kafka write `reason` to their log.
+        the group again as a new member: at its next poll with the classic protocol, or at its next
+        heartbeat with the consumer protocol. It can no longer commit the offsets of its former
+        partitions. Coordinators of Apache Kafka write `reason` to their log.
 
         Returns the error code of each member: NONE, or UNKNOWN_MEMBER_ID if the group does not have
         the member or is a share or streams group. Raises RefusedError if the coordinator refuses

@@ -74,11 +74,11 @@ class ShareOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShareRecordCounts:
-    """Numbers of records of a share group in one partition that still wait for delivery or
-    acknowledgement, by the reason why they wait.
+    """Numbers of records of a share group in one partition that wait for delivery or
+    acknowledgement, by the reason for the wait.
 
-    Delayed records and records that wait for others are counted only up to the offset to which the
-    leader has read ahead.
+    Delayed records, and records that wait for others, are counted only up to the offset to which
+    the leader has read ahead.
     """
 
     acquired_count: int
@@ -191,8 +191,8 @@ class ShareGroupCalls(GroupCalls):
     async def share_group_deliveries(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ShareRecordCounts]:
-        """Return, for each partition, how many records of a share group still wait for delivery or
-        acknowledgement, and why.
+        """Return, for each partition, the numbers of records of a share group that wait for
+        delivery or acknowledgement, by the reason for the wait.
 
         The result lacks partitions that no member fetches, and partitions whose leader is not a
         broker of Ottla.
@@ -227,13 +227,12 @@ class ShareGroupCalls(GroupCalls):
         has_waiting: bool = False,
     ) -> list[ShareRecordRange]:
         """Return up to `count_max` ranges of records of a share group in one partition, from
-        `start_offset` on. They contain the records that members have acquired, and those that the
-        broker has not yet written to the dead letter topic.
+        `start_offset` on. The ranges contain records that members have acquired, and records that
+        still have to be written to the dead letter topic.
 
-        With `has_waiting`, the result also contains records that no member has acquired, as far as
-        the leader has them in memory. The result is empty if no member fetches the partition.
-        Raises RefusedError(UNSUPPORTED_VERSION) if the brokers are older, or are not brokers of
-        Ottla.
+        With `has_waiting`, the result also contains records that no member has acquired, if the
+        leader has them in memory. The result is empty if no member fetches the partition. Raises
+        RefusedError(UNSUPPORTED_VERSION) if the brokers are older, or are not brokers of Ottla.
         """
         found: list[ShareRecordRange] = []
         next_offset: int | None = start_offset

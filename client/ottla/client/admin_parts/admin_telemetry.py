@@ -81,7 +81,7 @@ class ClientInstanceDescription:
     metrics: tuple[str, ...]
     """Prefixes of the names of the metrics that the client is requested to push."""
     last_get_ms_ago: int | None
-    """Time since the client last requested its subscription, in ms. None if it has not requested
+    """Time in ms since the client last requested its subscription, or None if it has not requested
     one from this broker."""
     last_push_ms_ago: int | None
     """Time since the client last pushed metrics, in ms. None if it has not pushed any to this
@@ -166,7 +166,7 @@ class TelemetryCalls(ConfigCalls):
         """Create or change a subscription to client metrics. An argument of None leaves that
         property unchanged.
 
-        A client learns of the change when it next pushes metrics or requests its subscription. With
+        A client receives the change when it next pushes metrics or requests its subscription. With
         `is_rehearsal`, the change is only validated.
         """
         changes: dict[str, str] = {}

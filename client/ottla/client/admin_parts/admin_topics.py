@@ -65,8 +65,8 @@ class PartitionDescription(NamedTuple):
     in_sync: tuple[NodeId, ...]
     offline: tuple[NodeId, ...]
     eligible: tuple[NodeId, ...] | None = None
-    """Replicas that are not in sync and may be elected without loss (KIP-966).  None if the
-    responding broker did not report them."""
+    """Replicas that are not in sync but may be elected without loss of records (KIP-966). None if
+    the responding broker did not report them."""
     last_known_eligible: tuple[NodeId, ...] | None = None
     """Replicas that were eligible leader replicas until an unclean stop, after which they may lack
     records (KIP-966). None if the responding broker did not report them."""

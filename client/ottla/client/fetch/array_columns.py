@@ -20,11 +20,11 @@ from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
 WHOLE_TO_PART_MAX = 2
-"""Maximum ratio between the size of a response and the size of its records, up to which records are
-decoded without copying them.
+"""Maximum ratio of the size of a response to the size of its records at which records are decoded
+without copying them.
 
-Records that are not copied keep the whole response in memory. With a larger ratio, they are copied,
-so that the response can be freed.
+Records that are not copied keep the whole response in memory. Above this ratio, they are copied, so
+that the response can be freed.
 """
 SAME_BYTES_MAX = 1_024
 """Maximum size of a record's value, in bytes, up to which numpy creates the values if all have the

@@ -39,8 +39,8 @@ from ottla.wire.messages.fetch_response import (
 )
 
 DIVERGENCE_FROM = 12
-"""First version of Fetch whose request contains the epoch of the last fetched record, so that the
-broker can detect diverging logs (KIP-595)."""
+"""First version of Fetch whose request contains the epoch of the last fetched record. From this
+epoch, the broker detects diverging logs (KIP-595)."""
 NO_VERSION = -1
 PATIENCE_MS = 10_000
 """Time in ms that the client waits for the response to a Fetch request, in addition to
@@ -49,8 +49,8 @@ larger value, it detects a hanging broker later."""
 
 
 class PartitionRequest:
-    """The request for one partition, as it was sent to the broker. The response for the partition
-    is compared with it."""
+    """Request for one partition as it was sent to the broker, for comparison with the partition's
+    response."""
 
     __slots__ = ("fetch", "move_count", "place")
 
@@ -60,8 +60,8 @@ class PartitionRequest:
         self.fetch = place.fetch
 
     def is_still(self, place: PartitionPlace) -> bool:
-        """Return whether the fetch session still requests the partition correctly: neither its
-        `PartitionPlace` nor its fetch position has changed.
+        """Return whether the last request for the partition is still valid: its `PartitionPlace`
+        and fetch position have not changed.
 
         A partition that was revoked and assigned again has another `PartitionPlace`, so it is
         requested again.

@@ -1,8 +1,8 @@
-"""Functions that read partitions from given positions by single Fetch requests. Unlike a consumer,
-they use no fetch sessions and no background tasks, and do not fetch ahead.
+"""Reads of partitions from given positions by single Fetch requests. Unlike a consumer, they use no
+fetch sessions and no background tasks, and do not fetch ahead.
 
-A program that shows or copies records uses them: the bytes of each response are bounded by its
-arguments, and nothing is committed or kept at the brokers.
+They are meant for programs that show or copy records. The arguments limit the bytes of each
+response, and nothing is committed or kept at the brokers.
 """
 
 import sys
@@ -153,8 +153,8 @@ def records_of(
 def wanted_of(
     records: Iterable[ConsumerRecord], position: ReadPosition
 ) -> Iterator[ConsumerRecord]:
-    """Yield those of the records that are between the position and its end offset. If a record is
-    at or after the end offset, set the position to the end offset."""
+    """Yield the records between the position and its end offset. If a record is at or after the end
+    offset, set the position to the end offset."""
     for record in records:
         if position.end_offset is not None and record.offset >= position.end_offset:
             # Compaction may have removed the last records before the end, so the position is set

@@ -1,8 +1,8 @@
 """The assigned partitions of a consumer, their positions, and the records fetched ahead.
 
-Pure. A position is the offset of the next record for the application. Fetching is ahead of the
-position by about one response. If a position is moved in any way other than by reading, the records
-fetched ahead are dropped, and responses to earlier requests are ignored. Invariants:
+Pure. A position is the offset of the next record for the application. The consumer fetches about
+one response ahead of the position. If a position changes other than by reading, the records fetched
+ahead are dropped, and responses to earlier requests are ignored. Invariants:
 - NothingIsSkipped: a position moves only past returned records, or by a seek, a reset or a reported
   log divergence.
 - EachOnce: each record is returned once.
@@ -299,7 +299,7 @@ class Positions:
 
     def on_fetched(self, place: PartitionPlace, move_count: int, fetched: FetchedRecords) -> bool:
         """Store the records of a fetch response for one partition. Returns True if the consumer
-        still wants any of them."""
+        accepted any of them."""
         if self._is_stale(place, move_count) or place.fetch.offset != fetched.offset:
             return False
         place.fetch = OffsetAndEpoch(fetched.end_offset, fetched.end_epoch)

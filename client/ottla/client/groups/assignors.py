@@ -1,7 +1,8 @@
 """Assignors of the classic protocol: they distribute the partitions of topics among members.
 
 Pure. The leader of the group computes the assignment of all members. Names and rules are those of
-the Java client, so that a group may contain both clients and have either as leader. Invariants:
+the Java client. A group may therefore contain members of both clients, and any of them may be the
+leader. Invariants:
 - EveryPartitionOnce: each partition of a subscribed topic is assigned to exactly one subscriber of
   that topic.
 - SameForAll: the result depends only on the arguments.
@@ -206,10 +207,10 @@ def _do_racks_matter(
     partitions: list[TopicPartition],
     racks: PartitionRacks,
 ) -> bool:
-    """Return whether racks can make a difference: some subscriber has a rack in which some
-    partition has no replica.
+    """Return whether racks can make a difference: a subscriber has a rack in which some partition
+    has no replica.
 
-    Otherwise every choice is equally near, and the rule without racks applies, as in Java.
+    Otherwise all choices are equally near, and the rule without racks applies, as in Java.
     """
     wanted = {rack for one in subscribers if (rack := members[one].rack) is not None}
     found = [racks.get(at, frozenset()) for at in partitions]
@@ -224,8 +225,7 @@ def _fill_by_rack(
     found: Assignment,
 ) -> None:
     """Assign the partitions of one topic to members, each of which accepts at most the number of
-    partitions in `room`. Partitions with a replica in the member's rack are assigned first, then
-    all others."""
+    partitions in `room`. Partitions with a replica in the member's rack are assigned first."""
     left = dict.fromkeys(partitions)
     for is_near in (True, False):
         for member_id, count in room.items():
@@ -242,8 +242,9 @@ def _fill_by_rack(
 def _exchange(
     members: Members, found: Assignment, movable: list[TopicPartition], racks: PartitionRacks
 ) -> None:
-    """Swap pairs of movable partitions between members in different racks, if each partition then
-    has a replica in the rack of its new member, and both members subscribe to both topics."""
+    """Swap pairs of movable partitions between members in different racks. A swap requires that
+    each partition then has a replica in the rack of its new member, and that both members subscribe
+    to both topics."""
     holder = {at: one for one, partitions in found.items() for at in partitions}
     far: dict[str, list[TopicPartition]] = {}
     for at in movable:

@@ -248,7 +248,7 @@ class ClassicMembership:
         )
 
     def _racks(self) -> dict[TopicPartition, frozenset[str]]:
-        """Return the racks of the partitions of the group's topics, as far as they are known."""
+        """Return the known racks of the replicas of each partition of the group's topics."""
         topics = self._cluster.topics
         return {
             topics[topic].at[index]: racks

@@ -44,7 +44,8 @@ class MembershipState(Enum):
     RECONCILING = auto()
     """The target assignment differs from the owned partitions."""
     ACKNOWLEDGING = auto()
-    """The owned partitions have changed, and no heartbeat has reported the change yet."""
+    """State in which the owned partitions have changed, and no heartbeat has reported the change
+    yet."""
     STABLE = auto()
     FENCED = auto()
     """The coordinator has fenced the member epoch. The member joins again after it has notified the
@@ -98,7 +99,7 @@ AFTER = {
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
 }
-"""Reaction of a group member to each error code in a heartbeat response. Any other code ends the
+"""Next step of a group member for each error code in a heartbeat response. Any other code ends the
 membership with an error."""
 
 
@@ -207,7 +208,7 @@ class ConsumerProtocolMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """Note that a heartbeat got no response. The next heartbeat contains all fields, because
+        """Record that a heartbeat got no response. The next heartbeat contains all fields, because
         the coordinator may not have received this one."""
         self._said = {}
 

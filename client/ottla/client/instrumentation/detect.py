@@ -1,8 +1,8 @@
 """Detection, when a client is opened, of OpenTelemetry providers that the program has set.
 
-A program that has set a provider has also imported the OpenTelemetry API. If the API has not been
-imported, this module does not import it. It then selects the client classes without tracing, so
-that tracing costs nothing.
+A program that has set a provider has imported the OpenTelemetry API. If the program has not
+imported the API, this module does not import it either, and selects the client classes without
+tracing. Tracing then costs nothing.
 """
 
 import sys

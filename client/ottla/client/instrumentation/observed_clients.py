@@ -23,9 +23,9 @@ from ottla.client.telemetry.measures import CoordinatorMeasures, ProduceMeasures
 from ottla.model.ids import TopicPartition
 
 CLOSED_NAMES_MAX = 1_000
-"""Maximum number of sets of attributes whose totals are kept after their clients were closed. If a
-client with the same attributes is opened later, it continues from these totals. If they were not
-kept, it starts at 0, which OpenTelemetry treats as a restart."""
+"""Maximum number of attribute sets whose totals are kept after their clients were closed. A later
+client with the same attributes continues from these totals. Without them it would start at 0, which
+OpenTelemetry treats as a restart."""
 
 Attributes = tuple[tuple[str, str], ...]
 """Attributes of one OpenTelemetry observation: pairs of name and value, in order."""

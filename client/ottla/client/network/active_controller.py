@@ -47,7 +47,7 @@ async def active_controller(
 
 async def cluster_id_at(address: tuple[str, int], *, client_id: str = "ottla") -> str | None:
     """Return the id of the cluster to which the controller at an address belongs. Returns None if
-    no controller responds, or if the user may not ask it."""
+    no controller responds, or if the user lacks the permission."""
     with trio.move_on_after(LOOK_UP_S):
         try:
             async with open_connection(*address, client_id=client_id) as connection:

@@ -1,9 +1,9 @@
 """Validation of the arguments that an application passes to a client. Errors name the argument.
 
 `checked` reads the annotations of a function once and compares the arguments of every call with
-them. It checks types, and rejects texts that UTF-8 cannot encode. It does not check what only a
-broker can know, such as whether a topic exists. It accepts any value for an argument whose
-annotation it does not support.
+them. It checks types, and rejects texts that UTF-8 cannot encode. It does not check facts that only
+a broker has, such as whether a topic exists. It accepts any value for an argument whose annotation
+it does not support.
 
 Producers do not use `checked` for records, because `producer.send` has a cheaper check of its own.
 """
@@ -27,8 +27,8 @@ Check = Callable[[str, Any], None]
 TypeError if the value is not allowed."""
 
 CHECKED_ITEM_COUNT_MAX = 1_000
-"""Maximum number of items of a list or mapping that are checked. Checking more would take as long
-as the call itself."""
+"""Maximum number of items of a list or mapping that are checked. Checking more items would take as
+long as the call itself."""
 SHOWN_CHARS_MAX = 60
 
 

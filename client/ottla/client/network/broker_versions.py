@@ -26,8 +26,8 @@ All brokers since Kafka 2.4 support it, so that no second request is needed."""
 OWN_FEATURES = "ottla."
 """Start of the names of features that only brokers of Ottla list."""
 OWN_FEATURES_FROM = 4
-"""First version of ApiVersions in which every broker of Ottla lists such a feature. Responses of
-earlier versions leave out features whose lowest level is 0 (KAFKA-17011)."""
+"""First version of ApiVersions whose responses contain Ottla's own features. Responses of earlier
+versions leave out features whose lowest level is 0 (KAFKA-17011)."""
 
 
 class ExpectedNode(NamedTuple):
@@ -117,9 +117,10 @@ def read_versions(version: int, body: memoryview) -> BrokerVersions | int:
 
 
 def _next_version(refused: int, answer: ApiVersionsResponse) -> int:
-    """Return the highest version of ApiVersions below a refused one that the broker lists.
+    """Return the highest version of ApiVersions that the broker lists below a refused one.
 
-    Returns 0, which every broker supports, if it lists none: brokers before Kafka 2.4 do not.
+    Returns 0, which every broker supports, if the broker lists none, as brokers before Kafka 2.4
+    do.
     """
     for row in answer.api_keys:
         if row.api_key == apis.API_VERSIONS:

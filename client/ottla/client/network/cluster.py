@@ -245,10 +245,8 @@ class Cluster:
             self._start_again(f"no broker has answered a request for metadata for {silent_s:.0f} s")
 
     def _start_again(self, reason: str) -> None:
-        """Drop all metadata and connections, so that the next request goes to a bootstrap address.
-
-        Logs the reason.
-        """
+        """Drop all metadata and connections, and log `reason`. The next request is sent to a
+        bootstrap address."""
         self._restart_count += 1
         for connection in list(self._opened):
             connection.abort(f"{connection.address} was left: {reason}")
@@ -687,7 +685,7 @@ def recovery_of(config: "RecoveringClient") -> MetadataRecovery:
 
 
 def _ignore() -> None:
-    """Do nothing: the default of the function that is called after metadata was discarded."""
+    """Default callback for discarded metadata. Does nothing."""
 
 
 def raise_for(code: int, message: str | None = None) -> None:

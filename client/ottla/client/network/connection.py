@@ -55,8 +55,8 @@ FREED_BYTES = 4 * RECEIVE_BYTES_MAX
 """Size in bytes of the block that `keep_freed_memory` allocates and frees once, without writing to
 it.
 
-glibc then keeps up to twice this much freed memory. That is enough for an arriving response, two
-unread responses, and the values of the response that the application is reading.
+glibc then keeps up to twice this amount of freed memory. This suffices for an arriving response,
+two unread responses, and the values of the response that the application is reading.
 """
 SMALL_PIECE_BYTES = 16_384
 """Size in bytes below which pieces of a response are joined as they arrive. Each separate piece

@@ -129,8 +129,8 @@ async def _show_token(
 async def _authenticate_by_scram(
     login: "SaslLogin", exchange: "Callable[[bytes], Awaitable[SaslAuthenticateResponse]]"
 ) -> "SaslAuthenticateResponse":
-    """Authenticate by SCRAM: prove that this client knows the password, and verify that the broker
-    knows it too. Returns the broker's last response."""
+    """Authenticate by SCRAM: prove that this client has the password, and verify that the broker
+    has the matching credential. Returns the broker's last response."""
     from ottla.model.security.scram import SCRAM_BY_NAME, ScramClient
 
     hashing = SCRAM_BY_NAME[login.mechanism]

@@ -105,8 +105,8 @@ class Pipeline(BrokerConnection):
         return RequestInFlight(self, due, response)
 
     async def finish(self, due: ExpectedResponse) -> memoryview:
-        """Wait for a response and return its body. If earlier responses have not arrived yet, reads
-        them for the tasks that wait for them."""
+        """Wait for a response and return its body. Earlier responses that have not arrived yet are
+        read first, for the tasks that wait for them."""
         while due.frame is None:
             # Waiting tasks acquire the lock in order; most find that their response was read
             # meanwhile.

@@ -15,8 +15,8 @@ SILENT_S = 1.0
 every restart of a broker is logged. With a larger value, a program that waits for a broker seems to
 hang."""
 ADDRESS_COUNT_MAX = 1_000
-"""Maximum number of unreachable addresses that are remembered. It limits memory, because brokers
-can report arbitrary addresses."""
+"""Maximum number of stored unreachable addresses. It limits memory, because brokers can report
+arbitrary addresses."""
 
 
 class Outage:

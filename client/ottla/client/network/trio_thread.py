@@ -6,8 +6,8 @@ calling asyncio task. Cancelling that task cancels the function and waits for it
 an async context manager of trio open. The thread ends when its last client is closed, or within
 `LOOK_S` seconds after the asyncio loop was closed.
 
-An event loop of asyncio that runs within a trio task (`EmbeddedLoop`), as in simulated worlds,
-needs no thread: `TrioTasks` runs the trio clients in tasks beside it.
+In simulations, the asyncio event loop runs within a trio task (`EmbeddedLoop`). No thread is needed
+then: `TrioTasks` runs the trio clients in other tasks of the same trio event loop.
 
 Waking the event loop of another thread costs far more than a function call. Calls to the other
 thread that are made before its event loop has woken up therefore share one wake-up (`Mailbox`).
@@ -260,8 +260,8 @@ class TrioThread:
     async def close(
         self, kept: KeptManager[Any], end: "asyncio.Future[None]", has_failed: bool
     ) -> None:
-        """Exit an open context manager and wait until it has closed. Raises the error with which it
-        closed, if there is one."""
+        """Exit an open context manager and wait until it has closed. If closing fails, raises its
+        error."""
         with suppress(ClientClosedError):
             self.call_soon(kept.release, has_failed)
         try:

@@ -52,11 +52,11 @@ class ProducerIdentity(NamedTuple):
 
 
 class PlainRoute(NamedTuple):
-    """Open batch to which a topic's next records are appended, if they have neither key nor
+    """Batch to which the next records of a topic are appended directly if they have neither key nor
     headers.
 
-    The route ends when the batch reaches `limit_bytes`. For the next record, a partition is chosen
-    again.
+    The route ends when the batch reaches `limit_bytes`. A partition is then chosen again for the
+    next record.
     """
 
     batch: ProducerBatch
@@ -210,7 +210,7 @@ class Accumulator:
     ) -> bool:
         """Buffer as many records of a run as fit into one batch.
 
-        Returns True if the batch is new, so that the caller must wake the connections to brokers.
+        Returns True if the batch is new; the caller must then wake the connections to brokers.
         """
         assert self.ended_by is None
         batch_bytes = self._batch_bytes

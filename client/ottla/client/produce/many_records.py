@@ -128,7 +128,7 @@ class ManyRecordsRun:
         return self._largest + RECORD_OVERHEAD_BYTES
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Encode and return as many records as fit into `room_bytes`, but at least one."""
+        """Encode and return as many records as fit into `room_bytes`, and at least one record."""
         first, left = self.taken_count, len(self._sizes) - self.taken_count
         stamp = varint(timestamp_delta)
         # Overhead of a record: attributes, number of headers, timestamp and offset; then the

@@ -229,9 +229,9 @@ class ProducerBatch:
         self.plain_ms = -1
 
     def extend(self, timestamp_ms: int, run: RecordRun, room_bytes: int) -> int:
-        """Append as many records of a run as fit into `room_bytes`, but at least one.
+        """Append as many records of a run as fit into `room_bytes`, and at least one record.
 
-        Returns the memory that these records use, in bytes of `buffer.memory`.
+        Returns the number of bytes of `buffer.memory` that these records use.
         """
         self.encode_gathered()
         delta = self.builder.timestamp_delta(timestamp_ms)
@@ -283,8 +283,8 @@ class ProducerBatch:
         return batch, index
 
     def split(self, charge: Callable[[Record], int]) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Split the batch into two parts, and return them.  Each has about half of the bytes and
-        the sequences of its own records."""
+        """Split the batch into two parts, and return them. Each part has about half of the bytes,
+        and keeps the sequences of its records."""
         assert self.record_count > 1
         self.encode_gathered()
         encoded = self.builder.build()

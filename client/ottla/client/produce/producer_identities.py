@@ -1,10 +1,10 @@
 """Producer ids and epochs of closed producers, which later producers of this process reuse.
 
-Brokers remember each producer id for a day, in every partition that the producer wrote to. Brokers
-would therefore remember thousands of ids of a process that opens many short-lived producers. An
-idempotent producer may instead use the id of an earlier producer with the next epoch, as a single
-producer does after a gap in its sequences. The new epoch also fences late requests of the earlier
-producer. Pure. Invariant:
+Brokers remember each producer id for a day, in every partition that the producer wrote to. A
+process that opens many short-lived producers would therefore cause thousands of ids at the brokers.
+An idempotent producer may instead use the id of an earlier producer with the next epoch, as a
+single producer does after a gap in its sequences. The new epoch also fences late requests of the
+earlier producer. Pure. Invariant:
 - OneOwner: an identity belongs to one cluster, and is used by one producer at a time.
 """
 

@@ -29,7 +29,7 @@ class RecordRun(Protocol):
         """Maximum size of any of the records, in bytes."""
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Encode and return as many records as fit into `room_bytes`, but at least one.
+        """Encode and return as many records as fit into `room_bytes`, and at least one record.
 
         `first_delta` is the offset delta of the first record in its batch. `timestamp_delta` is the
         difference between the timestamp of these records and the timestamp of the batch.

@@ -229,7 +229,7 @@ class _MinimumSizes:
 
 
 def _name_of(schema: Schema) -> str:
-    """Return the full name of a schema, or the empty text if it has none."""
+    """Return the full name of a schema, or an empty text if the schema has no name."""
     try:
         found = json.loads(schema.text)
     except (ValueError, RecursionError) as error:

@@ -64,7 +64,7 @@ class NestingCheck:
 
 
 class _Walk:
-    """Walk over one payload, with a stack of its own in place of recursion."""
+    """Iterative traversal of one payload, with an explicit stack instead of recursion."""
 
     def __init__(self, named: dict[str, Any], payload: bytes) -> None:
         self._named = named

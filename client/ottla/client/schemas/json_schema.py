@@ -194,7 +194,7 @@ def _addresses(root: Any, documents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _title_of(schema: Schema) -> str:
-    """Return the title of a schema, or the empty text if it has none."""
+    """Return the title of a schema, or an empty text if the schema has no title."""
     try:
         found = json.loads(schema.text)
     except (ValueError, RecursionError) as error:

@@ -8,9 +8,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 ALONE_COUNT_MIN = 16
-"""Minimum number of consecutive records with the same acknowledgement type that get a range of
-their own. A range of one type takes about 20 bytes. A range of several types takes one byte for
-each record."""
+"""Minimum number of consecutive records with the same acknowledgement type that form a range of
+their own. A range with one type takes about 20 bytes. A range with several types takes one byte per
+record."""
 
 
 class AcknowledgeType(IntEnum):
@@ -56,8 +56,8 @@ def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[Acknowledg
 
 
 def _joined(runs: Iterable[AcknowledgementRange]) -> list[AcknowledgementRange]:
-    """Merge short adjacent ranges whose acknowledgement types differ into ranges that list one type
-    for each offset."""
+    """Merge short adjacent ranges with different acknowledgement types into ranges that list one
+    type for each offset."""
     found: list[AcknowledgementRange] = []
     is_open = False
     """True if the last range may grow."""

@@ -1,14 +1,14 @@
 """Records that one broker has locked for this consumer, and their acknowledgements until the broker
 has confirmed them.
 
-Pure. A record is in hand from the time the broker acquires it for this consumer until it is
+Pure. A record is *in hand* from its acquisition by the broker for this consumer until it is
 settled: accepted, released, rejected, or skipped because the offset has no record. Its
 acknowledgement then waits for a request, is in flight, and gets the result that the broker returns
 for the partition.
 
-The broker accepts or refuses all acknowledgements of one partition in a request together. A single
-record whose lock has ended makes it refuse all of them. They are then sent again in two halves,
-until only that record fails. Invariants:
+The broker accepts or refuses all acknowledgements of one partition in a request together. If the
+lock of a single record has ended, it refuses all of them. They are then sent again in two halves,
+repeatedly, until only that record fails. Invariants:
 - SettledOnce: a record that was acquired is acknowledged at most once, not counting renewals.
 - OneRequest: at most one request with acknowledgements is in flight.
 - EachHasAResult: each acknowledgement ends with success or with an error.
@@ -150,9 +150,9 @@ class RecordsInHand:
         return [one for one in offsets if (found := held.get(one)) and found.serial == serial]
 
     def locked_ms(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> int | None:
-        """Return the earliest time, in ms, at which the lock of certain records began or was last
-        renewed. They are the records of the acquisition `serial` at `offsets` that have not been
-        accepted, released or rejected yet. Returns None if there are none."""
+        """Return the earliest time in ms at which the lock of a record began or was last renewed,
+        among the records of the acquisition `serial` at `offsets` that are still locked. Returns
+        None if there are none."""
         part = self._parts.get(key)
         if part is None:
             return None

@@ -28,7 +28,7 @@ class BufferedRecords:
         return self._fetched.is_drained
 
     def take(self, count: int, now_ms: int) -> ShareBatch | None:
-        """Return the next records, at most `count`. Returns None if no records are left.
+        """Return the next records, at most `count`, or None if no records are left.
 
         Records whose lock has ended or was lost are left out. If a batch is corrupt, it is
         rejected, and CorruptDataError is raised with topic, partition and offset.

@@ -177,8 +177,8 @@ class ShareLink(BrokerLink):
             self._on_stale(at.topic)
 
     def _lose_session(self, reason: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
-        """Forget the share session and its records. The broker has released the records, or will do
-        so. Pending acknowledgements fail with `code`."""
+        """Discard the share session and its records, whose locks the broker releases. Pending
+        acknowledgements fail with `code`."""
         self.requested_count = 0
         self._linger_until_ms = None
         self._session.on_loss()

@@ -23,8 +23,7 @@ FIRST_INTERVAL_MS = 5_000
 """Interval between heartbeats, in ms, until the coordinator has returned the interval to use."""
 HASTY_INTERVAL_MS = 500
 """Interval in ms between the first heartbeats, while the member has no partitions. The coordinator
-assigns partitions a moment after the first heartbeat, because it has to initialise their share
-state first."""
+assigns partitions shortly after the first heartbeat, when it has initialised their share state."""
 HASTY_COUNT = 10
 
 
@@ -110,7 +109,7 @@ class ShareGroupMember:
         return Step.GO_ON
 
     def on_no_answer(self) -> None:
-        """Note that a heartbeat got no response. The next heartbeat contains all fields, because
+        """Record that a heartbeat got no response. The next heartbeat contains all fields, because
         the coordinator may not have received this one."""
         self._sent_topics = None
 

@@ -12,11 +12,11 @@ states are the ones of Java's ClientTelemetryReporter. Invariants:
   and only once for each subscription.
 
 The Java client 4.4 never requests the subscription again after a permanent error, and waits for
-five minutes after a lost connection. KIP-714 requires that clients try again later, so that no
-client has to be restarted after a mistake in the cluster's configuration. This client tries again.
-Jitter (0.5 to 1.5 intervals) spreads the requests of many clients over time. It is computed from
-the client instance id, which the broker has generated at random. A simulation with a given seed is
-therefore reproducible.
+five minutes after a lost connection. This client retries in both cases, as KIP-714 requires.
+Clients need not be restarted after the configuration of the cluster was corrected. Jitter (0.5 to
+1.5 intervals) spreads the requests of many clients over time. It is computed from the client
+instance id, which the broker has generated at random. A simulation with a given seed is therefore
+reproducible.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class PushState(Enum):
     """States of a client's metrics reports."""
 
     SUBSCRIPTION_NEEDED = auto()
-    """The next request is for the subscription; no push is due."""
+    """State in which the next request is for the subscription, and no push is due."""
     ASKING = auto()
     PUSH_NEEDED = auto()
     PUSHING = auto()

@@ -1,7 +1,7 @@
 """Requests to the coordinators of one transactional id, one at a time, with retries.
 
 This module makes no decisions: `transaction_flow` interprets the responses. Only one request is in
-flight at a time, so that no request adds anything to a transaction that has already ended.
+flight at a time, so that no partition or offset is added to a transaction that has already ended.
 """
 
 from collections.abc import Awaitable, Callable

@@ -3,7 +3,7 @@ coordinators.
 
 This module makes no decisions: `transaction_flow` selects the requests and interprets the
 responses. Only one request to the transaction coordinator is in flight at a time, so that no
-request adds anything to a transaction that has already ended.
+partition or offset is added to a transaction that has already ended.
 """
 
 import math
@@ -440,7 +440,7 @@ class ProducerTransactions:
 
     async def _abort_for(self, error: BaseException) -> None:
         """Abort the transaction because its `async with` block raised `error`. Raises the permanent
-        error of the producer if there is one, and TransactionAbortedError if a record was not
+        error of the producer if it has one, or TransactionAbortedError if a record was not
         delivered."""
         if self.flow.stage in (TransactionStage.READY, TransactionStage.UNIDENTIFIED):
             return  # the commit was completed before its task was cancelled

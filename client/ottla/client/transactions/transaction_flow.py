@@ -47,8 +47,7 @@ class TransactionAbortedError(RefusedError):
 
 
 class TransactionOutcomeUnknownError(RefusedError):
-    """It is not known whether the transaction was committed. The producer cannot be used any
-    longer.
+    """Error of a commit whose outcome is unknown. The producer cannot be used any longer.
 
     The application may open another producer with the transactional id. The committed offsets of
     the consumer group show whether the transaction was committed.
@@ -73,8 +72,8 @@ class TransactionStage(Enum):
     DOOMED = auto()
     """A part of the transaction has failed. The transaction can only be aborted."""
     PREPARED = auto()
-    """All records and offsets of the transaction are at the brokers. Another process completes the
-    transaction, or this one aborts it."""
+    """Stage in which all records and offsets of the transaction are stored at the brokers. Another
+    process completes the transaction, or this one aborts it."""
     COMMITTING = auto()
     ABORTING = auto()
     FINAL = auto()
@@ -130,8 +129,8 @@ OTHERWISE: dict[TransactionCall, ResponseMeaning] = {
     C.COMMIT: ResponseMeaning.UNKNOWN,
     C.ABORT: ResponseMeaning.IDENTIFY,
 }
-"""Meaning of error codes that are neither retriable nor listed in `VERDICTS`, by kind of
-request."""
+"""Meaning of error codes, by kind of request, that are neither retriable nor listed in
+`VERDICTS`."""
 VERDICTS: dict[tuple[TransactionCall, ErrorCode], ResponseMeaning] = {
     # For a partition of a group, the epoch is stale.  The response to the abort shows whether the
     # producer is fenced.

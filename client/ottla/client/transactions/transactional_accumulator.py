@@ -101,9 +101,10 @@ class TransactionalAccumulator(Accumulator):
     def extend(
         self, partition: TopicPartition, timestamp_ms: int, run: RecordRun, now_ms: int
     ) -> bool:
-        """Buffer as many records of a run as fit into one batch.
+        """Buffer as many records of a run as fit into one batch, and request that their partition
+        is added to the transaction.
 
-        Requests that their partition is added to the transaction. Returns True if the batch is new.
+        Returns True if the batch is new.
         """
         is_new = super().extend(partition, timestamp_ms, run, now_ms)
         if self._flow.want(partition):
