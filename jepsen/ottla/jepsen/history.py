@@ -1,9 +1,9 @@
 """The operations and faults of one run: events in the order in which they were recorded.
 
-Pure: the clock is an argument.  A process is one client that performs one operation at a time.
-After an operation with an unknown outcome (INFO) the process never acts again, and its thread
-continues under a new process number. So an operation without a response stays open permanently,
-since the operation may still take effect.
+Pure: the clock is an argument. A process is one client that performs one operation at a time. After
+an operation with an unknown outcome (INFO) the process never acts again, and its thread continues
+under a new process number. An operation without a response therefore stays open permanently,
+because it may still take effect.
 
 A history file has one event per line: {"index", "time", "process", "type", "f", "value"}, and
 optionally "error" and "extra"; `time` is nanoseconds since the start of the run.  The workload

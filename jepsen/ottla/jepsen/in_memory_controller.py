@@ -178,8 +178,7 @@ class InMemoryController:
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def kill(self, *ids: int) -> None:
-        """Let the sessions of the given brokers expire. The sessions of all other brokers are
-        renewed."""
+        """Let the sessions of the given brokers expire, after a heartbeat of all other brokers."""
         self.now_ms += self.config.session_timeout_ms
         for broker in self.image.brokers.values():
             if broker.id not in ids and not broker.is_fenced:

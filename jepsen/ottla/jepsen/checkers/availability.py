@@ -59,8 +59,8 @@ class CalmTimes:
 
 
 def check_availability(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on two questions: which fraction of the operations in a history succeeded,
-    and how long the cluster took to recover from faults."""
+    """Return the verdict on the availability of the cluster: the fraction of operations in the
+    history that succeeded, and the time that the cluster needed to recover from faults."""
     findings = Findings("availability")
     operations = [
         operation

@@ -46,11 +46,11 @@ COMPONENTS_REPORTED_MAX = 32
 
 
 class OrderGraph:
-    """Graph of the operations of a history, and of the moments between them.
+    """Graph of the operations of a history, and of points in time between them.
 
-    Edges lead from an operation to the moment of its end, from a moment to the next moment, and
-    from a moment to the operations that began before the next moment. The number of realtime edges
-    therefore grows linearly with the number of operations, not quadratically.
+    Edges lead from an operation to the point at which it ended, from a point to the next point, and
+    from a point to the operations that began before the next point. The number of realtime edges is
+    therefore linear in the number of operations, not quadratic.
     """
 
     def __init__(self, reading: LogReading, *, has_ww: bool) -> None:
@@ -73,7 +73,7 @@ class OrderGraph:
         return next(why for why in WHYS if why in whys)
 
     def reason(self, node: int, other: int) -> str:
-        """Return a sentence that describes why the operation of one graph node comes before that of
+        """Return a sentence with the reason why the operation of one graph node precedes that of
         another."""
         first, second = self.operations[node], self.operations[other]
         why = self.why(node, other)
@@ -236,7 +236,7 @@ def _cycle_with(
 
 def _report_cycle(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings) -> None:
     """Report a dependency cycle, given as graph nodes whose last one equals the first. Two edges
-    that lead through a node for a moment in time are reported as one."""
+    that meet in a node for a point in time are reported as one."""
     count = len(graph.operations)
     steps: list[str] = []
     reasons: list[str] = []

@@ -34,7 +34,7 @@ ALLOWED = frozenset({DEPOSED, UNKNOWN})
 
 @dataclass(slots=True)
 class KeyEnd:
-    """End offset of one key (partition), as far as the part of the history read so far shows it."""
+    """End offset of one key (partition), according to the part of the history read so far."""
 
     acknowledged: Send | None = None
     """The send with the highest offset of the key that was acknowledged so far, or None."""

@@ -79,7 +79,7 @@ class KeyLog:
     compacted."""
 
     def offset_min(self, send: Send) -> int | None:
-        """Return the lowest known offset of a sent record, or None if no offset of it is known."""
+        """Return the lowest known offset of a sent record, or None if its offset is unknown."""
         return min(self.offsets.get(send.value, ()), default=None)
 
 
@@ -136,8 +136,8 @@ class LogReading:
         return None
 
     def must_have_committed(self, send: Send) -> bool:
-        """Return whether a sent record is known to be in the log, because it was acknowledged with
-        acks=all, or belongs to a transaction of which a record was read."""
+        """Return whether a sent record must be in the log. This is the case if it was acknowledged
+        with acks=all, or belongs to a transaction from which a record was read."""
         if send.is_promised:
             return True
         if send.is_failed:

@@ -29,7 +29,7 @@ Config: TypeAlias = tuple[tuple[str, Json], ...]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """State of a topic between two consecutive writes to it (creation, change, deletion)."""
+    """State of a topic between two consecutive writes (creation, change, deletion)."""
 
     id: str
     """Id of the topic. If the creation did not return the id, this is "?" and a number until a
@@ -84,7 +84,7 @@ def check_metadata(history: History, facts: RunFacts) -> Verdict:
 
 
 class _Topic:
-    """One topic as a sequential object, for the search of an order of its writes and
+    """One topic as a sequential object, for the search for a valid order of writes and
     descriptions."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
@@ -244,8 +244,8 @@ def _without_repetitions(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _part(answer: Operation) -> tuple[str, bool]:
-    """Return the broker that answered a describe operation, and whether it described the topic's
-    settings or the topic itself."""
+    """Return the broker that answered a describe operation, and True if the broker described the
+    topic's settings, or False if it described the topic itself."""
     return _broker(answer), "id" in answer.value
 
 
@@ -255,8 +255,11 @@ def _said(answer: Operation) -> Json:
 
 
 def _differ(before: Operation | None, again: Operation, others: Sequence[Operation]) -> bool:
-    """Return whether a different description by the same broker (from `others`) came between two
-    equal descriptions, or was concurrent with one of them."""
+    """Return whether two equal descriptions by a broker are separated by a different one of the
+    same broker.
+
+    The different description (from `others`) came between them, or was concurrent with one of them.
+    """
     return before is not None and any(
         other.index > before.invoke.index
         and other.invoke.index < again.index

@@ -40,8 +40,8 @@ def check_producer_ids(history: History, facts: RunFacts) -> Verdict:
 
 
 def _check_epochs(producer_id: int, operations: list[Operation], findings: Findings) -> None:
-    """Report epochs of one transactional id that do not rise with each initialisation. All of them
-    have the same producer id."""
+    """Report epochs of one transactional id that do not rise with each initialisation. All
+    operations have the same producer id."""
     newest: Operation | None = None
     for operation in sorted(operations, key=lambda operation: operation.index):
         if newest is not None:

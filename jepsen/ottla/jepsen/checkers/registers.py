@@ -27,9 +27,8 @@ from ottla.jepsen.history import EventKind, Json, Operation
 ALLOWED = frozenset({"stale-fetch"})
 
 QUICK_NS_MAX = 1_000_000_000
-"""Time in ns within which an offset commit must be answered so that its age counts from its end. No
-cluster replaces a dead coordinator sooner, so a single coordinator accepted and answered such a
-commit."""
+"""Maximum duration in ns of an offset commit whose age is counted from its end. No cluster replaces
+a dead coordinator within this time, so one coordinator accepted and answered the commit."""
 
 NOTHING = -1
 """State of a register (committed offset) before any offset was committed."""

@@ -1,17 +1,15 @@
-"""Checker of share groups that keep the order of keys, delay records or prefer some of them, which
-KIP-932 does not have.
+"""Checker of share groups with Ottla's extensions to KIP-932: order by key, delays and priorities.
 
-Pure.  The reference model of one partition: a record is ready once it is due, once the back-off
-after its last attempt is over, and, if it has a key, once all earlier records of its key are
-settled. Ready records of three priorities take turns. Key, delay and priority of a record follow
-from its value (`order_of`), so that they are known of records that no member has received.
+Pure. The reference model of one partition: a record is ready once its due time has passed, the
+back-off after its last attempt is over, and all earlier records with its key are settled. Ready
+records of three priorities take turns. Key, delay and priority of a record are derived from its
+value (`order_of`), so they are also known for records that no member has received.
 
-- delivered-early: a member received a record before its due time.
-- back-off-cut: a record was delivered again before the shortest back-off after a confirmed release.
-- key-order: a record was delivered while no acknowledgement can have settled an earlier record of
-  its key. One record of a key is in flight at a time.
-- priority-starved: very many later records of other priorities were delivered before a record of
-  low priority.
+- delivered-early: a member received a record before its due time. - back-off-cut: a record was
+delivered again before the shortest back-off after a confirmed release. - key-order: a record was
+delivered while no acknowledgement can have settled an earlier record of its key. One record of a
+key is in flight at a time. - priority-starved: very many later records of other priorities were
+delivered before a record of low priority.
 """
 
 from bisect import bisect_left
@@ -34,18 +32,18 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History, Json
 
 DELAYS_MS: Final = (0, 0, 0, 700, 2_500, 9_000)
-"""Delivery delays in ms, of which each record without a key has one. Each element of the tuple is
-equally frequent."""
+"""Delivery delays in ms of records without a key. Each element of the tuple is equally frequent."""
 KEY_COUNT = 3
 EARLY_MS_MAX = 100
-"""Time in ms by which the clocks of a member and a broker may disagree about a due time."""
+"""Maximum difference in ms between the clocks of a member and a broker, which checks of due times
+allow."""
 OVERTAKES_PER_TURN = 6
 """Number of records of higher priority that a share group delivers in each turn of the priorities,
 beside one of low priority."""
 OVERTAKES_MAX = 60
-"""Number of records that a share group may additionally deliver before a record of low priority.
-They cover the time in which a lost response keeps that record locked, and the first turn of each
-new leader."""
+"""Number of additional records that a share group may deliver before a record of low priority. They
+account for the time in which a lost response keeps that record locked, and for the first turn of
+each new leader."""
 
 
 class RecordPriority(StrEnum):
@@ -66,7 +64,7 @@ class RecordOrder(NamedTuple):
 
 def order_of(value: Json) -> RecordOrder:
     """Return the key, delay and priority of the record with a given value. Only records without a
-    key have a delay, so that the order of a key is that of the log."""
+    key are delayed, so that records with one key stay in the order of the log."""
     draw = crc32(str(value).encode())
     priority = tuple(RecordPriority)[draw % 3]
     draw //= 3

@@ -45,7 +45,7 @@ class ShareAck:
 
     @property
     def done_ns(self) -> int:
-        """Time in ns at which the member learned the outcome of the acknowledgement."""
+        """Time in ns at which the member received the result of the acknowledgement."""
         return (self.operation.completion or self.operation.invoke).time_ns
 
 
@@ -57,18 +57,18 @@ class DeliveryToMember:
     place: RecordPlace
     member: str
     count: int
-    """Delivery count of the record that the member received with it."""
+    """Delivery count that the member received with the record."""
     earliest_ns: int
     """Time in ns before which the broker cannot have acquired the record for this delivery."""
     early_ms: int | None = None
-    """Time in ms from the receipt of the record, by the member's clock, to its due time. Negative
-    if it was due before; None if the record has no delay."""
+    """Time in ms from the receipt of the record (by the member's clock) to its due time. Negative
+    if the due time had passed; None if the record has no delay."""
     acks: list[ShareAck] = field(default_factory=list)
 
     @property
     def seen_ns(self) -> int:
         """Time in ns at which the member received the record of this delivery. The broker acquired
-        the record for it before."""
+        the record earlier."""
         return (self.operation.completion or self.operation.invoke).time_ns
 
     @property
@@ -84,16 +84,18 @@ class DeliveryToMember:
         return next((ack for ack in self.acks if ack.is_confirmed and ack.type != RENEW), None)
 
     def settles(self, limit: int) -> bool:
-        """Return whether the confirmed acknowledgement that ended this delivery also finished the
-        record: it accepted or rejected the record, or the delivery was the last one that `limit`
-        allows."""
+        """Return whether this delivery certainly finished the record. It did if a confirmed
+        acknowledgement accepted or rejected the record, or if the delivery was the last one that
+        `limit` allows."""
         end = self.end
         return end is not None and (end.type in FINAL_TYPES or self.count >= limit)
 
     def settled_from_ns(self, limit: int) -> int | None:
-        """Return the time in ns from which this delivery may have finished the record, or None if
-        it cannot have done so. The last delivery that `limit` allows finishes the record when its
-        acquisition lock ends."""
+        """Return the earliest time in ns at which this delivery may have finished the record, or
+        None if it cannot have finished the record.
+
+        The last delivery that `limit` allows finishes the record when its acquisition lock ends.
+        """
         if self.count >= limit:
             return self.earliest_ns
         begun = [

@@ -1,14 +1,14 @@
 """Checker of share groups, which are queues (KIP-932): each record is finished once, and none
 is lost.
 
-Pure.  Reference model of one record in one group: it is available, or acquired by one member. An
-acquisition raises the record's delivery count. It ends by an acknowledgement, or in a way that the
-history does not show: by the end of its lock or of the member's session, or by a failover of the
-partition's leader. A failover also loses delivery counts that no confirmed release has made
-durable. A record is settled (finished) by acceptance, by rejection, and by the end of its last
-delivery. An acknowledgement of a record below the start offset has no effect, but is confirmed, as
-in Kafka.  Deliveries are anomalous only if no order of these events, within the times at which they
-may have happened, agrees with the model.
+Pure. Reference model of one record in one group: it is available, or acquired by one member. An
+acquisition raises the record's delivery count. An acquisition ends with an acknowledgement. It may
+also end by an event that the history does not contain: the end of its lock or of the member's
+session, or a failover of the partition's leader. A failover also loses delivery counts that no
+confirmed release has made durable. A record is settled (finished) by acceptance, by rejection, and
+by the end of its last delivery. An acknowledgement of a record below the start offset has no
+effect, but is confirmed, as in Kafka. Deliveries are anomalous only if no order of these events,
+within the times at which they may have happened, agrees with the model.
 
 - delivered-after-settled: a record was acquired after its final acknowledgement was confirmed.
 - two-owners: a record was acquired while another delivery of it was locked. That delivery was
@@ -105,8 +105,8 @@ class PartitionTimes:
 
 
 def settled_from_ns(deliveries: Iterable[DeliveryToMember], limit: int) -> float:
-    """Return the earliest time in ns from which one of a record's deliveries may have finished the
-    record. Returns infinity if no delivery can have."""
+    """Return the earliest time in ns at which a delivery of the record may have finished the
+    record, or infinity if no delivery can have finished it."""
     found = [delivery.settled_from_ns(limit) for delivery in deliveries]
     return min((since for since in found if since is not None), default=inf)
 
@@ -129,7 +129,7 @@ class RecordTimes:
         """Return whether a confirmed acknowledgement of a delivery proves that its member had
         acquired the record.
 
-        It proves nothing if another delivery may have finished the record by then, and the start
+        It is no proof if another delivery may have finished the record earlier, and the start
         offset may have passed the record.
         """
         others = [one for one in self.deliveries if one is not delivery]

@@ -1,5 +1,5 @@
-"""The checkers by name, and a function that runs some of them on a history. The module does no
-I/O."""
+"""Table of the checkers by name, and a function that runs some of them on a history. The module
+does no I/O."""
 
 from collections.abc import Iterable, Mapping
 

@@ -46,8 +46,8 @@ def input_of(value: Value) -> str | None:
 
 @dataclass(slots=True)
 class ProducerLife:
-    """One transactional producer, from its initialisation of the transactional id until another
-    producer takes the id over."""
+    """Period of one transactional producer, from its initialisation of the transactional id until
+    another producer takes over the id."""
 
     transactional_id: str
     begun: int
@@ -56,7 +56,7 @@ class ProducerLife:
     event."""
     succeeded: int | None = None
     """Index of the event after which another producer has certainly taken over this producer's
-    transactional id. None if no other producer certainly has."""
+    transactional id, or None if this is not certain."""
 
 
 @dataclass(slots=True)
@@ -119,8 +119,8 @@ def _offsets(value: Json) -> Iterator[tuple[str, int]]:
 
 
 def _find_successors(lives: Mapping[str, ProducerLife]) -> None:
-    """For each producer whose transactional id was initialised again later, set `succeeded` to the
-    index of the event that first ended such an initialisation."""
+    """Set `succeeded` of each producer whose transactional id was initialised again later. Its
+    value is the index of the event that first ended such an initialisation."""
     by_id: dict[str, list[ProducerLife]] = {}
     for life in lives.values():
         by_id.setdefault(life.transactional_id, []).append(life)

@@ -171,7 +171,7 @@ Checker: TypeAlias = Callable[[History, RunFacts], Verdict]
 
 
 class Findings:
-    """Anomalies that one checker has found, from which its verdict follows."""
+    """Anomalies that one checker has found. They determine its verdict."""
 
     def __init__(self, checker: str) -> None:
         self.figures: dict[str, Json] = {}
@@ -192,10 +192,10 @@ class Findings:
             self._kept.append(Finding(anomaly, detail, tuple(operations), key))
 
     def add_shortage(self, anomaly: str, detail: str) -> None:
-        """Add an anomaly of the run itself: there were too few operations or faults to show
-        anything about the cluster.
+        """Add an anomaly of the run itself: there were too few operations or faults for a
+        conclusion about the cluster.
 
-        A slow machine can cause the same, so the verdict becomes "unknown" and never False.
+        A slow machine can cause this too, so the verdict becomes "unknown" and never False.
         """
         self.add(anomaly, detail)
         self._shortages[anomaly] = detail

@@ -19,8 +19,8 @@ State = TypeVar("State", bound=Hashable)
 Asked = TypeVar("Asked")
 
 Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
-"""Function that takes a state of an object and a call to it, and returns the states to which the
-call may lead."""
+"""Function that returns the states to which a call may lead, given a state of an object and the
+call."""
 
 NEVER = 1 << 62
 """Value of `ObjectCall.end` for a call that did not return."""
@@ -30,8 +30,8 @@ WAYS_MAX = 1 << 10
 that no call exceeds it."""
 
 ALL_TRIED = 1 << 62
-"""Marker at a place in the order, used instead of the number of candidate calls tried there. It
-means that a read which fits was placed there, so that no other candidate needs to be tried."""
+"""Marker for a place in the order at which a fitting read was placed, so that no other candidate
+needs to be tried. It is stored instead of the number of candidate calls tried there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Linearization(Generic[State]):
     states: tuple[State, ...]
     """The state of the object after each call of the sequential order."""
     stuck: tuple[int, ...]
-    """If no order contains all calls: the calls of which one had to come next, although none of
-    them fits. Empty otherwise."""
+    """Calls of which one had to be next although none of them fits, if no order contains all calls.
+    Empty otherwise."""
     step_count: int
 
 
@@ -161,7 +161,7 @@ class _Search(Generic[State, Asked]):
         self, state: State, done: int, tried: int, seen: Seen[State]
     ) -> tuple[int, State, int] | None:
         """Return the next call to try at the current place of the order, as (call, state after it,
-        candidates tried so far). Returns None if no call is left to try."""
+        number of candidates tried), or None if all calls were tried."""
         candidates, open_from = self._candidates(done)
         if tried == 0:
             for place in candidates:

@@ -97,9 +97,9 @@ def producer_settings(bootstrap: str, *, idempotent: bool) -> dict[str, Json]:
 def close_handles(handles: dict[str, Any]) -> None:
     """Release librdkafka's handles, which may take long.
 
-    In librdkafka 2.16, the release of a member of the consumer protocol that has not received its
-    last assignment never ends. It then uses a whole core until its process ends. So each consumer
-    is polled once before its release.
+    In librdkafka 2.16, the release of a consumer never ends if it uses the consumer protocol and
+    has not received its last assignment. It then occupies a CPU core until the process ends. Each
+    consumer is therefore polled once before its release.
     """
     member = handles.get("member")
     if member is not None:

@@ -67,7 +67,8 @@ class ConfluentListOffsetsClient(ConfluentClient):
 
 
 def _extra(leader_epoch: int | None) -> dict[str, Json]:
-    """Return the extra facts of an end-offset response: `own_view` false, because another
-    client object than the producer received the response, and the leader epoch if it is known."""
+    """Return the additional facts about an end-offset response: the leader epoch if known, and
+    `own_view` false. The latter means that the request was sent by another client object than the
+    producer."""
     extra: dict[str, Json] = {"own_view": False}
     return extra if leader_epoch is None else {**extra, "leader_epoch": leader_epoch}

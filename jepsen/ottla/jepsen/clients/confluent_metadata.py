@@ -22,8 +22,8 @@ NEVER_DONE: Mapping[str, frozenset[str]] = {
     "partitions": frozenset({"UNKNOWN_TOPIC_OR_PART"}),
     "set-config": frozenset({"UNKNOWN_TOPIC_OR_PART", "INVALID_CONFIG"}),
 }
-"""For each operation, the names of the errors that prove that it had no effect. An earlier attempt
-whose response was lost cannot cause any of them."""
+"""Names of the errors, by operation, that prove that the operation had no effect. None of them can
+be caused by an earlier attempt whose response was lost."""
 
 REFUSALS = frozenset(
     {"INVALID_CONFIG", "INVALID_PARTITIONS", "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART"}

@@ -1,8 +1,8 @@
 """Sends records with confluent-kafka, and converts the delivery report of a `send` operation to its
 completion.
 
-librdkafka knows whether a message may have been written, but does not expose that in Python. So a
-failed message has an unknown outcome, unless it cannot have left the machine.
+librdkafka knows whether a message may have been written, but does not expose this in Python. A
+failed message therefore has an unknown outcome, unless it was certainly not sent.
 """
 
 from time import monotonic

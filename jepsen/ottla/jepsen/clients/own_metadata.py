@@ -56,8 +56,8 @@ NEVER_DONE: Mapping[str, frozenset[ErrorCode]] = {
     "partitions": frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
     "set-config": frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG}),
 }
-"""For each operation, the error codes that prove that it had no effect. An earlier attempt whose
-response was lost cannot cause any of them."""
+"""Error codes, by operation, that prove that the operation had no effect. None of them can be
+caused by an earlier attempt whose response was lost."""
 
 
 LOOK_EVERY = 100
@@ -76,7 +76,7 @@ cluster."""
 
 
 class Brokers:
-    """The brokers of a cluster, to be used in rotation: all brokers that one view of the cluster
+    """Brokers of a cluster, used in rotation. They include all brokers that one view of the cluster
     has ever contained."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
@@ -136,7 +136,7 @@ class OwnMetadataClient(OwnClient):
         }
 
     def on_crash(self) -> None:
-        """Let the rotation of brokers begin with another broker, after a crash of this client."""
+        """Start the rotation of brokers with another broker after a crash of this client."""
         self._turn += 1
 
     async def _create(self, op: Op) -> Completion:

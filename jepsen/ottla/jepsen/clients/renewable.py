@@ -47,7 +47,7 @@ class CuttableTransport:
 
 
 class Life(Generic[T]):
-    """One lifetime of a renewable resource, from its opening until it is closed or crashes."""
+    """One period of use of a renewable resource, from its opening until it is closed or crashes."""
 
     def __init__(self, thing: T, transport: CuttableTransport, scope: trio.CancelScope) -> None:
         self.thing = thing

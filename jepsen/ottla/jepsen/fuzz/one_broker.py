@@ -1,5 +1,5 @@
-"""One broker in memory, connected to the client's transport. Its responses are correct, late, or
-missing from a chosen request onwards.
+"""One broker in memory, connected to the client's transport. Its responses are correct. From a
+chosen request on, they can be delayed or omitted.
 
 The broker has one topic and coordinates one group of a single member, in the virtual time of the
 test. `asked` contains the requests that it received.

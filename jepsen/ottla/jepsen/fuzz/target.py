@@ -52,7 +52,8 @@ def parts_of(data: bytes, count: int) -> list[bytes]:
     """Split a fuzzing input into `count` parts, and return them. Each part but the last is preceded
     by its length in two bytes.
 
-    If a length exceeds the input, the part is the rest of the input. So every input can be split.
+    If a length exceeds the input, the part is the rest of the input. Every input can therefore be
+    split.
     """
     parts: list[bytes] = []
     at = 0

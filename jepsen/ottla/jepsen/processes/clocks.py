@@ -1,9 +1,9 @@
 """Simulates wall clocks that jump: a small C library in each node's process adds an offset to its
 wall clock.
 
-The offset is read from a file.  Only the wall clock is wrong. The monotonic clock, which leases and
-timeouts use, stays right, as when an administrator or NTP sets a machine's clock.  libfaketime is
-not used because it breaks waits by the monotonic clock: CPython's `time.sleep` fails under it.
+The offset is read from a file. Only the wall clock changes. The monotonic clock, which timeouts
+use, is unaffected, as when an administrator or NTP sets a machine's clock. libfaketime is not used
+because it breaks waits by the monotonic clock: CPython's `time.sleep` fails under it.
 """
 
 from collections.abc import Iterable

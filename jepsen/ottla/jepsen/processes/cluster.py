@@ -353,8 +353,8 @@ async def open_cluster(
 
 @asynccontextmanager
 async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
-    """Format the controller quorum and start all nodes. Yields when the cluster is healthy. Kills
-    the remaining processes at the end."""
+    """Run a cluster: format the controller quorum and start all nodes, and yield when the cluster
+    is healthy. The remaining processes are killed at the end."""
     await format_controllers(
         ((node.id, node.endpoint, node.disk.data) for node in cluster.controllers),
         cluster.security.first_records() if cluster.security else (),

@@ -124,8 +124,8 @@ def claimed(directory: Path) -> Iterator[MachineClaim]:
 
 
 def sweep_after(run_id: str) -> None:
-    """Release the resources (processes, mounts, namespaces, links) that an ended run left behind,
-    unless another process has already done so."""
+    """Release the resources (processes, mounts, namespaces, links) of an ended run, unless another
+    process has already released them."""
     number = int(run_id.partition("-")[0])
     ends_at = time.monotonic() + END_TIMEOUT_S
     with ExitStack() as held:

@@ -2,8 +2,8 @@
 healthy.
 
 Every broker is asked for its metadata, because a broker that was cut off reports old metadata. The
-quorum reports up to which metadata offset each broker has fetched, because a broker that has just
-restarted may report even older metadata.
+quorum reports the metadata offset up to which each broker has fetched. This is needed because a
+broker that has just restarted may report even older metadata.
 """
 
 from collections.abc import Sequence
@@ -141,8 +141,8 @@ def reason_not_full(
 ) -> str | None:
     """Return the reason why not all replicas are known to be in sync, or None if they are.
 
-    The caller must request `quorum` before `views`, so that the brokers' metadata are at least as
-    new.
+    The caller must request `quorum` before `views`, so that the metadata of the brokers are not
+    older than the quorum's report.
     """
     if quorum.leader < 0:
         return "there is no active controller"

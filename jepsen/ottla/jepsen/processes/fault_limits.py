@@ -1,10 +1,10 @@
 """The fault limits: they decide which further faults a cluster must tolerate, given the faults
 already active.
 
-A broker that loses power, or data on its disk, has lost acknowledged records, which other replicas
-still have. Kafka keeps such records as long as one in-sync replica has them. Only one broker at a
-time may therefore be damaged in this way, and only while all replicas of all partitions are in
-sync.
+If a broker loses power, or data on its disk, it may have lost acknowledged records, which other
+replicas still have. Kafka keeps such records as long as one in-sync replica has them. Only one
+broker at a time may therefore be damaged in this way, and only while all replicas of all partitions
+are in sync.
 
 Until all replicas are in sync again, no other broker may even be killed. To the controller a kill
 looks like a loss, so it would have to elect the damaged replica. These rules do not apply to

@@ -47,8 +47,8 @@ class Instruction(NamedTuple):
 
 
 def program(shares: Mapping[str, float], which: PacketAddress) -> list[Instruction]:
-    """Return a BPF program that selects a fraction of the packets of each address in `shares` (1.0:
-    all of them)."""
+    """Return a BPF program that selects packets at random. `shares` has the fraction of packets to
+    select for each address; 1.0 selects all of them."""
     found: list[Instruction] = []
     for address, share in sorted(shares.items()):
         assert 0 < share <= 1

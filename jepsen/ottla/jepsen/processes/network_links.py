@@ -25,8 +25,8 @@ class LinkFault:
     lost: Mapping[Link, float] = field(default_factory=dict)
     """Fraction of packets lost on each network link, above 0 and up to 1."""
     rate_bits_per_s: Mapping[str, int] = field(default_factory=dict)
-    """For each slow node, the bit rate to which data to it and data from it are limited, each in
-    bits per second."""
+    """Bit rates of slow nodes, in bits per second. The rate limits data to the node and data from
+    the node, each separately."""
 
 
 class Links:

@@ -1,6 +1,6 @@
 """Invariants of raft, checked after every step of every replica, under any network and disk faults.
-Voter sets may change during a run (KIP-853); a majority is counted in the voter set that the leader
-uses.
+Voter sets may change during a run (KIP-853). A majority is a majority of the voter set that the
+leader uses.
 
 Kafka's simulation names six: MonotonicHighWatermark, MonotonicEpoch, MajorityReachedHighWatermark,
 SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot.  At the end of a run it also checks
@@ -143,8 +143,8 @@ class Invariants:
         return any(voters is not None and voters.is_voter(key) for voters in sets)
 
     def forget_volatile(self, node_id: NodeId) -> None:
-        """Reset the state of a replica that a crash loses: the replica's high watermark, its
-        leadership, and the record of which part of its log was checked. Its epoch is kept."""
+        """Reset the state of a replica that a crash loses: its high watermark, its leadership, and
+        the checked part of its log. Its epoch is kept."""
         replica = self._replicas[node_id]
         replica.high_watermark = Offset(0)
         replica.matched_end = Offset(0)

@@ -223,8 +223,7 @@ class MemoryMember:
         self._performed.replies.append(reply)
 
     def send(self, outgoing: OutgoingRequest, /) -> None:
-        """Do nothing: the caller takes the message to send from the effects, and the caller's
-        network delivers it."""
+        """Do nothing: the effects contain the message, and the caller's network delivers it."""
         self._pass_boundary()
         self._performed.messages.append(outgoing)
 
@@ -244,8 +243,8 @@ class MemoryMember:
         self._performed.role_change = change
 
     def wake_at(self, wake_ms: int | None, /) -> None:
-        """Record the time at which the next tick is due. The member's owner decides when to
-        tick."""
+        """Record the time at which the next tick is due. The member's owner decides when to send
+        the tick."""
         self._performed.next_wake_ms = wake_ms
 
     def fail(self, error: Exception, /) -> NoReturn:

@@ -1,8 +1,8 @@
-"""The members of one raft quorum in virtual time, and a network that loses, repeats, delays and
-partitions.
+"""Members of one raft quorum in virtual time, and a network that loses, repeats, delays and
+partitions messages.
 
-The same seed gives the same history.  Nothing sleeps. All random numbers come from the `Rng` that
-the caller passes, in the order of events.
+The same seed results in the same history. The code never sleeps. All random numbers come from the
+`Rng` that the caller passes, in the order of events.
 """
 
 import heapq
@@ -370,8 +370,8 @@ class World:
         return min(instants, default=None)
 
     def _run_one(self) -> None:
-        """Run the next action of the simulation that is due: the first scheduled action, or else
-        the first due tick of a node."""
+        """Run the next due action: the first scheduled one, otherwise the first due tick of a
+        node."""
         if self._agenda and self._agenda[0][0] <= self.now_ms:
             heapq.heappop(self._agenda)[2]()
             return

@@ -42,8 +42,8 @@ def windows_of(end_s: float) -> Windows:
 
 
 def groups_of(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation]]:
-    """Group a run's operations by the plot that shows them: operations on logs, the most frequent
-    other kinds of operation, and all rare kinds together."""
+    """Group a run's operations by the plot that shows them: operations on logs, each of the most
+    frequent other kinds, and all rare kinds together."""
     by_f: dict[str, list[Operation]] = {}
     for operation in operations:
         if operation.invoke.process < NOTES_FROM:

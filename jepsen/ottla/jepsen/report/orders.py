@@ -103,8 +103,8 @@ def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
 
 
 def log_table(key: str, operations: Iterable[Operation], proving: set[int]) -> Markup | None:
-    """Return the table of the log of a key (partition) with its title, or None if the key has no
-    suspicious offset. `proving` are the indexes of events that prove anomalies."""
+    """Return the table of a key's (partition's) log with its title, or None if the key has no
+    suspicious offset. `proving` contains the indexes of events that prove anomalies."""
     log = KeyOrder(key, operations, proving)
     odd = log.odd_offsets()
     if not odd and not log.lost:

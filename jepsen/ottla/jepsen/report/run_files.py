@@ -90,8 +90,8 @@ class RunFiles:
 
     @property
     def searches(self) -> Mapping[str, Mapping[str, Json]]:
-        """For each register (such as a committed offset) whose calls fit no order: the longest
-        order found."""
+        """Longest orders of calls that were found for registers (such as committed offsets) whose
+        calls fit no order, by register."""
         found: dict[str, Mapping[str, Json]] = {}
         for verdict in self.verdicts:
             if verdict.valid is False and isinstance(verdict.figures.get("linear"), dict):

@@ -93,8 +93,7 @@ def outcome_words(operation: Operation) -> str:
 
 
 def where_words(extra: Mapping[str, Json]) -> str:
-    """Return the client and node of an operation as text, as far as the operation's extra facts
-    name them."""
+    """Return the client and node of an operation as text, if its extra facts contain them."""
     return ", ".join(str(extra[name]) for name in ("client", "node") if extra.get(name))
 
 

@@ -16,10 +16,10 @@ Rebalance callbacks of a member are recorded when they run: `assigned`, `revoked
 expose it (librdkafka), or if it changed during the operation.  Commits and fetches have extra
 `node`, the coordinator's address, if the client exposes it.
 
-Guarantee of Kafka: within one generation (KIP-848: epoch) a partition belongs to one member.  A
-member that was cut off may continue to read under an older generation. It learns of the newer one
-when it commits: such a commit is refused.  So a committed offset is never overwritten from an older
-generation, and a new owner begins at the last acknowledged commit.
+Guarantee of Kafka: within one generation (KIP-848: epoch) a partition belongs to one member. A
+member that was cut off may continue to read under an older generation, but its commits are refused.
+A committed offset is therefore never overwritten from an older generation, and a new owner begins
+at the last acknowledged commit.
 """
 
 from collections import Counter
@@ -44,8 +44,8 @@ protocol with a cooperative assignor, and the consumer protocol of KIP-848."""
 TOPIC_COUNT = 2
 PARTITION_COUNT = 4
 STATIC_ONE_IN = 4
-"""Number of group members of which, on average, one is static. The instance name of a static member
-is kept when the member crashes or leaves."""
+"""Ratio of all group members to static members, on average. A static member keeps its instance name
+when it crashes or leaves."""
 STAY_NS = 20 * SECOND
 AWAY_NS = 2 * SECOND
 SEND_SHARE = 0.3

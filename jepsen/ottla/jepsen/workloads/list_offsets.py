@@ -7,11 +7,11 @@ produces (librdkafka).
 
 Guarantee of Kafka: the leader of the newest epoch answers with its high watermark, which is above
 every acknowledged record. A new leader that does not know its high watermark yet answers
-OFFSET_NOT_AVAILABLE (KIP-207).  A deposed leader that has not learned of its successor may answer
-with a lower offset. A client that knows the newer epoch sends it and is refused there (KIP-320). So
-an end offset that is too low is allowed only with an epoch older than the epoch of another
-response, and never to the client that received the acknowledgement. Ottla's own client sends the
-request with the producer's view of the cluster.
+OFFSET_NOT_AVAILABLE (KIP-207). A deposed leader that has not learned of its successor may answer
+with a lower offset. A client that knows the newer epoch sends it and is refused there (KIP-320). An
+end offset that is too low is therefore allowed only with an epoch older than the epoch of another
+response. It is never allowed in a response to the client that received the acknowledgement. Ottla's
+own client sends the request with the producer's view of the cluster.
 """
 
 from random import Random

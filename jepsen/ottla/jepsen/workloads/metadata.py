@@ -15,8 +15,8 @@ Guarantees of Kafka, and their limits.  An acknowledged write is in the metadata
 order: acknowledged writes are linearizable.  A broker shows a prefix of that log, which grows. It
 may lag, so there is no guarantee about one broker relative to another.
 
-- A refusal is not a read.  A deposed controller that has not learned of its successor has nothing
-  to wait for, so it refuses at once, from an old state.
+- A refusal is not a read. A deposed controller that does not know its successor refuses at once, on
+  the basis of an old state.
 - A refusal does not prove that the write did not happen.  A broker forwards a request until it gets
   a response. If the response to a first attempt is lost, the second attempt meets a topic that
   exists (TOPIC_ALREADY_EXISTS), is deleted (UNKNOWN_TOPIC_OR_PARTITION) or is as large

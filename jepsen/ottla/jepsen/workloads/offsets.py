@@ -9,17 +9,17 @@ Pure.  Operations, all without a group membership (generation -1):
 Completions have extra `node`, the coordinator's address, if the client exposes it.
 
 Guarantee of Kafka: an acknowledged commit is in the log of the group's coordinator, on
-`min.insync.replicas` replicas, so commits are linearizable.  A refusal may come after the append
+`min.insync.replicas` replicas, so commits are linearizable. A refusal may come after the append
 (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, REQUEST_TIMED_OUT), so it is INFO. One operation of
-Ottla's own client never sends a commit twice.  A fetch is answered from memory: a deposed
-coordinator that is cut off from its successor may answer with the offset that it last knew.  So a
-stale fetch under network partitions is a limit of Kafka itself. All other operations must fit one
-order.
+Ottla's own client never sends a commit twice. A fetch is answered from memory: a deposed
+coordinator that is cut off from its successor may answer with the offset that it last knew. A stale
+fetch during a network partition is therefore a limit of Kafka itself. All other operations must fit
+one order.
 
 librdkafka may repeat a commit within one operation, so its threads write registers of their own.
 
-The cost of the search that judges a register grows quickly. So a group is replaced by a new one
-when a register has had OPERATIONS_MAX operations, or UNKNOWN_MAX operations with an unknown
+The cost of the search that judges a register grows quickly. A group is therefore replaced by a new
+one when a register has had OPERATIONS_MAX operations, or UNKNOWN_MAX operations with an unknown
 outcome.
 """
 

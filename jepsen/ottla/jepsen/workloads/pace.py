@@ -7,9 +7,9 @@ Pure.
 from ottla.jepsen.workloads.load import SECOND
 
 OPS_PER_S_MAX = 900
-"""Default maximum number of operations per second, over all threads of a workload. With more, nodes
-would lack the CPU time to recover under load, and the checkers would need longer for a history than
-its recording took."""
+"""Default maximum number of operations per second, over all threads of a workload. With a larger
+value, nodes would lack the CPU time to recover under load, and checking a history would take longer
+than recording it."""
 
 
 class ThreadPace:

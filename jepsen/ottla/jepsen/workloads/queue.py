@@ -31,15 +31,15 @@ from ottla.jepsen.workloads.pace import OPS_PER_S_MAX
 OPEN_TOPICS = 4
 VALUES_MAX = 512
 """Maximum number of values that are sent to one key (partition). It is large enough for several
-faults during the life of a key, and small enough for a person to read the history."""
+faults while a key is in use, and small enough that a person can read the history."""
 CHANGE_ONE_IN = 128
-"""One operation in CHANGE_ONE_IN changes the keys (partitions) that a thread reads. After each
+"""Average number of operations per change of the keys (partitions) that a thread reads. After a
 change, the thread reads keys from their beginning again, or its whole group rebalances."""
 KEYS_MAX = 4
 """Maximum number of keys (partitions) that a thread reads at a time."""
 UNSEEN_ONE_IN = 3
-"""One change of a thread's keys (partitions) in UNSEEN_ONE_IN selects keys that no client has read
-to their end (Jepsen's poll-unseen)."""
+"""Average number of changes of a thread's keys (partitions) per change that selects keys that no
+client has read to their end (Jepsen's poll-unseen)."""
 
 POLL = Op("poll", [["poll"]])
 

@@ -62,8 +62,8 @@ RELEASE_SHARE = 0.1
 REJECT_SHARE = 0.03
 RENEW_SHARE = 0.03
 LATE_ONE_IN = 300
-"""Number of polls of which, on average, one is acknowledged late: only after the acquisition locks
-of its records have expired."""
+"""Average number of polls per poll that is acknowledged late, which means only after the
+acquisition locks of its records have expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND
 """Time limit in ns, after all faults are healed, for the share group to finish all records."""

@@ -39,15 +39,14 @@ OPS_PER_S_MAX = 300
 transaction is about ten requests."""
 ACCOUNTS, INPUT, OUTPUT = "accounts", "in", "out"
 MOVER_ONE_IN = 3
-"""Number of threads with Ottla's own client of which one copies consumed records. The other threads
-only transfer and read."""
+"""Number of threads with Ottla's own client per thread that copies consumed records. The other
+threads only transfer and read."""
 THREADS_PER_ID = 2
 RECORDS_MAX = 4
 ABORT_ONE_IN = 5
 PAUSE_ONE_IN = 40
 RESTART_ONE_IN = 50
-"""Number of operations of which, on average, one initialises the transactional id with a new
-producer."""
+"""Average number of operations per initialisation of the transactional id with a new producer."""
 CHANGE_ONE_IN = 60
 KEYS_READ = 3
 END_STEPS = 3

@@ -2,9 +2,9 @@
 
 A run is determined by its decisions, which are the numbers that `below` and `chance` return and
 record. A replay of the list, whole or with parts removed, gives the same choices until the list
-ends, and 0 for each later choice. So 0 must mean the harmless choice: no fault, the oldest message,
-the first of several. The numbers come from Python's Mersenne Twister, which is the same in every
-version of Python.
+ends, and 0 for each later choice. The choice 0 must therefore be the harmless one: no fault, the
+oldest message, the first of several. The numbers come from Python's Mersenne Twister, which is the
+same in every version of Python.
 """
 
 import random
@@ -20,8 +20,8 @@ FLOAT_STEPS = 1 << 53
 
 
 class Chance:
-    """A recorded or replayed stream of random choices. It implements the protocol `Rng`, so that
-    the code under test can draw from it."""
+    """Recorded or replayed stream of random choices. It implements the protocol `Rng`, so that the
+    code under test can use it too."""
 
     __slots__ = ("_at", "_draw", "_is_logged", "_replay", "decisions", "seed")
 

@@ -512,7 +512,7 @@ class SimulatedDisk:
 
     async def _wait(self, path: str) -> None:
         """Let other tasks run before an operation on the path. Raises OSError if the disk crashes
-        meanwhile, since the calling task then belongs to a dead process."""
+        in the meantime, because the calling task then belongs to a dead process."""
         life = self.life
         while (until := self.faults.hanging(path)) is not None:
             await until()
@@ -591,8 +591,8 @@ def _names(path: str) -> list[str]:
 
 
 def brought_in(piece: FileSlice, _done: object) -> bool:
-    """Load a range of a file into the page cache immediately. Random walks use it, because they
-    never wait for the disk. Returns True."""
+    """Load a range of a file into the page cache immediately, and return True. Random walks, which
+    never wait for the disk, use this function."""
     _simulated(piece.file).bring_in(piece.position, piece.length)
     return True
 

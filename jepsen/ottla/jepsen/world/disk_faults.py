@@ -36,8 +36,8 @@ class DiskFault:
     skip_count: int
     times_left: int
     spared_parts: tuple[str, ...] = ()
-    """Parts of paths that the fault spares: a call on a path that contains one of them never
-    fails."""
+    """Substrings of paths that the fault does not affect: calls on paths that contain one of them
+    succeed."""
     failed_count: int = 0
 
     def applies_to(self, operation: DiskOperation, path: str) -> bool:

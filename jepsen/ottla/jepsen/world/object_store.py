@@ -37,8 +37,7 @@ T = TypeVar("T")
 STALE_S_MAX = 3600.0
 """Longest time in seconds by which a listing can be stale, whatever the faults are."""
 DRAW_STEPS = 1000
-"""Number of equal steps into which a time interval is divided, so that a time can be drawn from
-it."""
+"""Number of equal steps into which an interval is divided to draw a time from it."""
 
 
 class StoreOperation(Enum):
@@ -130,8 +129,8 @@ class SimulatedObjectStore:
 
     @property
     def objects(self) -> dict[str, bytes]:
-        """Contents of all objects by key, for checks. They include the late effects that are
-        due."""
+        """Contents of all objects by key, for checks. Delayed effects of requests are included if
+        they are due."""
         self._apply_late_effects()
         return {
             key: content
@@ -151,7 +150,8 @@ class SimulatedObjectStore:
         return bool(self._late)
 
     def hang(self) -> None:
-        """Let every call wait, with or without its effect, until `resume` is called."""
+        """Let every call wait until `resume` is called. A waiting call may already have had its
+        effect."""
         if self._hang is None:
             self._hang = trio.Event()
 
@@ -177,7 +177,8 @@ class SimulatedObjectStore:
         assert is_plain_key(key)
 
         def nothing() -> None:
-            """Change nothing: the parts of an upload are invisible until it is complete."""
+            """Do nothing, because the parts of an upload are invisible until the upload is
+            complete."""
 
         stored = bytearray()
         await self._change(StoreOperation.PART, nothing)
@@ -211,8 +212,8 @@ class SimulatedObjectStore:
         return await self._read(StoreOperation.HEAD, read)
 
     async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
-        """Yield the objects whose keys begin with `prefix`, as they were at a moment of the recent
-        past."""
+        """Yield the objects whose keys begin with `prefix`, in their state at a moment of the
+        recent past."""
         assert is_folder_prefix(prefix)
 
         def read() -> list[ObjectEntry]:

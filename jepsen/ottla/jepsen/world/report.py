@@ -17,11 +17,11 @@ used."""
 
 
 def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Case:
-    """Return the failing run of a search job as a case of the corpus, shrunk as far as the time
-    allows.
+    """Return the failing run of a search job as a case of the corpus, reduced as far as possible
+    within the time limit.
 
     If the job has a mutant, the caller must have applied it. `trials_max` limits the number of runs
-    while shrinking; None means the default limit.
+    during the reduction; None selects the default limit.
     """
     violation = outcome.violation
     assert violation is not None

@@ -1,9 +1,9 @@
 """A soak: a long search for bugs with every engine and subject, each for a fixed share of the time.
 
-The subject that is furthest behind its share gets the next few seeds, so that the shares are right
-whenever the time ends. A violation does not end the search: it is counted and saved as a file at
-once. The first violation of each kind is then shrunk, within bounded time, while the search
-continues.
+The subject that is furthest behind its share gets the next few seeds. The shares are therefore
+correct at any time at which the search may end. A violation does not end the search: it is counted
+and saved as a file at once. The first violation of each kind is then shrunk, within bounded time,
+while the search continues.
 """
 
 import time
@@ -22,8 +22,8 @@ from ottla.jepsen.world.report import case_of
 from ottla.jepsen.world.runner import Job, RunTotals, SeedBatches, open_pool, run_batch
 
 SHRUNK_MAX = 12
-"""Maximum number of failing runs that one soak (long search) shrinks. Each occupies one process for
-up to 30 s."""
+"""Maximum number of failing runs that one soak (long search) reduces. Each reduction occupies one
+process for up to 30 s."""
 
 WAIT_SECONDS = 0.5
 """Interval in seconds between a soak's checks whether its time is over or a stop is requested."""
@@ -34,7 +34,7 @@ to stop. Their results still count."""
 
 POOLS_MAX = 20
 """Maximum number of times that a soak (long search) replaces dead worker processes. If they die
-more often, something is broken."""
+more often, the soak ends with an error."""
 
 MakePool = Callable[[int], Executor]
 

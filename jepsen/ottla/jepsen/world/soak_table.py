@@ -27,8 +27,8 @@ HEADERS = (
 )
 NONE = "–"
 COMMANDS_MAX = 10
-"""Maximum number of violations of each subject for which the soak's table lists the commands that
-repeat them. All violations are counted."""
+"""Maximum number of violations of each subject for which the soak's table lists reproducing
+commands. All violations are counted."""
 
 
 def facts_of(soak: Soak) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def _shard() -> GroupShard:
 
 
 class _WrittenRecords:
-    """Test double for the ports through which a coordinator shard acts. It keeps the written
-    records. No request waits, and no other work is pending."""
+    """Ports of a coordinator shard for the fuzz target. They store the written records. No request
+    waits, and no other work is pending."""
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []

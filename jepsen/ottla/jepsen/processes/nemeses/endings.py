@@ -9,8 +9,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis, names
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
-"""Numbers of nodes that a fault may hit at once in a cluster of six nodes. One of them is drawn at
-random: mostly one node, sometimes half of the nodes."""
+"""Numbers of nodes that a fault may affect at once, of which one is drawn at random. With six
+nodes, it is mostly one node, and sometimes half of the nodes."""
 
 ROLLING_TIME_S = 25.0
 """Time limit of a rolling restart of nodes in seconds. Nodes that were not restarted by then are
@@ -78,8 +78,8 @@ class RollingRestart(Nemesis):
     """A fault in which all brokers, or all controllers, are shut down and started again one after
     the other.
 
-    Like an operator, this nemesis restarts the next node when the last one serves requests and all
-    replicas are in sync.
+    Like an operator, this nemesis restarts a node only when the previous one serves requests and
+    all replicas are in sync.
     """
 
     name = "rolling-restart"

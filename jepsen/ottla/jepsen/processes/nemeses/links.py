@@ -11,11 +11,11 @@ SHARES = (0.05, 0.1, 0.2, 0.3)
 """Fractions of packets that may be lost on a bad link, of which one is drawn. TCP still works with
 each of them, but gets slower."""
 RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
-"""Bit rates, in bits per second, that a slow link may have: the lowest suffices only for
-heartbeats, the highest for a small load."""
+"""Bit rates that a slow link may have, in bits per second. The lowest suffices only for heartbeats,
+the highest for a small load."""
 COUNTS = (1, 2, 6)
-"""Numbers of nodes whose network links a fault may make bad: one, some or all. One of these numbers
-is drawn at random."""
+"""Numbers of nodes whose network links a fault may degrade, of which one is drawn at random: one
+node, some, or all."""
 
 
 class _Links(Nemesis):

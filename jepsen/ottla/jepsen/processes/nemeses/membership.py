@@ -1,9 +1,9 @@
 """Nemesis that changes the voters: controllers leave and join the quorum while the cluster serves
 requests.
 
-A voter is removed (the active controller as often as any other), or loses its directory and comes
-back with a new one (KIP-853). The fault is healed when the controller is a voter again. If a change
-timed out, the quorum is described before the change is requested again, as an operator must do it.
+A voter is removed, or loses its directory and returns with a new one (KIP-853). It is the active
+controller as often as any other. The fault is healed when the controller is a voter again. After a
+timeout, the nemesis describes the quorum before it repeats a change, as an operator must do.
 """
 
 import shutil

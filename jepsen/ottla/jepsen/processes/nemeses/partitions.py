@@ -140,7 +140,7 @@ class PartitionOneWay(PartitionNemesis):
 
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
         """Return a fault in which data sent by one node, or by up to half of the nodes, is lost,
-        with its report."""
+        and a report of the fault."""
         nodes = self.shuffled(rng)
         unheard = rng.choice((1, 1, max(1, len(nodes) // 2)))
         mute, deaf = nodes[:unheard], nodes[unheard:]

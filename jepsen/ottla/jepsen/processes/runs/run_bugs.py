@@ -1,7 +1,7 @@
 """Deliberate bugs that runs on real processes must reveal. For each bug, a table has the plan of a
 run and the anomalies that identify the bug.
 
-A harness that finds no bugs proves nothing unless it is shown to find deliberate bugs.
+If a harness finds no bugs, this proves little unless the harness is known to find deliberate bugs.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,9 @@
 follows later.
 
 Phases: set-up (cluster, topics), load (with faults), heal (all faults are healed, and load
-continues until the cluster is healthy), final reads, collect.  Each has a time limit.  An interrupt
-ends the load: the cluster is healed and stopped, and the histories so far are kept and judged.
+continues until the cluster is healthy), final reads, collect. Each has a time limit. An interrupt
+ends the load. The cluster is then healed and stopped, and the histories recorded so far are stored
+and checked.
 """
 
 import signal
@@ -70,7 +71,7 @@ class HarnessError(OttlaError):
 
 async def run(plan: RunPlan, store: Store, *, show: Show, say: Say) -> list[RunDirectory]:
     """Perform the run of a plan. Returns the folders of its workloads, whose histories can then be
-    judged. `show` displays the progress, and `say` prints a message.
+    checked. `show` displays the progress, and `say` prints a message.
 
     Raises OttlaError if no run took place. Possible reasons are an unknown name in the plan, a
     bootstrap address that does not answer, and a cluster that did not start.

@@ -1,7 +1,8 @@
 """Collects the evidence that the nodes of a run left behind: errors in their logs, and checks of
 their data directories.
 
-It is read after all nodes have been shut down.  A directory is sound under these conditions:
+The evidence is collected after all nodes have been shut down. A directory is sound under these
+conditions:
 
 - every batch has a correct CRC;
 - offsets rise;

@@ -29,8 +29,8 @@ RETRY_S = 1.0
 """Delay in seconds before the next attempt to inject a fault if it is not allowed now, for example
 because a replica is not in sync."""
 BREATH_S = 2.0
-"""Seconds between two faults of a nemesis that decides itself how long its faults and the pauses
-between them last."""
+"""Delay in seconds between two faults of a nemesis that itself determines the duration of its
+faults and of the pauses between them."""
 
 Note = Callable[[str, Json], None]
 

@@ -107,7 +107,7 @@ def make_nemeses(
 
 
 def say_abilities(cluster: ProcessCluster, say: Say) -> None:
-    """Report by `say` which abilities this machine lacks, so that faults are approximated or
-    skipped."""
+    """Report the abilities that this machine lacks by calling `say`. Some faults are then
+    approximated or skipped."""
     for ability, reason in sorted(cluster.abilities.missing.items()):
         say(f"this machine has no {ability} ({reason}); their faults are approximated or skipped")

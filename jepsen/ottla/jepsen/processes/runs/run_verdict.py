@@ -21,7 +21,7 @@ class RunSummary:
     """Facts about the course of a run, as recorded for one of its workloads."""
 
     seconds: float = 0.0
-    """Duration of the run's load in seconds, until the last fault was healed."""
+    """Duration of the run's load in seconds, up to the healing of the last fault."""
     operation_count: int = 0
     """Number of client operations during the load, over all workloads on the cluster."""
     own_operation_count: int = 0

@@ -26,7 +26,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Do nothing. A mutant replaces a function of the code under test by this one."""
+    """Does nothing. A mutant installs this function in place of a function of the code under
+    test."""
 
 
 # --- responses that are sent too early ------------------------------------------------------------

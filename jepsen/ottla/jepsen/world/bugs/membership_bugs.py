@@ -106,8 +106,8 @@ def _unflushed_observer() -> Any:
 
 
 def _wrong_state_at_its_record() -> Any:
-    """Mutant: keep the voter set of a voters record even if the log is truncated to the offset of
-    this record, which removes the record.
+    """Mutant: keep the voter set of a voters record although the record was removed by a truncation
+    of the log to its offset.
 
     Kafka's controllers had no state to return to at the offset of a control record (KAFKA-17146).
     """

@@ -41,8 +41,8 @@ class Mutant:
     killed_by: tuple[str, ...] = ()
     """Names of the invariants that may reveal the mutant. Empty means any invariant."""
     equivalent: str = ""
-    """Reason why the mutant is believed to behave like the original code, so that no engine can
-    find it. Empty if it behaves differently."""
+    """Reason why the mutant probably behaves like the original code, so that no engine can find it.
+    Empty if it behaves differently."""
 
     def apply(self) -> AbstractContextManager[None]:
         """Return a context in which the deliberate bug is active.
@@ -92,8 +92,8 @@ def patched(owner: object, **attributes: Any) -> Iterator[None]:
 
 
 def _own(owner: object, name: str) -> Any:
-    """Return an attribute of a class or module as its owner stores it: a property or function
-    itself, not the value that it returns."""
+    """Return an attribute of a class or module in its stored form: a property or function itself,
+    not the value that it returns."""
     found = vars(owner).get(name)
     assert found is not None, f"{owner} has no {name} of its own to replace"
     return found

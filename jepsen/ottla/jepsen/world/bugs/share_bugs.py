@@ -25,7 +25,8 @@ from ottla.wire.records import Record
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Do nothing. A mutant replaces a function of the code under test by this one."""
+    """Does nothing. A mutant installs this function in place of a function of the code under
+    test."""
 
 
 # --- deliveries -----------------------------------------------------------------------------------
@@ -303,7 +304,7 @@ def _delayed_by_another_clock() -> Any:
 
 @contextmanager
 def _dropped_record_keeps_its_key() -> Iterator[None]:
-    """Mutant: let a record that compaction has removed block the delivery of the other records of
+    """Mutant: let a record that was removed by compaction block the delivery of other records with
     its key."""
 
     def drop_ready(

@@ -29,7 +29,8 @@ from ottla.storage.segments.segment import Segment
 
 
 async def _nothing(*arguments: Any, **more: Any) -> None:
-    """Do nothing. A mutant replaces a function of the code under test by this one."""
+    """Does nothing. A mutant installs this function in place of a function of the code under
+    test."""
 
 
 def _count_written_as_flushed() -> Any:

@@ -65,8 +65,11 @@ class ControllerJudge:
         self, before: MetadataImage, broker: NodeId, epoch: int, now_ms: int
     ) -> None:
         """Check that the controller could accept the registration of a broker's new process, which
-        has the directories of the former process. If a broker has sent nothing since a failover,
-        its session does not prove that the former process is still running."""
+        has the directories of the former process.
+
+        If a broker has sent nothing since a failover, its session does not prove that the former
+        process is still running.
+        """
         known = before.brokers.get(broker)
         if known is not None and not known.in_controlled_shutdown:
             require(
@@ -156,8 +159,8 @@ class ControllerJudge:
         *,
         min_isr: int,
     ) -> None:
-        """Check the state of a partition between decisions of the controller. `holders` maps each
-        broker whose disk has lost nothing to the record numbers in its log."""
+        """Check the state of a partition between decisions of the controller. `holders` contains
+        the record numbers in the log of each broker whose disk has lost no data."""
         acknowledged = self.acknowledged[index]
         for holder in {*state.isr, *state.elr}:
             if holder in holders:

@@ -20,8 +20,8 @@ from ottla.model.errors import ErrorCode
 
 
 class GroupInvariants:
-    """Checker of a consumer group's invariants: records the promises in the coordinator's responses
-    to members, and checks that each promise is kept."""
+    """Checker of a consumer group's invariants. It records the guarantees in the coordinator's
+    responses to members, and checks that each of them is kept."""
 
     def __init__(self, host: GroupHost, members: list[WalkedMember]) -> None:
         self.acknowledged: dict[int, int] = {}

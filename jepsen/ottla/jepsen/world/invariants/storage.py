@@ -27,9 +27,11 @@ def _read(log: Log, offset: Offset) -> LogRead:
 
 
 def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes]]:
-    """Return every batch of a partition's log with its bytes, read in the same way as a fetch does.
-    If a deletion was not durable at a power cut, some of the deleted batches may exist again, and
-    others not. So batches below the offset `holes_below` may be missing."""
+    """Return every batch of a partition's log with its bytes, read in the same way as by a fetch.
+
+    Batches below the offset `holes_below` may be missing: if a deletion was not durable at a power
+    cut, only some of the deleted batches exist again.
+    """
     found: list[tuple[BatchHeader, bytes]] = []
     offset = log.log_start_offset
     while offset < log.end_offset:
@@ -50,10 +52,12 @@ def found_in(log: Log, *, holes_below: int = 0) -> list[tuple[BatchHeader, bytes
 def kept_batches(
     log: Log, model: LogModel, pending: list[ModelBatch], *, flushed_end: int, at_least: int
 ) -> list[ModelBatch]:
-    """Return the batches of the model's list that are in the log after a recovery. They are a
-    prefix of the list followed by `pending` (the batches being written at the crash), and reach at
-    least up to the offset `at_least`. Data below `flushed_end` was flushed. A batch that was
-    refused because of a disk failure may be in the place of a batch that was never flushed."""
+    """Return the batches of the model's list that are in the log after a recovery.
+
+    They must be a prefix of the list followed by `pending` (the batches being written at the
+    crash), and must reach the offset `at_least`. Data below `flushed_end` was flushed. A batch that
+    was refused because of a disk failure may replace a batch that was never flushed.
+    """
     possible = [*model.batches, *pending]
     found = found_in(log, holes_below=model.start_offset_max)
     at = 0

@@ -8,14 +8,17 @@ from ottla.jepsen.world.chance import Chance
 A = TypeVar("A")
 
 STRENGTHS = 6
-"""Number of values from which each optional action of a random walk draws how often it occurs. 0 is
-its usual weight, 1 a lower weight, 2 a higher weight, and all others mean never."""
+"""Number of values from which each optional action of a random walk draws its frequency. The value
+0 selects its usual weight, 1 a lower weight, 2 a higher weight, and all others the weight 0."""
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:
-    """Return a list in which each action occurs as often as its weight in this random walk says. A
-    row consists of an action, its usual weight, and whether every walk needs the action. The weight
-    in a walk is drawn at random. It is never 0 for an action that every walk needs."""
+    """Return a list in which the number of occurrences of each action is its weight in this random
+    walk.
+
+    A row consists of an action, its usual weight, and whether every walk needs the action. The
+    weight in a walk is drawn at random, and is at least 1 for an action that every walk needs.
+    """
     actions: list[A] = []
     for action, weight, is_needed in rows:
         strength = chance.below(STRENGTHS)

@@ -61,9 +61,11 @@ class ControllerHistory(InMemoryController):
         return other
 
     def take(self, decision: Decision[R]) -> R:
-        """Commit the records of a controller decision, and return its response. If the controller
-        dies before all records are appended, only the records appended so far are committed,
-        another controller takes over, and RefusedError is raised."""
+        """Commit the records of a controller decision, and return its response.
+
+        If the controller dies before all records are appended, only the records appended so far are
+        committed, and another controller takes over. Raises RefusedError in that case.
+        """
         left, self.records_left = self.records_left, None
         if left is None or decision.is_atomic or left >= len(decision.records):
             if decision.records:

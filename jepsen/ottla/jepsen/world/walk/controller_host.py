@@ -166,8 +166,8 @@ class ControllerHost:
             await trio.sleep(QUIET_S)
 
     def check(self) -> None:
-        """Raise the invariant violation that was found between two steps of the event loop, or else
-        an unexpected exception of the controller. Does nothing if there is neither."""
+        """Raise the invariant violation that was found between two steps of the event loop,
+        otherwise an unexpected exception of the controller, if any."""
         if self.world.loop.failure is not None:
             raise self.world.loop.failure
         for name, fault in self._cluster.faults:
@@ -241,8 +241,8 @@ def _exception_of(error: BaseException) -> Exception:
 
 @contextmanager
 def single_appends() -> Iterator[None]:
-    """Return a context in which the records of a controller decision that is not atomic are
-    appended one at a time."""
+    """Return a context in which the records of non-atomic controller decisions are appended one at
+    a time."""
     original = Decision.appends
 
     def appends(self: Decision[Any], records_max: int = 1) -> Any:

@@ -51,8 +51,8 @@ from ottla.wire.messages.update_features_request import FeatureUpdateKey, Update
 BROKERS = (NodeId(1), NodeId(2), NodeId(3))
 PARTITIONS = (0, 1, 2)
 STRIKE_STEPS_MAX = 30
-"""Maximum number of event-loop steps between the start of a call to the controller and its power
-cut. A call with six records takes about as many steps."""
+"""Maximum number of event-loop steps from the start of a call to the controller to its power cut. A
+call with six records takes about this number of steps."""
 
 SETTLE_ROUND_COUNT = 3
 SESSION_MS = 9_000
@@ -272,8 +272,8 @@ class BrokerProcesses:
     # --- time -----------------------------------------------------------------------------------
 
     async def _doze(self, broker: NodeId, process: Process) -> None:
-        """Let a session timeout pass while tasks of the controller are delayed, so that sessions
-        expire unnoticed."""
+        """Let a session timeout pass while tasks of the controller are delayed, so that it does not
+        notice expired sessions."""
         self.rare.sometimes("a session ends unnoticed for a while")
         await self.host.sleep_late(SESSION_MS / 1_000, self.chance)
         self.owed_from_ms = self.host.now_ms

@@ -1,9 +1,8 @@
 """Generates forged messages of the quorum, which no honest node sends. The module does no I/O.
 
-The forger knows the cluster's addresses and the voters' ids. It may claim anything that a voter
-might claim, except what only the voter itself can know: votes that were granted, and the end of a
-voter's log. Allowed claims are: epochs far ahead, leaders that do not lead, foreign nodes, other
-clusters.
+The forger knows the cluster's addresses and the voters' ids. It may send anything that a voter
+might send, except facts that only the voter has: granted votes, and the end of the voter's log.
+Forged messages contain epochs far ahead, wrong leaders, foreign nodes and other clusters.
 """
 
 from dataclasses import replace

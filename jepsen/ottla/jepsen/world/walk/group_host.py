@@ -188,8 +188,11 @@ class GroupHost(GroupRequests):
     # ---- the log
 
     def commit_log(self, end: int | None = None) -> None:
-        """Let the other replica fetch the coordinator's log, up to the last append that ends at or
-        before `end`, or up to the end of the log if `end` is None. The fetch commits the log."""
+        """Let the other replica fetch the coordinator's log, which commits it.
+
+        The fetch includes all appends that end at or before `end`, or the whole log if `end` is
+        None.
+        """
         reached = self._log.end_offset if end is None else self._cut_before(end)
         if reached > self.committed_count:
             self._partition.on_follower_fetch(

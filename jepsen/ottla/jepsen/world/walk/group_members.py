@@ -1,8 +1,8 @@
-"""Members of a group as small clients, which act on responses like real consumers.
+"""Members of a group, implemented as small clients that react to responses like real consumers.
 
-A member of the consumer protocol stops work on revoked partitions before it reports that it has
-given them up, and joins again when fenced. A member of the classic protocol stops all its work
-before it joins again.
+A member of the consumer protocol stops work on revoked partitions before it reports their release,
+and joins again when it is fenced. A member of the classic protocol stops all work before it joins
+again.
 """
 
 from typing import Any

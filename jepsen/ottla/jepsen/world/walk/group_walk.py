@@ -32,9 +32,8 @@ PARTITIONS = 6
 PARTITIONS_MAX = 10
 TIMES_MS = (10, 3_000, 12_000, 500)
 COMMIT_TIMEOUTS_MS = (5_000, 60_000, 60_000, 60_000)
-"""Values of `offsets.commit.timeout.ms` from which a random walk draws: Kafka's default, and three
-times a longer value. With the default, few responses are late enough to arrive after the group has
-changed again."""
+"""Values of `offsets.commit.timeout.ms` from which a random walk draws. One is Kafka's default;
+with it, few responses arrive after the group has changed again. The others are longer."""
 SETTLING_ROUNDS = 60
 SETTLING_MS = 2_000
 
@@ -215,8 +214,8 @@ class WalkedGroup:
             self.members.pop(at)
 
     def _all_go(self) -> None:
-        """Let an admin client remove all group members but one with a single request, whichever
-        protocol the members use."""
+        """Let an admin client remove all group members but one with a single request. The members
+        may use either protocol."""
         removed = []
         while len(self.members) > 1:
             removed.append(self._take_away())
@@ -269,8 +268,8 @@ class WalkedGroup:
         self.host.is_committing = False
 
     def _release(self) -> None:
-        """Commit records of the group: raise the high watermark of the coordinator's log to the end
-        of the log, or only part of the way to it."""
+        """Commit records of the group by raising the high watermark of the coordinator's log to the
+        end of the log, or to an offset before it."""
         host = self.host
         span = host.end_offset - host.committed_count
         if span > 1 and self.chance.below(3) == 2:

@@ -56,8 +56,8 @@ class BatchMaker:
         self._sequences[producer_id] = 0
 
     def forget(self, model: LogModel) -> None:
-        """Reset the generated producers to their state in the log `model`, so that they send lost
-        batches again."""
+        """Reset the generated producers to their state in the log `model`, so that lost batches are
+        sent again."""
         self._sequences.clear()
         for producer_id, producer in model.producers.items():
             if producer.epoch < 0:

@@ -1,5 +1,5 @@
-"""A partition log over several processes: the current process, its disk, its running tasks, and its
-recovery.
+"""Successive processes that use one partition log: the current process, its disk, its running
+tasks, and its recovery.
 
 `LogLife` owns the log, its model and the broker's checkpoints. A random walk chooses the events.
 """

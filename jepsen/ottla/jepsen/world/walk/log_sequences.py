@@ -23,8 +23,8 @@ SEQUENCE_WEIGHT = 4
 sequences."""
 
 ALONE_STEPS_MAX = 60
-"""Maximum number of disk operations of a log flush while no other task runs. Without the limit, a
-flush that waits for another task to replace the same file would never end."""
+"""Maximum number of disk operations of a log flush while no other task runs. Without this limit, a
+flush that waits until another task has replaced the same file would never end."""
 
 
 class SequencesLogWalk(LogWalk):
@@ -97,9 +97,9 @@ class SequencesWalk(WalkedLog):
         """Flush the log, roll its segment, write the checkpoint of the recovery point, and cut the
         power.
 
-        At random the segment was sealed and truncated before. Its indexes then have old entries in
-        the place of new ones, as long as neither the truncation nor the writes of the indexes are
-        durable.
+        In some runs the segment was sealed and truncated before. Its index files may then contain
+        old entries instead of new ones after the power cut, because neither the truncation nor the
+        index writes are durable.
         """
         log = self._settled()
         if log is None or self._append_some(9) is not log or not self._flush_all(log):

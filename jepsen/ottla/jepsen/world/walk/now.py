@@ -1,5 +1,5 @@
-"""Disk work for random walks, which is done immediately, because no task of a random walk waits for
-a disk."""
+"""Disk work for random walks. It is performed immediately, because no task of a random walk waits
+for a disk."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -38,8 +38,8 @@ NEVER = -1
 """Value of `boundary_count` that schedules no power cut."""
 
 OPEN_MAX = 3
-"""Number of entries by which the log of a healed quorum's leader may be ahead of the entries that
-every replica must have."""
+"""Number of entries by which the log of a healed quorum's leader may be longer than the logs of the
+other replicas."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000
@@ -267,7 +267,7 @@ class DamagedWalk(DiskWalk):
             self._start(at)
 
     def _forget(self) -> None:
-        """Let a voter lose the vote that it has just given to a candidate. The candidate still
+        """Let a voter lose the vote that it has just granted to a candidate. The candidate still
         counts the vote, while the old leader commits an entry with the same voter."""
         leading = [at for at, member in enumerate(self.members) if member.is_leader]
         if not leading or self.voter_count < 3:

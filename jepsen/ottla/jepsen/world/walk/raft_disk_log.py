@@ -320,9 +320,8 @@ class DiskLog:
         """Damage files of the stopped voter and open the log. Returns whether acknowledged records
         were lost.
 
-        Raises Violation(DamageIsNoticed) if the voter may vote without records that it
-        acknowledged. Raises Violation(NoFalseAlarm) if it may not vote although the damaged files
-        contained nothing that is missing.
+        Raises Violation(DamageIsNoticed) if the voter may vote although acknowledged records are
+        missing. Raises Violation(NoFalseAlarm) if it may not vote although nothing is missing.
         """
         promised, election = self._log.flushed_offset, self.election
         last_epoch = self._log.last_epoch

@@ -25,7 +25,7 @@ from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest, Response, V
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterSet
 
 VOTER_COUNTS = (1, 2, 3, 3)
-"""Numbers of initial quorum voters, from which each run draws one."""
+"""Numbers of initial quorum voters, of which each run draws one."""
 
 SPARE_COUNT = 2
 """Number of simulated controllers that are not initial voters."""

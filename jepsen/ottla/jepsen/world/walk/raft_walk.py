@@ -41,8 +41,8 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 
 VOTER_COUNTS = (3, 3, 3, 3, 5, 1)
-"""Numbers of quorum voters, from which each run draws one at random. Three voters show nearly every
-bug, and sooner than five."""
+"""Numbers of quorum voters, of which each run draws one. Three voters show nearly every bug, and
+sooner than five."""
 
 CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
 """Configuration of the simulated quorum. A fetch response has few entries, so that logs and

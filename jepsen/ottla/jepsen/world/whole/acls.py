@@ -4,8 +4,8 @@ Invariant: AcknowledgedEntriesStay. An ACL whose creation was acknowledged is in
 metadata image of every broker until it is deleted, and in no image once its deletion was
 acknowledged.
 
-A request without a response proves nothing, because it may still be carried out; its ACL is not
-touched again. Meanwhile all requests of all clients are authorized by the ACLs.
+A request without a response may still be carried out, so its ACL is not used again. The ACLs are in
+force: they authorize all requests of all clients.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,7 @@ class AclHistory:
         return [entry for entry, (_, is_there) in self._seen.items() if is_there]
 
     def begins_deletion(self, entry: AclEntry) -> None:
-        """Record that a deletion of an ACL was requested, so that it may be missing from now on."""
+        """Record that the deletion of an ACL was requested. From now on, the ACL may be missing."""
         del self._seen[entry]
 
     def acknowledged(self, entry: AclEntry, *, is_there: bool) -> None:

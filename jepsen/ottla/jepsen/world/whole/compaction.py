@@ -51,9 +51,9 @@ AT = TopicPartition("state", 0)
 TOPIC_ID = UUID(int=1000)
 PATHS = ("/one", "/two")
 FEW_KEYS = 1e-4
-"""Load factor of the cleaner's offset map with which the smallest allowed memory stores four keys,
-so that the cleaner needs several passes over a log. It is below the setting's minimum, because the
-logs of a run are small."""
+"""Load factor of the cleaner's offset map at which the smallest allowed memory stores four keys.
+The cleaner then needs several passes over a log. The factor is below the setting's minimum, because
+the logs of a run are small."""
 
 START_MS = 1_700_000_000_000
 KEY_COUNT = 6

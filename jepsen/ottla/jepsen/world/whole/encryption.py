@@ -34,10 +34,10 @@ STRANGER = "stranger"
 """Host name of clients that brokers must refuse."""
 
 JUDGE = "judge"
-"""Host name from which the simulator itself sends requests, to check the cluster."""
+"""Host name from which the simulator itself sends requests to check the cluster."""
 
 SHARE = 4
-"""Number of runs of which, on average, one has encrypted listeners, for subjects other than TLS."""
+"""Average number of runs per run with encrypted listeners, for subjects other than TLS."""
 
 
 def encryption_chance(chance: Chance, *, is_demanded: bool) -> Chance | None:

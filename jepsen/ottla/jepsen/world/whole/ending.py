@@ -1,15 +1,13 @@
-"""The end of a run: all faults are healed, and the cluster must recover within bounded time.
+"""Final phase of a run: all faults are healed, and the cluster must recover within bounded time.
 
 Invariants:
 
-- EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp;
-- EverythingEnds: no transaction stays open;
-- MetadataAgrees: every broker has the same image;
-- SettingsInForce: the logs of every broker use the settings in its image;
-- ReplicasAlike: all replicas of a partition begin and end at the same offsets;
-- LogsAgree: committed records are the same bytes on every replica;
-- LogsHaveTheirFiles: the files of a log are in the directory of its name;
-- the invariants of `history.py`, checked by a last read of all records.
+- EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp; - EverythingEnds: no
+transaction stays open; - MetadataAgrees: every broker has the same image; - SettingsInForce: the
+logs of every broker use the settings in its image; - ReplicasAlike: all replicas of a partition
+begin and end at the same offsets; - LogsAgree: committed records are the same bytes on every
+replica; - LogsHaveTheirFiles: the files of a log are in the directory of its name; - the invariants
+of `history.py`, checked by a last read of all records.
 """
 
 from collections.abc import Awaitable, Callable
@@ -187,8 +185,8 @@ class EndJudge:
         )
 
     async def _look_for_files(self) -> None:
-        """Check that the files of every log reach its end offset. A log whose files were removed
-        would serve only until its process ends."""
+        """Check that the files of every log reach its end offset. Without its files, a log could
+        serve requests only until its process ends."""
         for node, broker in sorted(self._cluster.brokers.items()):
             for at, log in broker.logs:
                 end_offset = log.end_offset

@@ -118,8 +118,8 @@ class ClientHistory:
             )
 
     def on_final_read(self, at: TopicPartition, found: Mapping[int, bytes], *, end: int) -> None:
-        """At the end of the run, check the records `found` in a partition (offset and value), which
-        should be all records below its end offset."""
+        """Check the records `found` in a partition at the end of the run, given as offset and
+        value. They should be all records below the offset `end`."""
         known = self.of(at)
         for offset, value in sorted(found.items()):
             self._learn(at, known, value, offset)

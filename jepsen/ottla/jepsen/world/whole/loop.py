@@ -3,7 +3,7 @@
 A context variable, which child tasks inherit, assigns each task to a `Machine`. When a machine
 stops, its tasks stop where they are. If its process was paused, they continue later and find their
 deadlines expired, as after SIGSTOP. If it was killed, they never run again, not even to clean up.
-For this, trio's run queue is replaced by one that holds such tasks back, so that product code is
+To achieve this, trio's run queue is replaced by one that does not run such tasks. Product code is
 unaffected.
 
 This relies on internals of trio: `_core._run._r`, its flag for deterministic scheduling, the run
@@ -75,8 +75,8 @@ class VirtualClock(Clock):
         return self.now_s
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Advance the virtual clock to the deadline, and return how long trio must wait in real
-        seconds. trio calls this only if no task can run before the deadline."""
+        """Advance the virtual clock to the deadline, and return the real time in seconds for which
+        trio must wait. trio calls this method only if no task can run before the deadline."""
         if self._loop.has_more_to_do:
             return 0.0
         if deadline == float("inf"):

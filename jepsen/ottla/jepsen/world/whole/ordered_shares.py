@@ -1,8 +1,8 @@
-"""Test subject of the simulator: a share group that keeps the order of keys, delays records, waits
-between attempts and prefers some records, while faults happen.
+"""Test subject of the simulator: a share group with order by key, delays, back-off and priorities,
+while faults happen.
 
-Members work longer than in the subject `shares`, so that records wait for each other and
-priorities matter.
+Members work longer than in the subject `shares`, so that records wait for each other and priorities
+matter.
 """
 
 from collections.abc import Sequence

@@ -58,10 +58,10 @@ RECORDS_MAX = 6
 WORK_S_MAX = 0.3
 ENDLESS_MS = 3_600_000
 LATE_ONE_IN = 16
-"""Number of batches of acquired records of which, on average, one is acknowledged late: about when
-its locks expire, or later."""
+"""Average number of batches of acquired records per batch that is acknowledged late: about when its
+locks expire, or later."""
 DESCRIBED_ONE_IN = 12
-"""Number of acquisitions of which, on average, one follows a description of the share group's
+"""Average number of acquisitions per acquisition that follows a description of the share group's
 offsets."""
 
 
@@ -97,8 +97,10 @@ class ShareWorkload(ClientWorkload):
 
     async def committed_offsets(self) -> dict[TopicPartition, int]:
         """Return the share group's start offsets. They are checked like the offsets in members'
-        descriptions. If they are at the end of the partitions, all dead letters are written; they
-        are then read and recorded for the checkers.
+        descriptions.
+
+        If they are at the end of the partitions, all dead letters are written; they are then read
+        and recorded for the checkers.
         """
         described = await self._describe()
         found = {at: described.get(at) or 0 for at in self.partitions}
@@ -187,7 +189,7 @@ class ShareWorkload(ClientWorkload):
         return records
 
     def _timing(self, record: ShareRecord) -> list[Json]:
-        """Return the part of a recorded delivery that is about the record's due time."""
+        """Return the fields of a recorded delivery that describe the record's due time."""
         return []
 
     async def _settle(
@@ -262,7 +264,6 @@ def source_of(letter: ConsumerRecord) -> tuple[str, int]:
 
 
 def ignore_ends_of_locks(consumer: ShareConsumer) -> None:
-    """Let a share consumer send its acknowledgements although it knows that the acquisition locks
-    have expired."""
+    """Let a share consumer send acknowledgements even after its acquisition locks have expired."""
     for link in consumer._links.values():
         link.hand.lock_ms = ENDLESS_MS

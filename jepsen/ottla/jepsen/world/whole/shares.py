@@ -130,8 +130,8 @@ class SharesOfCluster(WholeCluster):
 
 
 class ShareLeadersOfCluster(SharesOfCluster):
-    """Search engine that simulates whole nodes and a share group, with partition leaders that do
-    not learn that they were replaced."""
+    """Search engine that simulates whole nodes and a share group. Partition leaders are replaced
+    without noticing it."""
 
     subject = "share-leaders"
     budget = 15_000

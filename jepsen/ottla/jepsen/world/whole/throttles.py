@@ -1,8 +1,8 @@
 """Test subject of the simulator: replicas that are throttled whenever they are out of sync, and
 that are reassigned all the time.
 
-The throttle's rate is about the rate at which clients produce. So a replica that moves to a broker
-is copied for many seconds, while nodes around it fail. Fetches of in-sync replicas count against
+The throttle's rate is about the rate at which clients produce. A replica that moves to a broker is
+therefore copied for many seconds, while other nodes fail. Fetches of in-sync replicas count against
 the quota, so the replica catches up only after clients stop.
 """
 

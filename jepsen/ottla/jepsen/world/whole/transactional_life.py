@@ -1,5 +1,4 @@
-"""Records the life of one simulated producer with a transactional id, and its transactions, as
-events of a history."""
+"""Events of one simulated transactional producer and its transactions, recorded in a history."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias

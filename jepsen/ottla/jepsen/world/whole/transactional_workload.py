@@ -441,9 +441,9 @@ class MixedTransactionalWorkload(TransactionalWorkload):
 
     A new producer that is fenced between two transactions has the epoch just before its successor's
     epoch, and aborts the transaction that it begins. If the successor is old and its last
-    transaction was aborted, the coordinator could take this abort for a retry. Only the rule for
-    clients of different versions prevents that. So old producers abort often and pause afterwards,
-    and new producers pause until then.
+    transaction was aborted, the coordinator could mistake this abort for a retry. Only the rule for
+    clients of different versions prevents that. To test this rule, old producers abort often and
+    pause afterwards, and new producers pause until then.
     """
 
     def __init__(

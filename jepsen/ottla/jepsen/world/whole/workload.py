@@ -48,8 +48,7 @@ COMPACTED_CONFIGS = {"cleanup.policy": "compact"}
 """Topic settings of compacted topics. How often the brokers compact them is a broker setting."""
 
 LOOKS = 2
-"""Number of offset commits of which, on average, one follows a check that the earlier commits still
-exist."""
+"""Average number of offset commits per commit that follows a check of the earlier commits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,8 +419,8 @@ class ClientWorkload:
         return self._world.chance.stream(f"client/{machine.name}/{machine.start_count}")
 
     def _life(self, name: str) -> str:
-        """Return a client name that is unique in the run, so that the values of the records that it
-        sends are unique as well."""
+        """Return a client name that is unique in the run. The client's record values are then
+        unique as well."""
         self._lives += 1
         return f"{name}.{self._lives}"
 

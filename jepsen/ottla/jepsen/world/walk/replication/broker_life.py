@@ -1,4 +1,4 @@
-"""One broker in a random walk: its machine, which has the logs, and its successive processes.
+"""One broker in a random walk: its machine with the logs, and its successive processes.
 
 A process is a `BrokerCore` as in a real broker, with a manager of in-sync replicas and a
 `FollowerFetch` for each leader that it follows. Only the driver is part of the test: requests and

@@ -1,5 +1,5 @@
 """Clients in a random walk: idempotent and other producers, and consumers. The results that they
-receive must stay valid permanently."""
+receive must never be contradicted later."""
 
 from typing import Any, NamedTuple
 
@@ -267,8 +267,8 @@ class Clients:
         """Return the offset below which records may be deleted without losing a producer's sequence
         numbers.
 
-        A replica whose log starts above deleted records knows nothing of their producers, as in
-        Kafka. So records that a producer may still send again, and the record before them, must
+        As in Kafka, a replica whose log starts above deleted records does not know their producers.
+        Records that a producer may still send again, and the record before them, must therefore
         stay.
         """
         committed = self._cluster.judge.committed[index]

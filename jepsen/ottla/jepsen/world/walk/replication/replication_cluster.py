@@ -222,8 +222,8 @@ class ReplicationCluster:
         self.trace.add("start", machine.id, epoch)
 
     def send_heartbeat(self, life: BrokerLife) -> None:
-        """Send a broker's heartbeat to the controller. The broker shuts down if it wants to and the
-        response allows it."""
+        """Send a broker's heartbeat to the controller. If the broker has requested a shutdown and
+        the response allows it, the broker shuts down."""
         controller, machine = self.controller, life.machine
         if controller.image.brokers[machine.id].epoch != life.epoch:
             return

@@ -44,7 +44,7 @@ class ForgedReplicationWalk(ReplicationWalk):
 
 
 class ForgedWalk(WalkedCluster):
-    """One simulated cluster in which messages are delivered that no honest node sent."""
+    """Simulated cluster that also receives forged messages, which no honest node has sent."""
 
     def __init__(self, chance: Chance) -> None:
         self._heard: list[tuple[BrokerLife, FetchRequest]] = []

@@ -1,8 +1,7 @@
 """Messages in flight between brokers, their controller and their clients.
 
-The random walk decides when a message is delivered, if at all. The sender of a request may give up
-earlier, and the request may still be delivered. A request only reaches the process to which it was
-sent.
+The random walk decides when a message is delivered, if at all. A request may still be delivered
+after its sender has stopped waiting. It reaches only the process to which it was sent.
 """
 
 from collections.abc import Callable
@@ -121,8 +120,8 @@ class MessagingCluster(ReplicationCluster):
     # --- followers ------------------------------------------------------------------------------
 
     def talk(self, life: BrokerLife, fetcher: WalkedFetcher) -> bool:
-        """Do one step of a follower's fetching from one leader. Returns False if the fetcher has
-        nothing to do."""
+        """Perform one step of a follower's fetches from one leader. Returns False if no step is
+        due."""
         asked = fetcher.asked
         for at, packet in enumerate(self.packets):
             if packet is asked or (isinstance(packet, FetchReply) and packet.asked is asked):

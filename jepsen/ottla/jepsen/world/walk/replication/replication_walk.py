@@ -42,8 +42,8 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 )
 
 BROKER_COUNTS = (3, 3, 3, 4)
-"""Numbers of brokers, from which each run draws one at random. Three brokers show most bugs, and a
-fourth allows reassignments."""
+"""Numbers of brokers, of which each run draws one. Three brokers show most bugs, and a fourth
+allows reassignments."""
 
 MIN_ISRS = (2, 2, 2, 1, 3)
 
@@ -52,11 +52,11 @@ STEPS_MS = (0, 0, 10, LAG_MS // 4)
 longest duration, all followers lag all the time."""
 
 NEWS_LATE = 3
-"""Number of runs of which, on average, one delivers metadata to brokers late. The controller's
-responses are then ahead of the metadata."""
+"""Average number of runs per run in which metadata reaches brokers late. The controller's responses
+are then newer than the metadata."""
 
 HEALED = 8
-"""Number of runs of which, on average, one ends with a repair of all faults, to check liveness."""
+"""Average number of runs per run that ends with a repair of all faults, to check liveness."""
 
 
 class ReplicationWalk:
@@ -200,8 +200,8 @@ class WalkedCluster(MessagingCluster):
             self._fetch()
 
     def _lose(self) -> None:
-        """Lose a message in flight, or only let its sender give up, so that the message may still
-        be delivered."""
+        """Lose a message in flight, or let its sender stop waiting while the message may still be
+        delivered."""
         if not self.packets:
             return
         at = self._choose_packet()
@@ -249,8 +249,8 @@ class WalkedCluster(MessagingCluster):
             self.answer(life)
 
     def _lose_answer(self) -> None:
-        """Let a partition leader give up on its AlterPartition request and send another one. The
-        first request is delivered now, later or never."""
+        """Let a partition leader stop waiting for the response to its AlterPartition request, and
+        send another one. The first request is delivered now, later or never."""
         life = self._any_life()
         if life is None or (life.altering is None and not self.ask_controller(life)):
             return

@@ -122,9 +122,11 @@ class ShareInvariants:
                     facts.used_up.add(offset)
 
     def may_settle(self, state_epoch: int, offset: int) -> bool:
-        """Return whether a record no longer has to be delivered in a state epoch. This is the case
-        if a member has accepted or rejected it, if it was delivered up to the limit, if it is below
-        the group's start offset, or if it is not in the log."""
+        """Return whether a record no longer has to be delivered in a state epoch.
+
+        This is the case if a member has accepted or rejected it, if it was delivered up to the
+        limit, if it is below the group's start offset, or if it is not in the log.
+        """
         facts = self.facts[state_epoch]
         return (
             offset < facts.start_offset

@@ -1,7 +1,7 @@
 """One leader of the share partition: its members, its deliveries, and its calls to the coordinator.
 
-A leader that was replaced continues to act until it learns of its successor. Only the coordinator
-can refuse its calls.
+A replaced leader continues to act until it receives the metadata with its successor. Until then,
+only the coordinator can refuse its calls.
 """
 
 from ottla.broker.coordinators.share_persister import ShareState

@@ -197,7 +197,7 @@ class WalkedLetters(Generic[Leader]):
                     self._rare.sometimes("letters: a record has two")
 
     def give_up(self) -> None:
-        """Let the leader that sent a request with dead letters give up waiting for the response."""
+        """Let the leader that sent a request with dead letters stop waiting for the response."""
         pending = [post for post in self.posts if not post.is_answered]
         if pending:
             self._chance.pick(pending).answer(ErrorCode.REQUEST_TIMED_OUT)

@@ -129,7 +129,7 @@ class WalkedCoordinator:
         self._answer_committed()
 
     def lose(self) -> bool:
-        """Let the leader that made a pending call give up waiting. Returns False if no call is
+        """Let the leader that made a pending call stop waiting. Returns False if no call is
         pending."""
         pending = [call for call in self.calls if not call.is_answered]
         if not pending:

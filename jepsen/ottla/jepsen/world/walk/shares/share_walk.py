@@ -242,7 +242,7 @@ class WalkedShare:
         leader.load()
 
     def _depose(self) -> None:
-        """Let the former leader of the share partition learn that another leader was elected."""
+        """Let the former leader of the share partition receive the election of its successor."""
         del self._leaders[:-1]
 
     # --- dead letters -------------------------------------------------------------------------
@@ -257,8 +257,8 @@ class WalkedShare:
         self._letters.deliver()
 
     def _give_up_letters(self) -> None:
-        """Let a leader of the share partition give up waiting for the response to a request with
-        dead letters."""
+        """Let a leader of the share partition stop waiting for the response to a request with dead
+        letters."""
         self._letters.give_up()
 
     def _lose_letters(self) -> None:
@@ -290,7 +290,7 @@ class WalkedShare:
         self.coordinator.commit_some()
 
     def _give_up(self) -> None:
-        """Let a leader give up waiting for the share coordinator's response."""
+        """Let a leader stop waiting for the share coordinator's response."""
         self.coordinator.lose()
 
     def _fail_over(self) -> None:
@@ -387,9 +387,9 @@ class WalkedShare:
         """Check NoClassStarves: if a record of low priority is ready, records of low priority are
         delivered although records of high priority keep arriving.
 
-        The delivery of any such record counts. Records with a lower offset come first, also if they
-        were released or waited for their key, so that a given record may wait for long. A reset of
-        the group's offsets can end the wait without a delivery.
+        The delivery of any record of low priority suffices. A given record may wait for long,
+        because records with lower offsets are delivered first, even if they were released or waited
+        for their key. A reset of the group's offsets can end the wait without a delivery.
         """
         rules = self._order.rules
         if rules is None or not rules.has_priority:

@@ -1,8 +1,8 @@
 """Requirements on a cluster while it has only one fault.
 
-The time limit of a requirement counts only calm time, in which every node serves, and all links and
-all other disks work. So the requirement can be checked while other faults happen, and never fails
-because of them.
+The time limit of a requirement includes only calm time, in which every node serves, and all links
+and all other disks work. Requirements can therefore be checked while other faults happen, and do
+not fail because of them.
 """
 
 from collections.abc import Callable
@@ -45,8 +45,9 @@ class CalmCheck:
         troubled: Machine,
         is_void: Callable[[], bool],
     ) -> bool:
-        """Wait until the function `missing`, which describes the part of a requirement that is not
-        met yet, returns "". Returns True then, or False if `is_void` returns True first.
+        """Wait until a requirement is met. `missing` returns a description of the unmet part, or ""
+        if the requirement is met. Returns True if it is met, or False if `is_void` returned True
+        before.
 
         Raises Violation(`invariant`) if the requirement is not met after `patience_s` seconds of
         calm time. Time is calm if `troubled` is the only machine with a fault.

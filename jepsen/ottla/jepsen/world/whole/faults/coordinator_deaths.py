@@ -51,9 +51,11 @@ class CoordinatorDeaths(ClusterFaults):
 
     async def kill_unfollowed(self) -> None:
         """Kill the broker of a transaction coordinator that is ending a transaction, before any
-        follower has the record of it. All clients are killed as well, so that none repeats the
-        request. The next coordinator aborts the transaction, so the killed coordinator must not
-        have shown any effect yet."""
+        follower has the record of the end.
+
+        All clients are killed as well, so that none repeats the request. The next coordinator
+        aborts the transaction, so the killed coordinator must not have made any effect visible.
+        """
         with trio.move_on_after(WATCHED_S):
             while True:
                 for node, broker in self._cluster.brokers.items():

@@ -428,7 +428,8 @@ class DiskTroubles(ClusterFaults):
 
 
 class _troubled:  # noqa: N801 - reads as a sentence after `with`
-    """Context that marks a machine's disk as faulty. At the run's end `heal` clears the mark."""
+    """Context that marks a machine's disk as faulty. At the end of the run, `heal` removes the
+    mark."""
 
     def __init__(
         self,

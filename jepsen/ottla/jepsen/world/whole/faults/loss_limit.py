@@ -1,8 +1,9 @@
 """Limits of the faults: no node loses more data than the protocol tolerates.
 
-A record counts as written when enough replicas have it, not when it is flushed. So a broker loses
-power only while all brokers serve with full ISRs. Until they do so again, no other broker is
-killed: the controller treats a kill like a loss of power, and would trust neither broker (KIP-966).
+A record counts as written when enough replicas have it, not when it is flushed. A broker therefore
+loses power only while all brokers serve with full ISRs. Until the ISRs are full again, no other
+broker is killed: the controller treats a kill like a loss of power, and would elect neither broker
+(KIP-966).
 
 A broker that lacks one of its log directories counts as if it had been killed. It must restart to
 have all directories again. The clean-shutdown markers in its directories then have different
@@ -47,9 +48,11 @@ class LossLimit:
         return True
 
     def may_die(self, machine: Machine) -> bool:
-        """Return whether the process of a machine may be ended now. Returns False while another
-        broker has lost power and some ISR is not full again, unless this machine cannot lose
-        acknowledged records."""
+        """Return whether the process of a machine may be ended now.
+
+        Returns False while another broker has lost power and some ISR is not full again, unless
+        this machine cannot lose acknowledged records.
+        """
         wounded = self._wounded
         if (
             wounded is not None

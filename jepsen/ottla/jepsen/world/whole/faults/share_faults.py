@@ -1,5 +1,5 @@
-"""Faults that affect share groups: a share coordinator without followers, and a partition leader
-that does not learn that it was replaced."""
+"""Faults of share groups: a share coordinator without followers, and a partition leader that does
+not notice that it was replaced."""
 
 import trio
 

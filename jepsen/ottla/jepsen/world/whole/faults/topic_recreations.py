@@ -1,8 +1,8 @@
 """Topics that are deleted and created again under the same name, and settings that change, while a
 broker is down or starting.
 
-Nothing of a deleted topic may affect the new topic with its name: not its files, not its
-checkpoints, not its pending work. Invariants:
+The files, checkpoints and pending work of a deleted topic must not affect the new topic with its
+name. Invariants:
 
 - RebornIsWhole: records acknowledged after the topic was created again exist, from offset 0;
 - SettingsInForce: every log uses the settings in the image.
@@ -64,8 +64,8 @@ SHORT_SEGMENTS = {"segment.ms": "5"}
 remove."""
 
 RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
-"""Values of `retention.ms` (in ms) from which a settings change draws. All of them keep the records
-of the run's clients."""
+"""Values of `retention.ms` (in ms), of which a settings change draws one. All of them are long
+enough to keep the records of the run's clients."""
 
 
 @dataclass(slots=True)
@@ -277,8 +277,10 @@ class TopicRecreations(ClusterFaults):
                 raise
 
     async def _use(self, at: TopicPartition, count: int, *, life: int) -> dict[int, bytes]:
-        """Send `count` records to a recreated partition, one after another. `life` is the number of
-        the topic's creation, which the records contain. Returns the acknowledged records by offset.
+        """Send `count` records, one after another, to a partition of a topic that was created
+        again. Returns the acknowledged records by offset.
+
+        `life` is the number of times that the topic was created. The records contain it.
         """
         config = ProducerConfig(delivery_timeout_ms=8_000, request_timeout_ms=2_000, linger_ms=0)
         found: dict[int, bytes] = {}

@@ -152,7 +152,7 @@ class UntrustedClients(EncryptedTrouble):
         return False
 
     async def _forge(self, host: str) -> bool:
-        """Send a broker an encrypted request in which one byte was changed. Returns whether the
+        """Send a broker an encrypted request in which one byte was changed. Returns True if the
         broker responds."""
         stream = await self._transport.connect(host, BROKER_PORT)
         try:

@@ -1,8 +1,8 @@
 """A client's byte stream at the simulated server, plain or encrypted.
 
-The encrypted channel does over a stream what `node/network/tls/encrypted_channel_driver` does
-over a socket, with the same TLS session. `tests.jepsen.world.tls_conformance` tests that both
-behave alike. A stream accepts every record, so that only the backlog limit delays output.
+The encrypted channel does over a stream what `node/network/tls/encrypted_channel_driver` does over
+a socket, with the same TLS session. `tests.jepsen.world.tls_conformance` tests that both behave in
+the same way. A stream accepts every record, so only the backlog limit delays output.
 """
 
 import errno

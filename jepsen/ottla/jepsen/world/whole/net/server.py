@@ -1,8 +1,8 @@
 """The simulated server: hosts the broker's connections over byte streams in memory.
 
-It does with streams what `network/server/server_driver.py` does with epoll and sockets, with the
-same code for the hosting of connections. If the handling of a request raises an unexpected error,
-not only its connection but the run ends, as after every unexpected error of a node.
+It corresponds to `network/server/server_driver.py`, which uses epoll and sockets, and shares the
+code that hosts connections. If the handling of a request raises an unexpected error, the whole run
+ends, as after every unexpected error of a node.
 """
 
 import ssl

@@ -21,8 +21,8 @@ BACKLOG_BYTES_MAX = 1 << 20
 """Number of unread bytes sent to a client above which responses wait at the server."""
 
 IN_FLIGHT_BYTES_MAX = 4 << 20
-"""Maximum number of bytes that a sender may have sent to a peer that does not read them: the peer's
-window and the sender's buffer."""
+"""Maximum number of bytes in flight to a peer that does not read them. It corresponds to the peer's
+window and the sender's buffer together."""
 
 
 class Acceptor(Protocol):
