@@ -263,12 +263,12 @@ async def quorum_identity(
     Raises ConfigError if neither a snapshot nor the settings name a controller.
 
     The voters are read from the latest readable snapshot, or else from the settings. A controller
-    that was formatted without voters knows none: it finds the leader by the settings, and reads the
-    voters from the log. `QuorumIdentity.addresses_of` defines the order of the voters' addresses.
-    With `are_voters_fixed`, the voters do not change before the level of the metadata allows it.
-    `endpoints` are the addresses of this controller, by default the one in `configured`, and
-    `listener` is the controllers' listener to which this node connects. Controllers with negative
-    ids are bootstrap servers, which are only contacted.
+    that was formatted without voters finds the leader with the addresses in the settings, and reads
+    the voters from the log. `QuorumIdentity.addresses_of` defines the order of the voters'
+    addresses. With `are_voters_fixed`, the voters cannot change until the level of the metadata
+    allows it. `endpoints` are the addresses of this controller, by default the one in `configured`,
+    and `listener` is the controllers' listener to which this node connects. Controllers with
+    negative ids are bootstrap servers, which are only contacted.
     """
     contacts = tuple(
         Voter(id=one.id, endpoints=(VoterEndpoint(listener, one.host, one.port),))
@@ -327,8 +327,8 @@ async def _stored_voters(
 
 def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
     """Return the endpoints (host and port) of a controller by listener, taken from its own
-    settings. The result is empty if its listeners have no host, and neither the voters nor the
-    advertised listeners name it."""
+    settings. The result is empty if no host is known: neither its listeners, nor the voters, nor
+    the advertised listeners contain one."""
     return tuple(
         VoterEndpoint(name, host, port) for name, host, port, _ in config.advertised_addresses
     )

@@ -1,8 +1,7 @@
 """Registry in which the components of a broker register their tasks, metrics and settings. Pure.
 
-A component registers them in its method `register_with(parts)`. The broker starts every task,
-serves every metric and applies every setting that is registered, without knowing the components by
-name.
+A component registers them in its method `register_with(parts)`. The broker starts all registered
+tasks, serves all metrics and applies all settings, without a list of the components.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

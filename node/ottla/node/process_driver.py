@@ -23,8 +23,8 @@ from ottla.node.local.forked_process_driver import name_process
 from ottla.storage.manager.recovery_processes_driver import MAY_START_PROCESSES
 
 SWITCH_INTERVAL_SECONDS = 0.0005
-"""Time in seconds after which a thread must release the GIL if another thread waits for it.  With
-Python's default of 5 ms, a busy event loop delays the heartbeats, which the gRPC thread sends.  A
+"""Time in seconds after which a thread must release the GIL if another thread waits for it. With
+Python's default of 5 ms, a busy event loop delays heartbeats, which are sent by the gRPC thread. A
 much shorter time reduces throughput."""
 
 GROWTH_LOOK_S = 5.0

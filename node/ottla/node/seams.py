@@ -26,8 +26,8 @@ for each directory."""
 
 
 class Compute(Protocol):
-    """Interface of a function that runs another function and returns its result. The other function
-    may take long and has no side effects."""
+    """Interface of a function that runs a pure function, which may take long, and returns its
+    result."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
         """Call the given function, and return its result. Raises the exceptions of the function."""

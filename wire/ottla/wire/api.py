@@ -2,8 +2,8 @@
 values.
 
 A row declares the versions, the listeners, the ACL operations that a client must be allowed, the
-node that decides a request, the form of a refusal, and the cost bounds of a request. No other
-module repeats these declarations by hand.
+node that decides a request, the form of a refusal, and the cost bounds of a request. These
+declarations are not repeated elsewhere.
 """
 
 from enum import Enum, Flag, StrEnum, auto
@@ -48,8 +48,8 @@ class Scope(Enum):
     error code at the position of this element."""
     HIDDEN = "left out of the answer"
     OPTION = "an option"
-    """Only the option of the request whose operation is denied is refused; the rest of the request
-    is served."""
+    """Scope in which only the option of the request whose operation is denied is refused. The rest
+    of the request is served."""
 
 
 class When(StrEnum):
@@ -108,8 +108,8 @@ class Need:
     """True if the client needs the ACL operation on any one resource of the type, whatever its
     name."""
     hides_as: ErrorCode | None = None
-    """Error code that replaces `code` if the client may not learn that the resource exists. None if
-    `code` is always used."""
+    """Error code that replaces `code` if the client must not be informed that the resource exists.
+    None if `code` is always used."""
 
 
 @frozen
@@ -145,8 +145,8 @@ class Refusal:
     repeats: tuple[str, ...] = ()
     """Fields of the request that are copied to the root of the response that refuses it."""
     nulls: tuple[str, ...] = ()
-    """Fields beside an error code that a refusal sets to null, in versions of the API in which they
-    are nullable."""
+    """Fields that a refusal sets to null, apart from its error code, in versions of the API in
+    which they are nullable."""
     element_repeats: tuple[str, ...] = ()
     """Arrays of a request element that are copied to the corresponding element of the response that
     refuses it."""
@@ -154,11 +154,11 @@ class Refusal:
     """Path of the response's arrays that contain the elements of a refusal. Empty if they are at
     the root."""
     has_both: bool = False
-    """True if each element of a refusal (the response to a refused request) has the error code even
-    if the root of the response has one, too."""
+    """True if each element of a refusal (the response to a refused request) contains the error code
+    even if the response as a whole contains one."""
     has_elements: bool = True
-    """True if the elements of a refusal (the response to a refused request) correspond to those of
-    the request."""
+    """True if a refusal (the response to a refused request) has an element for each element of the
+    request."""
     is_unique: bool = False
     """True if an element that occurs twice in the request occurs only once in the response that
     refuses it."""
@@ -206,8 +206,8 @@ class Api:
     telemetry."""
     decider: Decider = Decider.BROKER
     needs: tuple[Need | AnyOf, ...] = ()
-    """All ACL operations that a client must be allowed for a request of the API. If there are none,
-    `why_open` gives the reason."""
+    """ACL operations that a client must be allowed for a request of the API. If empty, `why_open`
+    contains the reason."""
     why_open: str = ""
     parts: Parts | None = None
     refusal: Refusal = DERIVED
@@ -232,7 +232,7 @@ class Api:
 
     @property
     def latest_stable(self) -> int:
-        """The highest stable version of the API; below `lowest` if there is none."""
+        """Highest stable version of the API. It is below `lowest` if no version is stable."""
         return self.highest if self.unstable_from is None else self.unstable_from - 1
 
     @property

@@ -1,5 +1,5 @@
-"""Header of the v2 record batch. For the log, a batch is a 61-byte header in front of opaque
-records (KIP-98). Pure.
+"""Header of the v2 record batch. For the log, a batch is a 61-byte header and opaque records
+(KIP-98). Pure.
 
 The module reads headers, checks CRCs and patches the fields that a leader sets. It never reads
 records (`records.py` does) and never copies them. Base offset, length and leader epoch precede the

@@ -4,11 +4,11 @@ one for encoding, which are compiled at first use.
 In the compiled wheel some messages have a codec that was compiled ahead of time, which runs first.
 If it raises an exception, the message is processed by these functions instead (`native_codec`).
 
-`decode` raises ProtocolError for bytes that are not this message, and no other exception. Encoding
-raises ProtocolError if a field is set that the version lacks and that must not be dropped: the peer
-chose the version, so only its connection is affected. Encoding raises AssertionError for values
-that no version permits: null in a field that is not nullable, a number out of range, text above 32
-KiB in an old version.
+`decode` raises ProtocolError if the bytes are not this message; it raises no other exception.
+Encoding raises ProtocolError if a field that must not be dropped is set, but the version lacks it.
+The peer chose the version, so only its connection is affected. Encoding raises AssertionError for
+values that no version permits: null in a field that is not nullable, a number out of range, text
+above 32 KiB in an old version.
 
 Record bytes are never copied. Decoded records are a memoryview that keeps the frame alive; encoded
 records are chunks of their own.
@@ -36,8 +36,8 @@ _Decoder: TypeAlias = Callable[["bytes | memoryview", int, int, int, memoryview]
 _Encoder: TypeAlias = Callable[[Any, "list[bytes] | _ByteList", list[tuple[int, Records]]], None]
 
 SMALL_BYTES_MAX = 4096
-"""Size in bytes of the largest message that the codec copies before decoding it. Reading bytes
-takes half as long as reading a view.
+"""Size in bytes of the largest message that the codec copies before decoding. Access to bytes takes
+half as long as access to a view.
 
 A larger value copies records without benefit; a smaller value decodes small requests more slowly.
 """

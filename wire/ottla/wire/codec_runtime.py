@@ -14,9 +14,9 @@ UVARINT_MAX = (1 << 32) - 1
 """Maximum value of Kafka's unsigned varints, which have 32 bits in at most five bytes."""
 
 UUIDS_KEPT_MAX = 4096
-"""Maximum number of UUIDs in the table of decoded ids, which are reused. With a smaller table, the
-ids of topics are created again for every request; with a larger one, a client that sends invented
-ids uses more memory (about 200 bytes per id)."""
+"""Maximum number of UUIDs in the table of decoded ids, which are reused. With a smaller table,
+topic ids are created again for every request. With a larger one, a client that sends invented ids
+uses more memory (about 200 bytes per id)."""
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
 """Encodings of the unsigned varints below 128, by value."""
@@ -36,8 +36,8 @@ def keep_uuid(data: bytes) -> UUID:
 
 
 def more_uvarint(data: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Decode the rest of an unsigned varint whose `first` byte has its high bit set. Returns its
-    value and the position of its end. `at` is the position after the first byte."""
+    """Decode an unsigned varint whose `first` byte has its high bit set. `at` is the position after
+    the first byte. Returns the value and the position after its last byte."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[at]

@@ -15,7 +15,7 @@ ZERO_UUID = UUID(int=0)
 """The UUID whose bits are all zero, which means null in Kafka's protocol."""
 
 EMPTY: list[Any] = []
-"""Placeholder for the default of an array field: each message gets a new empty list, never this
+"""Placeholder for the default of an array field. A message never gets this list, but a new empty
 one."""
 
 

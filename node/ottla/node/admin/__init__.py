@@ -1,4 +1,4 @@
-"""Requests of administrators that brokers and controllers answer alike.
+"""Requests of administrators, which brokers and controllers answer in the same way.
 
 metadata_cache.py     the current image, and the requests that wait for a newer one
 api_versions.py       ApiVersions

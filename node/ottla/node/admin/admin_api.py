@@ -27,7 +27,7 @@ SEEN_HERE_MS_MAX = 5_000
 applied the change that the response reports. The change is already committed by then."""
 
 APART_FROM_BYTES = 16 * KIB
-"""Size in bytes from which an admin request or its response is encoded, decoded or refused in a
+"""Size in bytes above which an admin request or its response is encoded, decoded or refused in a
 thread, off the event loop."""
 
 

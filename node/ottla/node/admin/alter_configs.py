@@ -1,9 +1,9 @@
 """IncrementalAlterConfigs and AlterConfigs: changes the levels of this node's own loggers, and
 forwards all other changes to the active controller.
 
-Pure except for awaiting the controller. A request may contain both kinds of change: each resource
-is answered separately, in the order of the request. Changes that only this node can check are
-refused here. A request with many elements is processed in steps, and encoded for the controller off
+Pure except for awaiting the controller. A request may contain both kinds of changes. Each resource
+is answered separately, in the order of the request. This node refuses invalid changes that only it
+can check. A request with many elements is processed in steps, and encoded for the controller off
 the event loop.
 """
 

@@ -127,8 +127,8 @@ class ApiVersionsApi:
 
 
 def _rows_of(key: int) -> Iterable[ApiVersion]:
-    """Yield the range of supported versions of one API for the ApiVersions response, or nothing if
-    the API is not listed."""
+    """Yield the range of supported versions of one API for the ApiVersions response. Yields nothing
+    if the API is not listed."""
     versions = API[key].advertised
     if versions:
         yield ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])

@@ -224,9 +224,11 @@ class DescribedNode:
 def _asked_once(
     resources: Iterable[DescribeConfigsResource], pace: StepPace
 ) -> Steps[list[DescribeConfigsResource]]:
-    """Return each resource of a DescribeConfigs request once, with the keys of all entries that
-    name it. An entry without keys selects all keys. `pace` ends a step of the work when it has
-    taken long enough."""
+    """Return each resource of a DescribeConfigs request once. Its keys are those of all entries
+    that name the resource; an entry without keys selects all keys.
+
+    `pace` ends a step of the work when it has taken long enough.
+    """
     asked: dict[tuple[int, str], DescribeConfigsResource] = {}
     keys: dict[tuple[int, str], dict[str, None] | None] = {}
     for resource in resources:

@@ -91,8 +91,8 @@ async def forward_as(
     timeout_ms: int,
     is_own: bool = False,
 ) -> R:
-    """Forward a request that this broker itself makes to the active controller. Returns the
-    response as an object of class `kind`."""
+    """Forward a request of this broker to the active controller. Returns the response as an object
+    of class `kind`."""
     answer, _ = await forward(
         controller, context, request, version=version, timeout_ms=timeout_ms, is_own=is_own
     )
@@ -109,8 +109,8 @@ async def forward_own(
     version: int,
     timeout_ms: int,
 ) -> R:
-    """Forward a request of this broker, not caused by a client's request, to the active controller.
-    Returns its response as an object of class `kind`.
+    """Forward a request of this broker that no client has caused to the active controller. Returns
+    the response as an object of class `kind`.
 
     The request has no principal, and is charged to no client's quota. Raises RefusedError with the
     controller's code, or if no controller is reachable.

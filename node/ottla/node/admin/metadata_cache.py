@@ -88,8 +88,8 @@ class ImageWait(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer the waiting request at its deadline, although the metadata image does not contain
-        the awaited change yet. The change itself is committed."""
+        """Answer the waiting request at its deadline. The metadata image does not contain the
+        awaited change yet, but the change is committed."""
         self._answer()
 
     def on_fault(self, fault: Exception) -> None:

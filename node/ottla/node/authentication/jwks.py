@@ -1,8 +1,8 @@
 """Public keys that verify tokens, in the format JWKS (RFC 7517), and the verification of signatures
 with them. Pure.
 
-Only public keys for signature algorithms are used. With a shared secret (`oct`), anyone who can
-verify could also sign. A public key is never used as the secret of an HMAC.
+Only public keys for signature algorithms are accepted. A shared secret (`oct`) is refused, because
+a holder of it could also sign tokens. A public key is never used as the secret of an HMAC.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,8 +43,8 @@ class VerificationKey:
 
     key_id: str | None
     algorithm: str
-    """The only signature algorithm with which the key may be used; empty if the JWKS does not
-    restrict it."""
+    """Only signature algorithm for which the key may be used. Empty if the JWKS does not restrict
+    it."""
     type: str
     curve: str
     public: Any

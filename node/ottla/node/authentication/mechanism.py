@@ -29,7 +29,7 @@ class SaslExchange(Protocol):
         """Process the client's next SASL token, and return the response to it.
 
         Raises RefusedError with a message for the client, or ProtocolError for a malformed token.
-        The client does not learn which check failed.
+        The message does not reveal which check failed.
         """
         ...
 

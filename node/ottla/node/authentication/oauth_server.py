@@ -1,8 +1,8 @@
 """Server side of OAUTHBEARER (RFC 7628, KIP-255). Pure.
 
-The signature is verified before any claim of the token is used. A client learns only that its token
-was rejected. An operator finds the reason in counters of rejected tokens. A session ends when its
-token expires.
+The signature is verified before any claim of the token is used. The client's error does not contain
+the reason for a rejection. Operators find the reason in counters of rejected tokens. A session ends
+when its token expires.
 """
 
 from collections import Counter

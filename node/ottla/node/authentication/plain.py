@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from ottla.node.authentication.mechanism import SaslReply, authentication_failed
 
 NO_PASSWORD = b"\0"
-"""Password that is compared for an unknown user, so that the check of an unknown user takes the
-same steps as that of a known one. No client can send this value."""
+"""Password that is compared in place of the password of an unknown user. The check then takes the
+same steps as for a known user. No client can send this value."""
 
 TOKEN_PARTS = 3
 
@@ -30,8 +30,8 @@ class PlainMechanism:
         return self
 
     def respond(self, token: bytes) -> SaslReply:
-        """Authenticate the client by the one message of a PLAIN login. Returns the reply to it.
-        Raises RefusedError if the user or the password is wrong."""
+        """Authenticate the client by the single message of a PLAIN login. Returns the reply. Raises
+        RefusedError if the user or the password is wrong."""
         try:
             parts = token.decode().split("\0")
         except UnicodeDecodeError:

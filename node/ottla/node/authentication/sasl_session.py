@@ -267,7 +267,8 @@ class SaslSession:
         milliseconds, or 0 if it is unlimited.
 
         `credential_ms` is the remaining lifetime of the client's credential in milliseconds; None
-        if it never expires. `hears_lifetime` is True if the client learns the session lifetime.
+        if it never expires. `hears_lifetime` is True if the response to the client contains the
+        session lifetime.
         """
         counts = self._rules.counts
         if self._user is None:

@@ -91,8 +91,8 @@ class ScramMechanism:
     def credential_for(
         self, first: ClientFirst
     ) -> tuple[ScramCredential, bool, DelegationToken | None]:
-        """Return three values for a SCRAM login: the credential, whether it is real (or derived for
-        an unknown user), and the delegation token or None.
+        """Return three values for a SCRAM login: the credential, True if it is real or False if it
+        was derived for an unknown user, and the delegation token or None.
 
         An unknown token takes the same time as an unknown user.
         """
@@ -113,8 +113,7 @@ class ScramMechanism:
         """Return a SCRAM credential for an unknown user. The credential resembles the first real
         one, and no password matches it.
 
-        It is derived from a key that all brokers know and no client knows, so that all brokers
-        return the same salt.
+        It is derived from a key that only brokers know, so that all brokers return the same salt.
         """
         secret = self._own_secret if pattern is None else pattern.server_key
         hashing = self.hashing

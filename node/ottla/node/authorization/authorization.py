@@ -1,7 +1,7 @@
 """Authorizer of a broker, and the check of each client request before its handler. Pure.
 
-Without an authorizer, a request costs only the check of `is_active`. A broker's requests to itself
-are not checked.
+Without an authorizer, the only cost of a request is the check of `is_active`. A broker's requests
+to itself are not checked.
 """
 
 from typing import Any
@@ -90,8 +90,8 @@ class Authorization:
         self._in_force.note_change()
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
-        """Remove the elements of a request that its client may not access, call the handler with
-        the rest, and answer the removed elements with errors."""
+        """Check a request and pass it to its handler. Elements that the client may not access are
+        removed before, and their errors are added to the response."""
         peer = context.peer
         permissions: ClientPermissions | None = peer.permissions
         if (

@@ -3,8 +3,8 @@ declares for the API.
 
 Pure. A request is refused as a whole, or loses the elements that the client may not access. Errors
 for these elements are added to the handler's response. A request with many elements is authorized
-in steps. The handler checks `context.permissions` for everything that the gate cannot see: parts of
-the response, sessions, options.
+in steps. The handler itself checks `context.permissions` for data that is not part of the request:
+parts of the response, sessions, options.
 """
 
 from collections.abc import Callable
@@ -114,11 +114,10 @@ class Gate:
     def _is_allowed_at_once(
         self, context: RequestContext, request: Any, permissions: ClientPermissions
     ) -> bool:
-        """Check a request for one or two resources, as most are, without dividing the check into
-        steps. Returns whether it is allowed.
+        """Check a request for one or two resources, as most requests are, without dividing the
+        check into steps. Returns True if the request is allowed.
 
-        The decisions of this method are cached, so that a later check in steps neither decides nor
-        logs them again.
+        The decisions are cached, so that a later check in steps neither repeats nor logs them.
         """
         for needs in self._whole:
             need = needs[0]

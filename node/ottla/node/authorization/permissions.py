@@ -22,12 +22,12 @@ bytes each. With a smaller number, the authorizer is called more often for clien
 at a microsecond for each call. A larger number takes more memory for every connection."""
 
 NAME_CHARS_KEPT_MAX = 256
-"""Maximum characters of a resource name whose permissions are cached. A topic's name has at most
-249 characters; a group's may have 32 KiB."""
+"""Maximum length in characters of a resource name whose permissions are cached. A topic name has at
+most 249 characters; a group id may have 32 KiB."""
 
 Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
-"""Pair of an ACL operation and a resource type: the key under which a cache stores the names of
-resources on which the operation is allowed."""
+"""Pair of an ACL operation and a resource type. A cache stores under it the names of resources on
+which the operation is allowed."""
 
 WRITE_TOPIC: Granted = (AclOperation.WRITE, ResourceType.TOPIC)
 

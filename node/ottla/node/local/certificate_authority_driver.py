@@ -25,8 +25,8 @@ from ottla.rpc.caller import NODE_URI
 
 CA_DAYS = 3_650
 CERTIFICATE_DAYS = 824
-"""Validity of a certificate in days, not counting the day by which its start is set before its
-issue. Some clients (macOS) reject certificates that are valid for more than 825 days in all."""
+"""Validity of a certificate in days, without the day by which its start precedes its issue. Some
+clients (macOS) reject certificates whose validity exceeds 825 days."""
 
 BACKDATED = timedelta(days=1)
 """Time by which the start of a certificate's validity precedes its issue. Machines whose clocks are
@@ -205,7 +205,7 @@ class CertificateAuthority:
 
 def ends_at(certificate: str) -> datetime:
     """Return the time at which the first certificate in a PEM text expires, with its time zone.
-    Raises ConfigError if the text contains none."""
+    Raises ConfigError if the text contains no certificate."""
     return _read_certificate(certificate).not_valid_after_utc
 
 

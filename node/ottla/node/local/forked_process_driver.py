@@ -80,7 +80,7 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Send SIGTERM to the forked process, so that it can end in order."""
+        """Send SIGTERM to the forked process, so that it can shut down cleanly."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:

@@ -23,8 +23,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def interrupted_by_sigterm() -> AbstractContextManager[None]:
-    """Return a context manager in whose block SIGTERM acts like Ctrl-C, so that `timeout 60
-    COMMAND` cleans up, too."""
+    """Return a context manager in whose block SIGTERM acts like Ctrl-C. A command therefore cleans
+    up even if `timeout 60 COMMAND` ends it."""
     return signal_handlers(interrupt, signal.SIGTERM)
 
 
@@ -33,9 +33,9 @@ def lasting_interrupts() -> Iterator[Callable[[], None]]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt, and yield a function that raises the
     exception again if it was lost.
 
-    C code of other libraries may lose an exception that a signal handler raised, for example while
-    it makes an object. A loop that calls the yielded function ends nevertheless. Not for code that
-    runs Trio in the main thread, which has a SIGINT handler of its own.
+    C code of other libraries may drop an exception of a signal handler, for example while it
+    creates an object. A loop should therefore call the yielded function repeatedly. This context is
+    unsuitable for code that runs Trio in the main thread, because Trio has its own SIGINT handler.
     """
     is_interrupted = False
 

@@ -32,8 +32,7 @@ NODE_MODULE = "ottla.cli"
 
 _STARTER = ThreadPoolExecutor(1, "starts-nodes")
 """Permanent thread that starts nodes for other threads. The kernel ends a node when the thread that
-forked it ends, and other threads, such as idle threads of a pool, may end earlier than the nodes
-that they start."""
+forked it ends. Threads of a pool may end earlier than the nodes that they start."""
 
 _FIRST_CHOICE = 10_240
 """Lowest port that is chosen for a local node. The well-known ports of servers, including Kafka's
@@ -68,7 +67,7 @@ class NodeProcess(Protocol):
         ...
 
     def terminate(self) -> None:
-        """Send SIGTERM to the node's process, so that it can end in order."""
+        """Send SIGTERM to the node's process, so that it can shut down cleanly."""
         ...
 
     def kill(self) -> None:

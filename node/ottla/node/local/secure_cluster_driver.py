@@ -149,8 +149,8 @@ class SecureCluster:
     def issue(
         self, hosts: Iterable[str], nodes: Sequence[tuple[str, int]], *, is_renewal: bool = False
     ) -> None:
-        """Issue certificates for those of the given nodes, as pairs (role, id), that have none. A
-        renewal replaces the certificates of all these nodes.
+        """Issue certificates for the nodes that have none. `nodes` are pairs (role, id). A renewal
+        replaces the certificates of all these nodes.
 
         The certificates are valid for `hosts`, and for the names of this machine.
         """

@@ -1,4 +1,4 @@
-"""The network of a node: received bytes, request dispatch and responses, all of it bounded.
+"""The network of a node: received bytes, request dispatch and responses. All memory is bounded.
 
 Sockets
 server/                 the socket server: client connections over any transport

@@ -6,10 +6,11 @@ starts requests and keeps responses in request order. Everything it holds is bou
 a frame before memory is allocated, frames per event-loop iteration, requests in flight, and bytes
 to be written. `RequestMemory` bounds what all connections hold together.
 
-The next request starts before an earlier one is answered in three cases only. The earlier one is a
-Produce that has done its append, an OffsetCommit that is decided, or a PushTelemetry. A commit
-decided later is also written later, and nothing depends on a client's own metrics. Order and
-sequences are thus preserved. Invariants: AnswersKeepRequestOrder, OneAwaitedRequestAtATime.
+The next request starts before an earlier one is answered in three cases only: the earlier one is a
+Produce that has been appended, an OffsetCommit that has been decided, or a PushTelemetry. Commits
+are written in the order of their decisions, and no request depends on a client's own metrics. Order
+and sequences are therefore preserved. Invariants: AnswersKeepRequestOrder,
+OneAwaitedRequestAtATime.
 """
 
 from collections.abc import Coroutine
@@ -37,13 +38,13 @@ FRAME_BYTES_MIN = 8
 id."""
 
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
-"""Number of bytes that are read ahead while one request keeps the connection from starting the next
-request. With a smaller number, reading stops sooner, and each stop and restart costs a system call.
-With a larger one, more memory is held for clients that send far ahead."""
+"""Maximum number of bytes that are read ahead while one request prevents the connection from
+starting the next one. With a smaller number, reading stops sooner, and each stop and restart costs
+a system call. With a larger one, clients that send far ahead occupy more memory."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
-"""APIs whose request may still wait for its response when the next request of the same connection
-is started."""
+"""APIs that do not block the next request of the same connection: the next request may start while
+a request of these APIs waits for its response."""
 
 Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any]
 """Work that a request handler has not finished when it returns: a coroutine, steps, or work for a
@@ -57,8 +58,8 @@ class ConnectionHost(Protocol):
     simulation."""
 
     def on_work(self, connection: "Connection") -> None:
-        """Schedule a call of the connection's `resume`, because it has output or may start more
-        requests."""
+        """Schedule a call of the connection's `resume`, because the connection has output or can
+        start more requests."""
 
     def run(self, connection: "Connection", slot: ResponseSlot, pending: Pending) -> None:
         """Finish a request handler's pending work (a coroutine or steps), then call
@@ -228,7 +229,8 @@ class Connection:
         """Handle the end of the client's stream. Requests that were received completely are still
         served.
 
-        A producer with acks=0 that closes right after its last request loses none of them.
+        The requests of a producer with acks=0 that closes its connection right after sending are
+        therefore not lost.
         """
         self._has_ended = True
 
@@ -275,7 +277,8 @@ class Connection:
 
     @property
     def awaits_resume(self) -> bool:
-        """True if `resume` must be called: it has work that sending the output would not do."""
+        """True if `resume` must be called. The connection then has work that is not done by sending
+        the output."""
         is_parting = self._guard is not None and self._guard.is_parting
         return self._held.end > 0 or self._muted_until_ms is not None or is_parting
 
@@ -329,8 +332,8 @@ class Connection:
             self.memory.answers.settle(self, held_bytes, has_read=has_read)
 
     def _note_sent(self) -> None:
-        """Record the time in which the socket accepted the output, unless the socket accepted all
-        of it in one event-loop iteration."""
+        """Record the time in which the socket accepted the output. If the socket accepted all of it
+        in one event-loop iteration, no time is recorded."""
         stalled_ns, self._stalled_ns = self._stalled_ns, 0
         if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
             self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)
@@ -625,8 +628,7 @@ class Connection:
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Size in bytes of the frame that the connection has partly received; 0 if there is
-        none."""
+        """Size in bytes of the partly received frame, or 0 if there is none."""
         if len(self._held) < FRAME_LENGTH_BYTES:
             return FRAME_LENGTH_BYTES if len(self._held) else 0
         return self._frame_bytes if len(self._held) < self._frame_bytes else 0

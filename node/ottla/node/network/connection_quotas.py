@@ -10,8 +10,9 @@ reports a connection that has closed.
 * A connection above the rate of its address is closed after a delay, and counts in no other quota.
 * A connection above the count of its address is closed at once.
 
-The inter-broker listener is protected if there are other listeners. Only its own bounds apply to
-it. If the broker's count is exceeded, a connection on another listener is closed in its favour.
+The inter-broker listener is protected if there are other listeners. Only its own limits apply to
+it. If the broker's maximum count is exceeded, a connection on another listener is closed so that
+brokers can still connect.
 """
 
 from collections import Counter

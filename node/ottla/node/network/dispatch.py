@@ -11,9 +11,9 @@ A request with many elements is first decoded off the event loop (`ThreadWork`).
 `large_handler` then serves it in steps, if there is one.
 
 The next request is started before the response in three cases only. A Produce whose handler (or
-coroutine) has returned None has done its append and only waits for the high watermark. An
-OffsetCommit is decided and waits to be committed in that order. A PushTelemetry is processed
-elsewhere while the client's real work continues.
+coroutine) has returned None has been appended, and waits only for the high watermark. A decided
+OffsetCommit waits to be committed in that order. A PushTelemetry is processed in another thread
+while the client's other requests continue.
 
 The records of a request are views into the connection's buffer. They are valid until the handler
 returns, and for a coroutine until it ends.
@@ -50,9 +50,9 @@ ordinary requests are decoded in a thread.
 """
 
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
-"""Size in bytes from which a frame is decoded in a thread, because its array elements may take more
-memory than INLINE_ELEMENTS_BYTES_MAX. Elements take at most some fifty times their encoded size. A
-smaller frame that cannot be decoded is malformed."""
+"""Size in bytes above which a frame is decoded in a thread, because its array elements may take
+more memory than INLINE_ELEMENTS_BYTES_MAX. Elements take at most some fifty times their encoded
+size. A smaller frame that cannot be decoded is malformed."""
 
 ELEMENTS_BYTES_MAX = 64 * MIB
 """Maximum memory, in bytes, of the decoded array elements of a request. Ordinary requests need far
@@ -206,7 +206,7 @@ class Permissions(Protocol):
 
 
 class RequestContext:
-    """Request context of a handler: everything about the request except its body.
+    """Context of a request for its handler: all properties of the request except its body.
 
     `arrived_ms` is the monotonic time of its arrival in milliseconds. `slot` receives the response
     if the handler does not return it. `permissions` is None if everything is allowed: without an
@@ -304,8 +304,8 @@ class Gates(Protocol):
     """True if any request can be refused, so that every request must be authorized."""
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
-        """Remove the elements of a request that its client may not access, call the handler with
-        the rest, and answer the removed elements with errors."""
+        """Check a request and pass it to its handler. Elements that the client may not access are
+        removed before, and their errors are added to the response."""
         ...
 
     def client_key_of(self, peer: Peer) -> ClientKey | None:

@@ -1,4 +1,5 @@
-"""Passes requests of this broker to itself directly to its handlers, without a socket or encoding.
+"""Passes requests that this broker sends to itself to its handlers directly, without a socket or
+encoding.
 
 A broker that coordinates a transaction often leads some of the transaction's partitions too. A
 request to itself over the loopback interface would cost four system calls, twice the encoding, and

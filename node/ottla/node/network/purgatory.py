@@ -24,17 +24,18 @@ rebuilt. With a smaller number, the heap is rebuilt more often. With a larger on
 requests stay in memory."""
 
 COST_PER_TURN = 500
-"""Total cost of the waiting requests that one event or deadline handles per event-loop iteration.
-The unit is one partition read; the limit takes some ten milliseconds. With a smaller value,
-requests are answered later if many wait. A larger one blocks the loop longer."""
+"""Maximum total cost of the waiting requests that one event or deadline handles per event-loop
+iteration. The unit is the cost of reading one partition. The maximum takes some ten milliseconds.
+With a smaller value, requests are answered later if many wait. A larger one blocks the loop
+longer."""
 
 SETTLED_PER_COST = 8
-"""Number of partitions whose high watermark can be checked in the time of reading one partition.
-Reading one partition is the unit in which the cost of a waiting request is measured."""
+"""Number of partitions whose high watermark can be checked in the time that reading one partition
+takes. The cost of a waiting request is measured in reads of one partition."""
 
 ENTRIES_NOT_COUNTED = 10
-"""Number of waiting requests that one event-loop iteration wakes regardless of their cost. Few
-partitions have more of them."""
+"""Number of waiting requests that one event-loop iteration wakes regardless of their cost. Most
+partitions have no larger number."""
 
 AT_ONCE_MS = 0
 """Monotonic time in milliseconds that is always in the past. As a deadline, it lets a waiting
@@ -71,7 +72,7 @@ class WaitingEntry(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Answer the waiting request if its condition is now met. Returns whether it was
+        """Answer the waiting request if its condition is now met. Returns True if the request was
         answered."""
 
     @abstractmethod
@@ -94,7 +95,7 @@ class WakeListener(Protocol):
 
 class WakeUpBatch:
     """Context manager in whose block several wake-ups of a purgatory's keys count as one event:
-    each key is woken once, when the block ends.
+    each key is woken once, at the end of the block.
 
     A request that waits for several of the keys then sees all changes of the block.
     """
@@ -322,7 +323,7 @@ class Purgatory:
         """Earliest time, in milliseconds, at which `expire` may have work. None if no request
         waits.
 
-        Timers of ended requests before that time are dropped, so that the driver sleeps past them.
+        Timers of ended requests before that time are dropped, so that they do not wake the driver.
         """
         if self._unwoken:
             return AT_ONCE_MS

@@ -2,8 +2,8 @@
 
 Pure: the caller passes times of the event loop's clock (`loop_clock`), which is 0 in simulated
 time. A request that its handler answers at once costs two clock reads, and two values that are
-counted later in a batch. (A sketch that needs a logarithm for each value costs more and shows no
-more than these histograms.)
+counted later in a batch. (A quantile sketch, which computes a logarithm for each value, would cost
+more and give no better results.)
 
 Kafka's phases of a request, and their meaning here:
 
@@ -39,8 +39,8 @@ NS_PER_MS = 1_000_000
 
 BOUNDS_NS = tuple(round(10_000 * 1.25**step) for step in range(76))
 """Upper bounds in nanoseconds of the buckets in histograms of request times, from 10 µs to more
-than three minutes, so that the error of a quantile is at most 12 %. Closer bounds take more memory
-and slow down a scrape, but cost hardly anything per request."""
+than three minutes. The error of a quantile is at most 12 %. With closer bounds, the histograms need
+more memory and scrapes take longer."""
 
 WINDOW_MS = 60_000
 """Window in milliseconds for quantiles of request times. They cover the last one to two minutes,

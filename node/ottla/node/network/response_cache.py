@@ -3,8 +3,8 @@
 Pure. A response is reused only while the state from which it was derived is the same object. The
 version, the listener and the local address must also match, since a response may contain them, and
 so must the `ClientKey`. With an authorizer, two clients share a response only if the authorizer
-decides the same for both. Quotas are charged elsewhere, and no cached response contains a throttle
-time; the dispatcher inserts it.
+makes the same decisions for both. Quotas are charged elsewhere, and no cached response contains a
+throttle time; the dispatcher inserts it.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ ANSWER_BYTES_MAX = 64 * KIB
 KEPT_BYTES_MAX = 2 * MIB
 """Maximum memory of one API's cached responses and their keys, in bytes, in two generations of half
 the size. Responses that were not requested while the young generation filled up are dropped. A
-client that varies its requests, or logs in as many users, evicts the responses of other clients and
-occupies at most this memory."""
+client that varies its requests, or logs in as many users, can evict the responses of other clients,
+but cannot occupy more memory than this."""
 
 ENTRY_BYTES = 640
-"""Memory in bytes of one entry of the response cache, besides its response and the names in its
-key: tuples, listener name and address, table slot. It also bounds the number of entries."""
+"""Memory in bytes of one entry of the response cache, apart from its response and the names in its
+key: tuples, listener name and address, table slot. It also limits the number of entries."""
 
 ListenerKey: TypeAlias = tuple[str, str, int]
 """Listener name, local host and local port of a client's connection, as part of a cached response's

@@ -35,8 +35,8 @@ class SlotOwner(Protocol):
         ...
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read nothing from the connection until the monotonic time `deadline_ms`, since its client
-        is throttled."""
+        """Stop reading from the connection until the monotonic time `deadline_ms`, because its
+        client is throttled."""
         ...
 
     def on_steps(self, slot: "ResponseSlot", steps: Answer) -> None:
@@ -253,8 +253,8 @@ class ResponseSlot:
             self._owner.on_answer_failed(fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Read nothing from the connection until the monotonic time `deadline_ms`, since its client
-        is throttled."""
+        """Stop reading from the connection until the monotonic time `deadline_ms`, because its
+        client is throttled."""
         if self._owner is not None:
             self._owner.mute_until(deadline_ms)
 
@@ -266,8 +266,8 @@ class ResponseSlot:
             on_abandoned()
 
     def complete_frame(self, chunks: list[Chunk]) -> None:
-        """Answer the request with a whole response frame, given in chunks. The client is already
-        charged for it."""
+        """Answer the request with a complete response frame, given in chunks. The client has
+        already been charged for it."""
         owner = self._owner
         if owner is None:
             return

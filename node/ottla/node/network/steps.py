@@ -17,9 +17,9 @@ Steps: TypeAlias = Generator[None, None, T]
 """Generator that yields between the steps of a costly computation and returns its result."""
 
 STEP_COST = 250
-"""Cost at which a step of a long computation ends. An entry of a response costs 1, some
-microseconds. With a larger value, the event loop is blocked longer; with a smaller one, more time
-is lost on switching."""
+"""Cost at which a step of a long computation ends. One entry of a response costs 1, which takes
+some microseconds. With a larger value, the event loop is blocked longer. With a smaller one,
+switching between steps takes more time."""
 
 VALUES_PER_STEP = 5_000
 """Maximum number of values (integers or names) that one step of a long computation processes.
@@ -82,9 +82,10 @@ def add_in_steps(known: dict[K, None], values: Sequence[K], pace: StepPace) -> S
 
 
 def used_up(values: list[T]) -> Iterator[T]:
-    """Yield each value of a list, removing it from the list.
+    """Yield each value of a list, and remove the value from the list.
 
-    The memory of a large request's elements is thus freed step by step, not all in the last step.
+    The memory of a large request's elements is therefore freed step by step, not all in the last
+    step.
     """
     values.reverse()
     while values:

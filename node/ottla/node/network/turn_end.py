@@ -1,8 +1,8 @@
 """Functions to be called once, at the end of an event-loop iteration that serves connections. Pure.
 
 For example, the decisions of several requests in an iteration are written together, and the
-responses are sent with all other responses of the iteration. No task is woken for the decisions,
-and no further iteration is needed.
+responses are sent with all other responses of the iteration. This needs no additional task and no
+further iteration.
 """
 
 from collections.abc import Callable

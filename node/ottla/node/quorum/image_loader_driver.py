@@ -1,10 +1,10 @@
 """Loads committed records into metadata images, and publishes the images.
 
-One task reads committed batches and applies them to the image.  It then calls every publisher with
-`(delta, image)`, in the order in which the publishers were added.  Invariants: MonotonicImage (a
-publisher never gets an image that is older than the previous one or contains uncommitted records),
-SupportedLevels (a publisher never gets an image with a feature level that this release does not
-support; the node stops instead).
+One task reads committed batches and applies them to the image. It then calls every publisher with
+`(delta, image)`, in the order in which the publishers were added. Invariants: MonotonicImage
+(images that a publisher gets never become older, and contain only committed records),
+SupportedLevels (if an image has a feature level that this release does not support, the node
+stops).
 """
 
 from collections.abc import Callable
@@ -174,9 +174,9 @@ class ImageLoader:
 
 
 async def _replayed(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply the whole batches in `data` to a delta of the metadata image, and let other tasks run
-    in between. Returns the provenance (offset, epoch and timestamp) of the last record, or None if
-    the batches change nothing.
+    """Apply the complete batches in `data` to a delta of the metadata image. Other tasks run
+    between batches. Returns the provenance (offset, epoch and timestamp) of the last record, or
+    None if the batches change nothing.
 
     Raises NewerReleaseError if a newer release wrote the batches.
     """

@@ -2,8 +2,8 @@
 (its vote and the records that it acknowledged).
 
 This module owns the directory `__cluster_metadata-0`, and writes all files through the interface
-`Disk`. Other modules decide which data are written, and when. Invariant: the log starts at offset
-0, or at the end of the earliest snapshot.
+`Disk`. Other modules decide which data is written at which time. Invariant: the log starts at
+offset 0, or at the end of the earliest snapshot.
 """
 
 import errno
@@ -339,8 +339,8 @@ class MetadataLog:
         """Make all records durable that were appended to the metadata log so far. Returns the end
         offset of the durable records.
 
-        If the disk is full, some files besides the log may have to be written by the next flush.
-        `awaits_flush` is then set.
+        If the disk is full, some files other than the log may remain unwritten until the next
+        flush. `awaits_flush` is then set.
         """
         try:
             await self._flush()
@@ -529,7 +529,7 @@ class MetadataLog:
         self, *, is_state_expected: bool, snapshots: SnapshotCheck = SOUND
     ) -> VoterVerdict:
         """Open the files that contain a voter's promises, and maintain them while the log is open.
-        Returns the verdict whether these files are complete.
+        Returns the verdict on the completeness of these files.
 
         `is_state_expected` is True if the directory was formatted with the files of a voter.
         `snapshots` is the result of the snapshot check, which ran before the log was opened. The

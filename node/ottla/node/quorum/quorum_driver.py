@@ -1,10 +1,10 @@
 """One member of the quorum: raft's core, with the real log, network and time.
 
-Voters and observers use the same class.  Each event is processed by the core, and its effects are
-performed, under one lock, in the order of `raft/performer.py`.  Two things run in parallel to that:
-fsync, one of which covers many appends, and the loading of committed records.  The caller that
-opened the member owns its tasks.  If the disk fails, all tasks end: a replica that cannot store
-records must not send responses.
+Voters and observers use the same class. Each event is processed by the core, and its effects are
+performed, under one lock, in the order of `raft/performer.py`. Two activities run in parallel:
+fsync (one fsync covers many appends), and the loading of committed records. The caller that opened
+the member owns its tasks. If the disk fails, all tasks end: a replica that cannot store records
+must not send responses.
 """
 
 import logging
@@ -347,8 +347,8 @@ class QuorumMember:
         without waiting until it is committed.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER), and appends nothing, if this node is not the
-        leader of `epoch`. Raises it too if the first record would not have the offset `at`, because
-        the voters have changed meanwhile.
+        leader of `epoch`, or if the first record would not have the offset `at` because the voters
+        have changed.
         """
         async with self._lock:
             if at is not None and self._log.end_offset != at:

@@ -175,8 +175,8 @@ class QuorumPorts:
 
     async def promises_written(self) -> None:
         """Wait until a flush has written promises of a voter (its vote, and the records that it
-        acknowledged). Then wait `PROMISE_SYNC_MS` longer, so that one sync also covers the promises
-        of further flushes."""
+        acknowledged). Then wait `PROMISE_SYNC_MS` longer, so that one sync makes the promises of
+        several flushes durable."""
         await self._promised.wait()
         await trio.sleep(PROMISE_SYNC_MS / 1000)
         self._promised = trio.Event()

@@ -1,10 +1,10 @@
 """Disk space that is reserved for the metadata log, to be used when its disk is full.
 
 Pure. The reserve is a file of zeros, `reserved.space`, in the directory of the metadata log. When
-the disk has too little space for the log, the file is shortened by just the size that the log
-needs, so that producers on the same disk cannot use the space first. The file grows again when
-there is enough space. Until space is freed, a node with a full disk can therefore still follow the
-metadata, learn which topics were deleted, and restart.
+the disk has too little space for the log, the file is shortened by exactly the size that the log
+needs, so that producers on the same disk cannot use this space. The file grows again when there is
+enough space. A node with a full disk can therefore still follow the metadata, delete topics, and
+restart.
 """
 
 from collections.abc import Callable
@@ -64,9 +64,9 @@ class ReservedSpace:
 
     def give(self, size_bytes: int, *, is_for_election: bool = False) -> bool:
         """Free `size_bytes` of the reserved disk space for the metadata log's next write. Returns
-        False if nothing is left.
+        False if no reserved space is left.
 
-        With `is_for_election`, the part reserved for votes and epochs may be used too.
+        With `is_for_election`, the part that is reserved for votes and epochs may be used too.
         """
         self.on_needed()
         if not self._disk.exists(self._path):

@@ -17,7 +17,7 @@ from ottla.wire.batch import parse_header
 
 @frozen(kw_only=True)
 class SnapshotFile:
-    """Properties of a metadata snapshot file besides its records."""
+    """Properties of a metadata snapshot file other than its records."""
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int

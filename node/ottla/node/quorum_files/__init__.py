@@ -1,4 +1,4 @@
-"""Files of a quorum member besides its log, and the treatment of damaged ones.
+"""Files of a quorum member other than its log, and the handling of damaged files.
 
 member_files.py     start here: opens the files of a voter or a broker
 checkpoint_file.py  `voter-checkpoint`: the promises of a voter, written after each flush

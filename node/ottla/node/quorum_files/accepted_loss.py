@@ -25,8 +25,8 @@ from ottla.storage.disk.disk_seam import Disk
 async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
 ) -> VoterVerdict:
-    """Return the verdict whether the files of a stopped controller are complete. If `is_decided`,
-    accept the loss of their data, and make the controller a full voter again.
+    """Check the files of a stopped controller, and return the verdict on their completeness. If
+    `is_decided`, accept the loss of their data, and make the controller a full voter again.
 
     The log is recovered as at startup. If the snapshot that the log continues is lost and
     `is_decided` is False, nothing is changed. Raises ConfigError if the directory is not formatted.
@@ -61,8 +61,8 @@ async def accept_loss(
 async def _verdict_without_log(
     disk: Disk, directory: str, snapshots: SnapshotCheck, *, is_state_expected: bool
 ) -> VoterVerdict:
-    """Return the verdict on the files of a voter whose metadata log continues a snapshot that is
-    lost. Changes nothing."""
+    """Return the verdict on the files of a voter whose metadata log begins after a lost snapshot.
+    Changes no file."""
     end_offset, epoch = snapshots.base
     files = await read_voter_files(
         disk,

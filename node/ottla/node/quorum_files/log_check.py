@@ -2,8 +2,8 @@
 no CRC covers.
 
 The log of a topic's partition may have gaps, due to compaction. The metadata log has none, and its
-epochs never decrease. A replica that trusted a wrong epoch would raise the epoch of the quorum, or
-would treat another replica's log as equal to its own.
+epochs never decrease. A replica with an undetected wrong epoch would raise the epoch of the quorum,
+or would treat another replica's log as equal to its own.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Opens all files that a quorum member needs at its start. The files of a voter are compared with
+"""Opens the files that a quorum member needs at its start. The files of a voter are compared with
 its promises: its vote, and the records that it acknowledged."""
 
 from ottla.model.seams import Clock

@@ -1,8 +1,8 @@
 """Checks the snapshots of a stopped voter. A damaged snapshot counts as missing.
 
-A snapshot is the only copy of the records below it, unless there is an older snapshot and the log
-from the older snapshot on. Invariant: the files of a lone voter are not changed before its operator
-has made a decision.
+A snapshot is the only copy of the records before its end offset, unless there are an older snapshot
+and the log that follows it. Invariant: if a quorum has only one voter, its files are not changed
+before the operator has made a decision.
 """
 
 from contextlib import suppress
@@ -69,7 +69,7 @@ SOUND = SnapshotCheck()
 
 async def check_snapshots(disk: Disk, directory: str) -> SnapshotCheck:
     """Check which snapshots in the directory of a metadata log are damaged, and return the result.
-    Changes nothing.
+    Changes no file.
 
     Snapshots are read completely, latest first, until one is undamaged.  Of each older snapshot,
     only the header of the first batch is read, because older snapshots matter only for retention.

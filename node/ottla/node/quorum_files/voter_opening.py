@@ -32,8 +32,8 @@ async def open_voter(
     is_state_expected: bool,
     snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
-    """Return the epoch, vote and standing (whether it may vote) with which a voter of the quorum
-    may start. They are durable on return.
+    """Compare a voter's files with its promises, and return the epoch, vote and standing (whether
+    it may vote) with which the voter may start. They are durable on return.
 
     Logs lost data at ERROR and repairs at WARNING. Raises ConfigError if this is the only voter and
     it has lost any data.
@@ -87,7 +87,8 @@ def missing(checkpoint: VoterCheckpoint) -> str:
 
 
 def refused(directory: str, damages: str) -> ConfigError:
-    """Return the error with which a damaged voter that is alone in its quorum refuses to start."""
+    """Return the error with which the only voter of a quorum refuses to start if its files are
+    damaged."""
     return ConfigError(
         "metadata.log.dir",
         f"{directory}: {damages}; put the directory back from a backup of the stopped controller,"

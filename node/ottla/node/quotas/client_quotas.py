@@ -1,6 +1,6 @@
 """Usage of one quota by each client, and the resulting throttle times.
 
-Pure; the caller passes the time. Past usage stays counted when limits change. If a client uses O
+Pure; the caller passes the time. Past usage still counts after limits change. If a client uses O
 per second over a time W, and its limit is T per second, it is throttled for X = (O - T) / T * W. X
 is the client's overdraft divided by T.
 
@@ -151,8 +151,8 @@ class ClientQuotas:
         """Charge a client for the records of a fetch if its credit covers them. Otherwise charge
         nothing. Returns the decision, with the milliseconds for which the client is throttled.
 
-        Records that exceed the maximum credit are returned when the token bucket is full; otherwise
-        they would never be returned.
+        Records that exceed the maximum credit are returned when the token bucket is full, because
+        their client would otherwise never receive them.
         """
         found = self.find(user, client_id, now_ms)
         if found is None:

@@ -1,5 +1,5 @@
-"""Counts the requests, bytes and time of each client, also of clients without a quota, while an
-operator watches (`ottla top`).
+"""Counts the requests, bytes and time of every client, even without a quota, while an operator
+watches (`ottla top`).
 
 Pure; the caller passes the time. Nothing is counted at other times, so that requests then cost
 no more than without this module. Clients choose their names, so the number of counted clients is

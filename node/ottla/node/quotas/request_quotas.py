@@ -103,9 +103,8 @@ class RequestCharge:
         return bytes_max if found is None else fetch.most_at_once(found, bytes_max, now_ms)
 
     def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
-        """Charge the client of a fetch for the records that the response would contain. Returns
-        whether the response may contain them. The handler must have called `fetch_bytes_max`
-        before.
+        """Charge the client of a fetch for the records of the response. Returns False if the
+        response must not contain them. The handler must have called `fetch_bytes_max` before.
 
         If the response may not contain the records, nothing is charged, and it is sent without
         records.
@@ -161,8 +160,8 @@ class RequestCharge:
             self._settled_ns = self._quotas.loop_clock.now_ns()
 
     def complete(self, slot: ResponseSlot, now_ns: int) -> None:
-        """Charge the client for the time and bytes of building the response, which were used after
-        `settle` was called.
+        """Charge the client for the time and bytes that were used after the call of `settle`, while
+        the response was built.
 
         A request for which `settle` was never called has no response (acks=0) or comes from a
         broker.  Its time is exempt, as in Kafka.

@@ -31,7 +31,7 @@ eight times its size. Messages up to 64 KiB stay below four times their size plu
 """
 
 WORD_BYTES = 4
-"""Encoded size in bytes of a number from which its memory in a decoded array is not counted. A list
+"""Minimum encoded size in bytes of a number whose memory in a decoded array is not counted. A list
 of such numbers uses only twice their encoded size."""
 
 

@@ -24,9 +24,12 @@ with an incomplete frame."""
 GROWTH = 4
 GROWTH_OF_LARGE = 2
 LARGE_BYTES = 1 << 20
-"""Size in bytes from which a receive buffer grows by a smaller factor, and the growth factors below
-and above that size. At most the factor times the received bytes is allocated. Growing faster copies
-less; growing slower takes less memory for clients that send only the start of a frame."""
+"""Size in bytes above which a receive buffer grows by a smaller factor, and the growth factors
+below and above that size.
+
+At most the factor times the received bytes is allocated. With larger factors, fewer bytes are
+copied. With smaller ones, clients that send only the start of a frame occupy less memory.
+"""
 
 
 class InputWindow:
@@ -118,8 +121,8 @@ GATHER_COUNT_MAX = 64
 """Maximum number of byte chunks in one gather write to a socket (the kernel accepts 1024)."""
 
 GATHER_BYTES_MAX = 512 * 1024
-"""Number of bytes from which no further chunk is added to one gather write to a socket. A larger
-number offers more bytes than a socket accepts in one call."""
+"""Number of bytes at which no further chunk is added to one gather write to a socket. A socket
+accepts no larger number in one call."""
 
 JOIN_BYTES_MAX = 16 * 1024
 """Size in bytes up to which several output chunks, including slices of log files, are copied into
@@ -183,9 +186,9 @@ class OutputBuffer:
         return memoryview(first)[self._sent_of_first :] if self._sent_of_first else first
 
     def framed_slice(self) -> tuple[bytes, FileSlice, bytes] | None:
-        """Return the connection's output if it is one response with a file slice: the bytes before
-        the slice, the slice, and the bytes behind it. Returns None otherwise, and if a part of it
-        was sent."""
+        """Return the connection's output if it is a single response with a file slice: the bytes
+        before the slice, the slice, and the bytes after it. Returns None for other output, and if a
+        part of the output was already sent."""
         if len(self.chunks) != 3 or self._sent_of_first:
             return None
         start, piece, end = self.chunks

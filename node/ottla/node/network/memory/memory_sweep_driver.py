@@ -1,7 +1,7 @@
 """Background task that closes connections that hold request memory for too long, and returns free
 memory to the operating system.
 
-Without the latter, the allocator would permanently keep the memory of its large buffers after a
+If the memory were not returned, the allocator would permanently keep its large buffers after a
 flood of requests.
 """
 

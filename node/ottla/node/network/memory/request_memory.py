@@ -4,10 +4,10 @@ Pure. Its size is `queued.max.request.bytes`. A connection is charged for its bu
 with the received bytes and never because a frame header announced a length. Before its buffer
 grows, the connection asks the pool. Its socket is not read while the pool refuses.
 
-* One connection may hold at most a fourth of the pool. Connections above a small size leave a
-  fourth of the pool to the small ones, so that a few large frames do not stop small frames.
+* One connection may hold at most a fourth of the pool. A fourth of the pool is reserved for
+  connections below a small size, so that a few large frames do not stop small frames.
 * One connection at a time, the first that waits, may grow beyond these limits until its frame is
-  served. Its memory is not counted. Frames thus never deadlock by waiting for each other.
+  served. Its memory is not counted. Frames can therefore not deadlock by waiting for each other.
 * Connections that have not logged in have a separate small pool with the same rules. However many
   there are, their unfinished frames take no memory from authenticated connections.
 * `sweep` closes connections whose frame takes longer than its size justifies. While others wait for
@@ -31,9 +31,9 @@ from ottla.node.network.memory.response_memory import ResponseMemory, ResponseMe
 from ottla.node.network.server.closed_hosts import CLOSED_MEMORY_HOLDER
 
 SHARES_OF_POOL = 4
-"""Number of equal parts of the pool of request memory, of which one connection may hold one: a
-fourth of the pool. With a larger number, large frames wait for each other sooner. With a smaller
-one, fewer connections can exhaust the pool."""
+"""Number by which the size of the request memory pool is divided to get the maximum of one
+connection. With a larger number, large frames wait for each other sooner. With a smaller number,
+fewer connections can exhaust the pool."""
 
 SMALL_PARTS_OF_POOL = 64
 """Number of equal parts of the pool of request memory. A connection that holds at most one part
@@ -41,10 +41,10 @@ counts as small: 4 MiB of 256. A fourth of the pool is reserved for small connec
 producers send 1 MiB by default."""
 
 UNAUTHENTICATED_PARTS_OF_POOL = 16
-"""Number of equal parts of the pool of request memory, of which all unauthenticated connections
-together may hold one: 16 MiB of 256. Tokens take a few KiB, and never more than
+"""Number by which the size of the request memory pool is divided to get the maximum of all
+unauthenticated connections together (16 MiB of 256). Tokens take a few KiB, and at most
 `sasl.server.max.receive.size` (512 KiB). With a larger number, logins with large tokens wait for
-each other sooner. With a smaller one, unauthenticated clients can take more memory."""
+each other sooner. With a smaller one, unauthenticated clients can occupy more memory."""
 
 CHUNK_BYTES = 16 * KIB
 """Number of bytes of one read when the pool of request memory is exhausted.  Small requests are
@@ -59,9 +59,9 @@ connections wait for memory. The frame's own waits count. With a smaller value, 
 tokens over slow lines are cut off. With a larger one, the other connections wait longer."""
 
 TRIM_BYTES = 8 * MIB
-"""Number of bytes by which the request memory that connections hold must fall below its last peak
-before the process returns free memory to the operating system. With a smaller value, the allocator
-must request memory again sooner."""
+"""Number of bytes by which the used request memory must fall below its last peak before the process
+returns free memory to the operating system. With a smaller value, the allocator must request memory
+again sooner."""
 
 TRIM_INTERVAL_MS = 10_000
 """Minimum milliseconds between two returns of free memory to the operating system. With a smaller
@@ -69,8 +69,9 @@ value, a busy allocator requests the same memory again and again. With a larger 
 longer after a flood."""
 
 PROGRESS_PARTS = 8
-"""Number of equal parts of a frame, one of which must arrive between two checks of progress while
-other connections wait for memory. Applies to frames smaller than 8 MiB."""
+"""Number of parts into which a frame is divided for checks of progress. While other connections
+wait for memory, at least one part must arrive between two checks. Applies to frames smaller than 8
+MiB."""
 
 WAITERS_PER_RELEASE = 64
 """Maximum number of waiting connections that try again when request memory is released. `sweep`
@@ -86,12 +87,13 @@ class RequestMemoryHolder(Protocol):
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Announced size in bytes of the frame whose rest has not arrived; 0 if there is none."""
+        """Announced size in bytes of the frame that is only partly received, or 0 if there is
+        none."""
         ...
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the connection's socket is being read, so that only the peer delays its frame."""
+        """True if the connection's socket is being read. Only the peer can then delay the frame."""
         ...
 
     def on_memory_available(self) -> None:
@@ -313,8 +315,8 @@ class RequestMemory:
             first.holder.on_memory_available()
 
     def forget(self, share: MemoryShare) -> None:
-        """Remove a closed connection from the queue of those that wait for request memory. The
-        connection releases its memory itself."""
+        """Remove a closed connection from the queue for request memory. The connection releases its
+        memory itself."""
         self._waiters.pop(share, None)
         share.holder = CLOSED_MEMORY_HOLDER
 
@@ -408,8 +410,8 @@ class RequestMemory:
         """Close the largest of the connections that wait for request memory, until the smallest of
         them can continue.
 
-        Otherwise each large connection would grow beyond the pool in turn, perhaps without sending
-        anything.
+        Otherwise one large connection after another would grow beyond the pool, perhaps without
+        sending any data.
         """
         waiters = sorted(self._waiters, key=_held_bytes)
         smallest = waiters[0] if waiters else None

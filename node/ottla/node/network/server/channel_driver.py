@@ -31,9 +31,9 @@ WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
 MiB, the default limit of clients for a partition, is sent in one iteration with its header."""
 
 COPIED_BYTES_MAX = 128 * KIB
-"""Size in bytes up to which the file slice of a response is copied into memory and sent with the
+"""Maximum size in bytes of a response's file slice that is copied into memory and sent with the
 bytes around it in one call. With a larger size, copying takes longer than the two calls that it
-saves. With a smaller one, more responses take three calls, and each call may wake the client."""
+saves. With a smaller one, more responses need three calls, and each call may wake the client."""
 
 READ_AHEAD_BYTES = MIB
 """Number of bytes of a file slice that are checked at a time for being in the page cache. If they
@@ -184,7 +184,7 @@ class Channel(HostedChannel):
     def _send_framed(
         self, start: bytes, piece: FileSlice, end: bytes, size_max: int, now_ms: int
     ) -> int:
-        """Send a response with one file slice, as far as the socket accepts it. Returns the number
+        """Send as much of a response with one file slice as the socket accepts. Returns the number
         of bytes sent."""
         if piece.length <= COPIED_BYTES_MAX:
             records = self._buffer.records[: piece.length]
@@ -239,9 +239,9 @@ class Channel(HostedChannel):
 
 
 def _is_read(piece: FileSlice, room: memoryview) -> bool:
-    """Read a whole file slice into the buffer `room`. Returns False if a part of it is not in the
-    page cache, or if the file has an error. In both cases sendfile is used, which reports such an
-    error."""
+    """Read a whole file slice into the buffer `room`. Returns False if a part of the slice is not
+    in the page cache, or if the file has an error. The caller then uses sendfile, which reports
+    such an error."""
     try:
         return os.preadv(piece.fileno(), (room,), piece.position, os.RWF_NOWAIT) == piece.length
     except OSError:

@@ -10,8 +10,8 @@ from collections.abc import Coroutine, Generator
 
 
 class ClosedHost:
-    """Stand-in for the server of a closed connection, which does nothing. The connection thus keeps
-    no reference to its socket."""
+    """Replacement for the server of a closed connection, which does nothing. The closed connection
+    therefore keeps no reference to its socket."""
 
     def on_work(self, connection: object) -> None:
         """Do nothing: a closed connection has no output."""

@@ -4,8 +4,8 @@ descriptors are left to the storage."""
 import resource
 
 OWN_DESCRIPTORS = 100
-"""Number of file descriptors that a broker needs besides clients and logs: epolls, listeners, gRPC,
-leaders, scrapes."""
+"""Number of file descriptors that a broker needs apart from clients and logs: epolls, listeners,
+gRPC, leaders, scrapes."""
 
 KEPT_FROM_CLIENTS = 32
 """Maximum number of file descriptors that are never given to clients, however many the logs use.

@@ -3,7 +3,7 @@ error to one connection.
 
 A transport extends `HostedChannel` with its reads and writes, and `ConnectionHosting` with its
 scheduling. Transports are the epoll of the socket server, the byte streams of a simulation, and the
-one client of a fuzzer. Everything else about a connection is decided here, once.
+one client of a fuzzer. All other decisions about a connection are made in this module.
 
 Errors: invalid bytes from a peer close its connection, after earlier responses, and are logged. A
 broken socket closes it silently. An unexpected error closes it and is reported to the process's

@@ -2,7 +2,7 @@
 checks of request memory.
 
 This module also runs TLS handshakes in steps, limits the event-loop time that they use, and ends
-the ones that take too long.
+handshakes that take too long.
 """
 
 import time

@@ -254,7 +254,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _gather(self, now_ms: int, ends_ns: int) -> None:
         """Serve requests that arrived during this event-loop iteration, so that the work scheduled
-        for its end covers them too."""
+        for the iteration's end includes them."""
         events = self._events
         while not events and (now_ns := time.perf_counter_ns()) < ends_ns:
             events.extend(self._epoll.poll(0, EVENTS_PER_TURN_MAX))
@@ -460,10 +460,10 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _reject_connection(self, server_socket: socket.socket, now_ms: int) -> bool:
         """Accept and close one client's connection with the reserved file descriptor, so that the
-        client notices at once.
+        client notices the refusal at once.
 
-        Returns False if no client waits. Without a free descriptor, accept would fail before it
-        checks whether a client waits.
+        Returns False if no client waits. Without a free descriptor, accept would fail even if no
+        client waits.
         """
         if self._spare_fd >= 0:
             os.close(self._spare_fd)

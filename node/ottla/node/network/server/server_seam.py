@@ -24,8 +24,8 @@ class Admission(Protocol):
     count_allowed: int
     """Maximum number of connections for which the process has file descriptors."""
     protected_listener: str | None
-    """Name of the listener in whose favour connections of other listeners are closed; None if there
-    is none."""
+    """Name of the listener for which connections of other listeners are closed if there are too
+    many, or None."""
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
         """Return the milliseconds for which a listener must accept no connection. Returns None if

@@ -2,9 +2,10 @@
 change.
 
 A changed file is used within seconds, without a restart and without closing connections. If a file
-cannot be used, the current certificate stays and an ERROR is logged. The file is retried until it
-can be used, since a certificate and its key may be written one after the other. Changes of dynamic
-settings are applied in the same way, at once. Files and settings together form one desired state.
+cannot be used, the current certificate stays in use and an ERROR is logged. The file is read again
+until it can be used, because a certificate and its key may be written one after the other. Changes
+of dynamic settings are applied in the same way, at once. Files and settings together form one
+desired state.
 """
 
 import logging

@@ -1,10 +1,10 @@
 """One encrypted socket and its connection: a handshake first, then TLS records in both directions.
 
 The socket carries ciphertext, which `model/tls/session_driver` encrypts and decrypts in memory,
-with bounded records and time. Two rules follow. Bytes that the TLS session already holds cause no
-socket event, so the server checks for them (`has_unread`). Nothing is read before all earlier
-records are sent. File slices are read into one buffer, together with the output before and after
-them, and sent from there.
+with bounded records and time. Bytes that the TLS session has already received cause no socket
+event, so the server checks for them (`has_unread`). The channel reads only after all earlier
+records have been sent. File slices are read into one buffer, together with the output before and
+after them, and sent from there.
 """
 
 import errno
@@ -60,8 +60,8 @@ class SharedBuffers:
 class TlsChannel(Channel):
     """Non-blocking socket with TLS, and the connection over it.
 
-    During the handshake (`is_shaking`), epoll reports one event and no further event until the next
-    step of the handshake. The server thus limits the rate of concurrent handshakes.
+    During the handshake (`is_shaking`), epoll reports one event, and the next one only after the
+    next step of the handshake. The server can therefore limit the rate of concurrent handshakes.
     """
 
     __slots__ = (
@@ -120,7 +120,7 @@ class TlsChannel(Channel):
     @property
     def has_more_to_write(self) -> bool:
         """True if the channel must be served in the next event-loop iteration although no socket
-        event will announce it: output or received bytes are left."""
+        event will occur, because output or received bytes are left."""
         return self.has_unread or not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     @property
@@ -194,8 +194,9 @@ class TlsChannel(Channel):
         """Read up to one buffer of plaintext from the TLS session and serve it. Returns False at
         the end of the stream.
 
-        Nothing is read before earlier records are sent. Otherwise a client that requests new keys
-        repeatedly and reads nothing would make the broker store its responses.
+        The channel reads only after earlier records have been sent. Otherwise a client that
+        requests new keys repeatedly, and does not read the responses, would fill the broker's
+        memory with them.
         """
         if self._unsent:
             return True

@@ -4,7 +4,7 @@ their deadlines.
 Pure. A handshake costs the event loop a millisecond or more, for a client that is not authenticated
 yet. All handshakes of a process together may use half of the event loop's time. A few handshake
 steps run in each iteration, after the open connections are served. A handshake that takes too long
-is ended. Until its client has sent bytes, a handshake takes a socket and nothing else.
+is ended. Until its client has sent bytes, a handshake occupies only a socket.
 """
 
 from collections.abc import Iterator
