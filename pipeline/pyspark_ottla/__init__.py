@@ -1,5 +1,5 @@
-"""Entry point for Spark, which imports every package whose name starts with `pyspark_` and
-registers its data source.
+"""Entry point for Spark, which imports every package whose name starts with `pyspark_`, and
+registers the data source of this package.
 
 `format("ottla")` is therefore available wherever this package is installed, in SQL and in
 spark-submit too, without a call. `ottla.pipeline.register` registers the format in a session, and

@@ -2,8 +2,9 @@
 
 Spark itself uses JAVA_HOME, or else the `java` on PATH, and fails with a long stack trace if that
 Java is too old or lacks modules. This module checks every usual directory of Java installations and
-selects the first suitable one. A Java that the user has chosen comes first. The `release` file
-describes a Java without starting a process; the program is started only if the file is missing.
+selects the first suitable one. A Java installation that the user has chosen has priority. The
+`release` file describes a Java without starting a process; the program is started only if the file
+is missing.
 """
 
 import os

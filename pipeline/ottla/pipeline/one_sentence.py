@@ -69,7 +69,7 @@ def _sentence(error: BaseException, doing: str) -> str | None:
 
 
 def _hidden(error: TopicError) -> TopicError:
-    """Let Spark omit the traceback of this error, for as long as the error object exists. Returns
+    """Make Spark omit the traceback of this error, for as long as the error object exists. Returns
     the error."""
     if HIDE_TRACEBACK not in os.environ:
         os.environ[HIDE_TRACEBACK] = "1"

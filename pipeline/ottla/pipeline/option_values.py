@@ -1,8 +1,8 @@
 """Parses the options of Spark data sources, which are texts with case-insensitive names. Pure.
 
-Options are declared once, in a dataclass, as settings are. This module parses them. It refuses
+Options are declared once, in a dataclass, like settings. This module parses them. It refuses
 options that would have no effect: unknown names, `kafka.*` keys that the connector sets itself, and
-keys for features that our client does not have.
+keys for features that Ottla's client does not have.
 """
 
 import json

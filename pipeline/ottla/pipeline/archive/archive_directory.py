@@ -2,9 +2,9 @@
 files.
 
 Invariants: Only one process at a time changes the directory. The log is changed by renaming one
-file, so at any time, also after a crash, it names either all files of a change or none. A data file
-is removed only if the log is complete and does not name it, and if it was not modified within the
-given time.
+file. At any time, even after a crash, it therefore names either all files of a change or none. A
+data file is removed only if the log is complete and does not name it, and if it was not modified
+within the given time.
 """
 
 import fcntl
@@ -123,8 +123,8 @@ class ArchiveDirectory:
         """Return the paths of the data files that the log of Spark's file sink names now, after
         checking that all of them exist within the directory.
 
-        Raises CorruptDataError otherwise. The log of a moved or copied archive names files
-        elsewhere, so it does not show which files are garbage.
+        Raises CorruptDataError otherwise. For example, the log of a moved or copied archive names
+        files in another directory, so it does not show which files are unused.
         """
         found = set()
         for entry in self.live():

@@ -1,10 +1,10 @@
 """Adds the missing records of a time span to an archive, in a batch query.
 
-If a stream writes to the same archive, records that it has not reached yet are left to the stream.
-Records that the archive already contains are not written again. A record is identified by topic,
-partition, offset and timestamp, because a recreated topic uses the same offsets again. A backfill
-may therefore be repeated, may overlap another backfill or a stream's output, and may be continued
-after a crash.
+If a stream writes to the same archive, the backfill omits records after the stream's position,
+which the stream will write. Records that the archive already contains are not written again. A
+record is identified by topic, partition, offset and timestamp, because a recreated topic uses the
+same offsets again. A backfill may therefore be repeated, may overlap another backfill or a stream's
+output, and may be continued after a crash.
 
 If a streaming query wrote the archive, the log of Spark's file sink determines which files count.
 One rename adds all new files to the log, after they are in place (`archive_directory`). Otherwise,

@@ -1,8 +1,8 @@
 """The position of a streaming query, read from its checkpoint on this machine.
 
 Spark writes `offsets/<n>` before batch n and `commits/<n>` after it. The position is the end of the
-last committed batch. The stream itself will write all records after it, whether or not it has
-already planned a batch with them.
+last committed batch. The stream will write all records after this position itself, even if it has
+not yet planned a batch with them.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 One rename adds a merged file to the log of Spark's file sink and drops the small files from it
 (`archive_directory`). The small files are kept for a while, for readers that use the previous log.
-A crash leaves at worst files that no log names; the next compaction removes them.
+After a crash, some files may not be in any log; the next compaction removes them.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Checks whether a machine can run Spark with Ottla, and names the remedy for each fault.
 
-Pure.  The inputs are `MachineFacts` (from `doctor_facts.py`), and the `Trial` of a small query
-(from `doctor_trial.py`).  Every finding is one row of output, and no fault is reported twice:
-checks that another fault makes impossible are skipped.
+Pure. The inputs are `MachineFacts` (from `doctor_facts.py`), and the `Trial` of a small query (from
+`doctor_trial.py`). Every finding is one row of output. No fault is reported twice, because checks
+that depend on a failed check are skipped.
 """
 
 import re
@@ -42,8 +42,8 @@ class DoctorAnswer(NamedTuple):
     cure: str = ""
     """Remedy for the fault that a check has found. Empty if none is needed."""
     is_of_programs: bool = False
-    """True for a fault that `ottla pipeline` works around, so that only users' own programs that
-    start Spark themselves fail."""
+    """True for a fault that `ottla pipeline` avoids, and that only affects users' own programs that
+    start Spark themselves."""
 
 
 class Package(NamedTuple):
@@ -256,8 +256,8 @@ def is_fit(found: Sequence[DoctorAnswer]) -> bool:
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
-    """Return the reason why a Python cannot be a Spark worker for a driver with the given Python
-    version, or an empty text if it can."""
+    """Return the reason why a Python interpreter cannot be a Spark worker for a driver with the
+    given Python version, or an empty text if it can."""
     if worker.version is None:
         return f"does not run ({worker.problem})"
     if worker.version != driver:

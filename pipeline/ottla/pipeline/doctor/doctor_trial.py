@@ -1,4 +1,4 @@
-"""Runs one small query on a real Spark, with a timeout: the last check of `doctor.py`.
+"""Runs one small query on a real Spark, with a timeout: this is the last check of `doctor.py`.
 
 Not pure: it starts processes.  The query runs in its own process group.  After the timeout, the
 whole group is killed, including the JVM.  Its output goes to a file.  Its rows pass through a

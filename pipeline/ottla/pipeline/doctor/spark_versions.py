@@ -1,8 +1,8 @@
 """Versions of Spark and its libraries that work together: the table of docs/spark.md.  Pure.
 
-Each entry was found in Maven Central or in the metadata of a Python package on 2026-11-28.  The
-table also records that a library has no release for a version of Spark: an empty text.  `ottla
-doctor spark` judges the installed packages by this table, and a test compares it with the page.
+Each entry was found in Maven Central or in the metadata of a Python package on 2026-11-28. The
+table also records that a library has no release for a version of Spark: an empty text. `ottla
+doctor spark` compares the installed packages with this table, and a test compares it with the page.
 """
 
 from typing import NamedTuple
@@ -45,8 +45,8 @@ LIBRARIES = {
 """Names of Spark's libraries in messages, by their fields in SparkVersion."""
 TABLE_FORMATS = "Parquet, Iceberg, Delta"
 """Names of the table formats that `pipeline archive` writes. They need none of the libraries in
-this module: pyiceberg and deltalake, from the extra `tables`, commit the files that Spark writes.
-"""
+this module: Spark writes the files, and pyiceberg or deltalake (from the extra `tables`) commit
+them."""
 HEADERS = (
     "Spark and pyspark",
     '`format("ottla")`',

@@ -164,8 +164,8 @@ class DeltaTable:
         return self._log
 
     def close(self) -> None:
-        """Close the unfinished data file, if there is one. It belongs to no version of the Delta
-        table."""
+        """Close the unfinished data file, if there is one. It does not become part of any version
+        of the Delta table."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -189,8 +189,9 @@ def open_delta_table(target: str, *, option: str = "--to") -> Iterator[DeltaTabl
     """Open the Delta table `delta:DIR` for one export, and yield it. The table is closed at the end
     of the caller's block.
 
-    `option` is the name of the option that names the table, for error messages. Raises ConfigError
-    if DIR is not a directory of this machine, or if it contains data that no export has written.
+    `option` is the name of the command's option for the table, for error messages. Raises
+    ConfigError if DIR is not a directory of this machine, or if it contains data that no export has
+    written.
     """
     path = local_directory(option, target.removeprefix(PREFIX)).resolve()
     if path.exists() and not path.is_dir():

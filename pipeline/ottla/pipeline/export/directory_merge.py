@@ -2,9 +2,9 @@
 
 A plain directory has no list of its files, so the replacement takes several steps: one rename, and
 a deletion of each other file. A note file with the names of the files is written before the first
-step and removed after the last one. If the process dies in between, the next export or maintenance
-completes the replacement that the note file describes. Until then, and for the milliseconds between
-the steps, a reader of the directory may see rows twice.
+step and removed after the last one. If the process dies between these steps, the next export or
+maintenance completes the replacement that the note file describes. Until then, and for the
+milliseconds between the steps, a reader of the directory may see rows twice.
 """
 
 import json
@@ -65,9 +65,9 @@ def complete_replacement(path: Path) -> None:
 
 
 def complete_after_death(path: Path) -> None:
-    """Complete the replacement of files that a process has started and not finished because it
-    died. Does nothing if there is no such replacement, or if the process is still running and has
-    the lock."""
+    """Complete the replacement of files that a process started but did not finish because it died.
+    Does nothing if there is no such replacement, or if the process still runs and holds the
+    lock."""
     if (path / NOTE).exists():
         with suppress(ConfigError), changing(path, lock=MERGE_LOCK):
             complete_replacement(path)

@@ -138,8 +138,8 @@ class IcebergTable:
         self.position = position
 
     def close(self) -> None:
-        """Close the unfinished data file, if there is one. It belongs to no snapshot of the Iceberg
-        table."""
+        """Close the unfinished data file, if there is one. It does not become part of any snapshot
+        of the Iceberg table."""
         if self._file is not None:
             self._file.discard()
         if self._output is not None:
@@ -168,9 +168,9 @@ def open_iceberg_table(
     """Open the Iceberg table `iceberg:CATALOG.NAMESPACE.TABLE` for one export, and yield it. The
     table is closed at the end of the caller's block.
 
-    `options` complement the configuration of pyiceberg. `option` is the name of the option that
-    names the table, for error messages. Raises ConfigError for a catalog that cannot be opened, and
-    for a table with data that no export has written.
+    `options` complement the configuration of pyiceberg. `option` is the name of the command's
+    option for the table, for error messages. Raises ConfigError for a catalog that cannot be
+    opened, and for a table with data that no export has written.
     """
     name, *identifier = target.removeprefix(PREFIX).split(".")
     if not name or not identifier or not all(identifier):
@@ -244,8 +244,10 @@ def without_retries(table: Table) -> OneTryTable:
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     """Return the schema with which an export writes to an Iceberg table that has this Arrow schema.
-    If the table has the columns of an export, the types are those that an export writes, such as
-    string in place of large string. Otherwise the schema is returned unchanged."""
+
+    If the table has the columns of an export, the result has the types that an export writes, such
+    as string instead of large string. Otherwise the schema is returned unchanged.
+    """
     value = schema.field("value").type if "value" in schema.names else pa.null()
     type_ = _plain_type(value) if pa.types.is_struct(value) else None
     expected = table_schema(pa.string(), type_)

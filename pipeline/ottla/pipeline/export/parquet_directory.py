@@ -1,10 +1,10 @@
 """A directory of Parquet files that form one table.  The footer of the newest file contains the
 position of the export.
 
-A commit is the rename of one finished file, so rows and position appear together, and every reader
-of `*.parquet` sees each record once at any moment.  Each footer contains the whole position, so all
-files except the newest may be merged, moved or deleted.  Names of unfinished files begin with a
-dot.  The next export deletes unfinished files.
+A commit is the rename of one finished file. Rows and position therefore appear together, and a
+reader of `*.parquet` sees each record once at any moment. Each footer contains the whole position,
+so all files except the newest may be merged, moved or deleted. Names of unfinished files begin with
+a dot. The next export deletes unfinished files.
 """
 
 import os

@@ -15,8 +15,8 @@ from ottla.pipeline.export.parquet_layout import ParquetLayout, layout_of
 
 ROW_GROUP_BYTES = 32 * MIB
 """Size in bytes at which the rows in memory become one row group of a Parquet file. A larger value
-needs more memory, some three times its size. With a smaller value, rows are compressed less, and
-readers skip row groups less efficiently."""
+needs more memory, some three times the value. With a smaller value, rows are compressed less well,
+and readers skip row groups less efficiently."""
 ROW_GROUP_ROWS = 250_000
 UNCOUNTED_SHARE = 0.5
 """Assumed ratio of compressed size to size in memory, for rows that are not written yet. Used to

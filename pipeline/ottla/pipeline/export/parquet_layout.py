@@ -16,8 +16,8 @@ SAMPLE_ROWS = 10_000
 DISTINCT_SHARE_MAX = 0.5
 """Fraction of distinct values in the sample above which a Parquet column gets no dictionary."""
 _RISING = ("offset", "timestamp")
-"""Names of the integer columns whose successive values differ little, so that their differences are
-stored."""
+"""Names of the integer columns whose successive values differ little. The column stores the
+differences."""
 _REPEATED = ("topic", "partition", "timestamp_type")
 _WHOLE = frozenset(("key", "value", "bad_value", "headers"))
 """Names of the columns for which no statistics are written to a Parquet file."""

@@ -1,4 +1,5 @@
-"""Positions of an exported table in its topic: the next offset of each partition, and gaps.
+"""Positions of an exported table in its topic: the next offset of each partition, and the detection
+of gaps.
 
 A table stores its position in the same atomic change as the rows up to it, so that rows and
 position never disagree. Pure. Invariants: EveryRecordOnce (ranges of successive commits join

@@ -2,7 +2,7 @@
 
 Invariants for every table format: SameRows (each row is in the table once, before and after the
 maintenance), PositionIsKept (an export continues at the same position), WriterGoesOn (a running
-export neither fails nor waits).
+export does not fail and does not wait).
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class MaintenanceOptions:
     """Minimum age in seconds at which snapshots, and files that belong to no snapshot, are
     removed."""
     is_rehearsal: bool = False
-    """True if the maintenance changes nothing, and only counts the changes that it would make."""
+    """True if the maintenance is only a rehearsal, which counts the changes that it would make."""
 
 
 @dataclass(slots=True)
@@ -64,12 +64,12 @@ to merge."""
 
 
 def show_nothing(done_bytes: int, total_bytes: int) -> None:
-    """Do nothing: the default function for showing the progress of a maintenance."""
+    """Default callback for the progress of a maintenance. Does nothing."""
 
 
 def mergeable(sources: Sequence[Any]) -> list[list[Any]]:
-    """Return open Parquet files in groups with equal schemas. Files whose schema no other file has
-    are left out."""
+    """Return open Parquet files in groups of equal schemas. A file whose schema differs from all
+    others is left out."""
     return [some for some in files_by_schema(sources) if len(some) > 1]
 
 

@@ -87,8 +87,8 @@ def cut(ranges: list[OffsetRange], options: SourceOptions) -> list[TaskPartition
 
 
 def read_task(partition: InputPartition, options: ReadOptions) -> "Iterator[pa.RecordBatch]":
-    """Yield the records of one Spark task. `partition` has no ranges if the query has no records,
-    since Spark still starts one task then."""
+    """Yield the records of one Spark task. If the query has no records, Spark still starts one
+    task, and `partition` then has no ranges."""
     if isinstance(partition, TaskPartition):
         from ottla.pipeline.read.range_reader import read_ranges
 

@@ -7,9 +7,9 @@ Spark's own connector ignores that name. Ottla uses it to detect that a topic wa
 created again.
 
 Spark stores the end of each batch, which is the start of the next batch. It does not store the
-start of the first batch, and asks for it again if that batch is repeated. Therefore the end of the
-first batch also contains the start of the query, again in an impossible name: `{"@{"t":{"0":7}}":
-{}}`.
+start of the first batch, but requests it again if that batch is repeated. The end of the first
+batch therefore also contains the start of the query, in another impossible name:
+`{"@{"t":{"0":7}}": {}}`.
 
 Pure. Invariants: EveryOffsetOnce (the batches of one query follow each other without gap or
 overlap, except for reported losses), SameBatchSameRanges (ranges depend only on the two positions,
@@ -212,7 +212,7 @@ class BatchDelay:
     """Delay of a stream's small batch until there are enough records, or until the batch has waited
     long enough.
 
-    The first batch is never delayed. The object remembers the time of the last batch.
+    The first batch is never delayed. The object stores the time of the last batch.
     """
 
     def __init__(self, min_count: int, delay_ms_max: int) -> None:
@@ -250,7 +250,7 @@ class OffsetPerPartition:
 
 @dataclass(frozen=True)
 class FromTimestamp:
-    """Start or end of a query, as its options define it: in each partition, the first record at or
+    """Start or end of a query as defined by its options: in each partition, the first record at or
     after one timestamp, in ms since 1970."""
 
     time_ms: int
@@ -258,8 +258,8 @@ class FromTimestamp:
 
 @dataclass(frozen=True)
 class TimestampPerPartition:
-    """Start or end of a query, as its options define it: for each partition a timestamp of its own,
-    in ms since 1970, which selects the first record at or after it."""
+    """Start or end of a query as defined by its options, with a separate timestamp (in ms since
+    1970) for each partition. The position is the first record at or after the timestamp."""
 
     times_ms: Offsets
 

@@ -22,8 +22,8 @@ GO_ON = "set failOnDataLoss to false to read what is there"
 
 
 def present(asking: ClusterQueries, options: SourceOptions) -> FoundTopics:
-    """Return those of the topics and partitions in a query's options that exist in the cluster.
-    Raises RefusedError if a topic or partition that the options name does not exist."""
+    """Return the topics and partitions in a query's options that exist in the cluster. Raises
+    RefusedError if a topic or partition that the options name does not exist."""
     found = asking.find_topics(options.topics)
     if found.missing:
         raise RefusedError(

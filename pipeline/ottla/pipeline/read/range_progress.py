@@ -1,11 +1,12 @@
 """Progress of a Spark task's offset ranges: the next fetch requests, and the interpretation of
 their responses.
 
-Pure. The ranges are returned one after the other, each in the order of its offsets, whichever
-leader responds first. A repeated task therefore reads its records in the same order. If batches of
-a later range arrive early, they wait until the earlier ranges are complete. In the meantime, no
-further batches of that range are requested, so at most one response per leader waits. Invariants:
-InOrder, EachOnce (a position moves by returned batches, or by reported losses), BoundedAhead.
+Pure. The ranges are returned one after the other, each in the order of its offsets, regardless of
+which leader responds first. A repeated task therefore reads its records in the same order. If
+batches of a later range arrive early, they wait until the earlier ranges are complete. In the
+meantime, no further batches of that range are requested, so at most one response per leader waits.
+Invariants: InOrder, EachOnce (a position moves by returned batches, or by reported losses),
+BoundedAhead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +62,7 @@ class RangeProgress:
             self.position = fetched.next_offset
 
     def give(self) -> FetchedBatches:
-        """Return the record batches that are stored for this range, and remove them from it."""
+        """Remove and return the record batches that are stored for this range."""
         held, self.held = self.held, None
         assert held is not None
         return held

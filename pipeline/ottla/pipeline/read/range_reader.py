@@ -27,7 +27,7 @@ from ottla.pipeline.write.replays import ReplayFilter
 LOOKBACK_GROWTH = 4
 LOOKBACK_COUNT_MAX = 1_000_000
 """Maximum number of records before an offset range that one task reads to detect repeated writes.
-Reading this number takes about a second for each range."""
+Reading that many records takes about a second for each range."""
 
 
 def read_ranges(ranges: Sequence[OffsetRange], options: ReadOptions) -> Iterator[pa.RecordBatch]:

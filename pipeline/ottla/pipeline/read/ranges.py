@@ -68,9 +68,8 @@ def pack(
     """Return the offset ranges of each Spark task, ordered by topic, partition and offset, without
     empty ranges.
 
-    `min_partitions` (`minPartitions`) is the minimum number of tasks, provided that there are
-    enough records; `max_records` (`maxRecordsPerPartition`) is the maximum number of records of a
-    task.
+    `min_partitions` (`minPartitions`) is the minimum number of tasks if there are enough records;
+    `max_records` (`maxRecordsPerPartition`) is the maximum number of records of a task.
     """
     wanted = sorted(one for one in ranges if one.record_count > 0)
     pieces = _cut(wanted, min_partitions or 1, max_records)
@@ -120,10 +119,10 @@ def _evenly(one: OffsetRange, count: int) -> Iterable[OffsetRange]:
 def _share_out(
     pieces: Sequence[OffsetRange], count: int, max_records: int | None
 ) -> list[tuple[OffsetRange, ...]]:
-    """Distribute pieces of offset ranges to Spark tasks, and return the pieces by task. The largest
-    pieces come first, and each goes to the task that has the fewest records.
+    """Distribute pieces of offset ranges to Spark tasks, and return the pieces of each task.
 
-    If a piece does not fit, another task is created.
+    The largest pieces are distributed first, each to the task with the fewest records. If a piece
+    does not fit, another task is created.
     """
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     loads = [(0, index) for index in range(count)]

@@ -17,9 +17,9 @@ REPLAY_LOOKBACK_COUNT = 10_000
 FETCH_BYTES_KEY = "max.partition.fetch.bytes"
 FETCH_BYTES = 4 * MIB
 """Default maximum size in bytes of one fetch response, which is also the size of one Arrow batch.
-Decoding a response costs about 0.4 ms regardless of its size: with the client's default of 1 MiB,
-that was a fifth of the CPU time of a read of 1 kB records. With 8 MiB, the rows no longer fit into
-the processor's cache."""
+Decoding a response has a fixed cost of about 0.4 ms. With the client's default of 1 MiB, this was a
+fifth of the CPU time of reading 1 kB records. With 8 MiB, the rows no longer fit into the
+processor's cache."""
 
 
 @dataclass(frozen=True, kw_only=True)

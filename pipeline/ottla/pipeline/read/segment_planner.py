@@ -188,8 +188,8 @@ def topic_id_of(text: str) -> UUID:
 
 
 def _around(segments: Sequence[ListedSegment], start: int, end: int) -> list[ListedSegment]:
-    """Return the segments that may have records of a range, up to LATER_SEGMENTS segments after it,
-    and those that may be the last of the log."""
+    """Return the segments that may have records of a range, up to LATER_SEGMENTS segments after
+    them, and segments that may be the last of the log."""
     first = max(
         (row.names.start_offset for row in segments if row.names.start_offset <= start), default=0
     )

@@ -2,13 +2,12 @@
 they read from brokers. Pure.
 
 A copied segment may contain records that the log has lost in an unclean leader election. A segment
-is therefore read only up to the offset up to which its leader epochs are the same as those in the
-leader's log.
+is therefore read only as far as its leader epochs are the same as those in the leader's log.
 
 With read_committed, a reader must know the aborted transactions. The index entry of a transaction
 is in the segment that contains the transaction's end, which may be a later segment. A part
-therefore needs all segments up to the first one at whose end no transaction is open that began in
-the part.
+therefore needs all segments up to the first one at whose end all transactions of the part have
+ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +26,9 @@ class SharedEnd:
     """Search for the end offset of the records that are the same in the copied log and in the
     leader's log.
 
-    The leader is asked for the end of a leader epoch, first of the newest epoch of the copied log
-    and then of earlier ones. If two logs have a record with the same offset and leader epoch, they
-    are equal up to this record.
+    The search requests from the leader the end of a leader epoch, first of the newest epoch of the
+    copied log and then of earlier ones. If two logs have a record with the same offset and leader
+    epoch, they are equal up to this record.
     """
 
     def __init__(self, log: StoredPartition) -> None:

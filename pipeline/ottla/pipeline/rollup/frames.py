@@ -5,10 +5,11 @@ already seen, the last point of every cumulative series, the points of open wind
 an output DataFrame, which `rollup/stream.py` stores.  The same functions can therefore be used by a
 stream, by a batch query over all records, and by a declared pipeline.
 
-PushesCountOnce: a copy of a push adds nothing.  TotalsAreExact: the totals of all rows of a series
-equal the sum of its clients' increments.  Delta points count as they are.  Cumulative points count
-by their growth since the previous point, or in full after a restart of the client.  The time at
-which the broker received a push determines its window, because clients' clocks are not trusted.
+PushesCountOnce: copies of a push are not counted. TotalsAreExact: the totals of all rows of a
+series equal the sum of its clients' increments. Delta points count with their value. Cumulative
+points count with their growth since the previous point, or with their value after a restart of the
+client. The time at which the broker received a push determines its window, because clients' clocks
+are not trusted.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ VALUES = ("value", "count", "sum", "bounds", "counts")
 HEAD = (*SERIES, "received_ms", "at_ns", "start_ns", *VALUES)
 """Columns of the last point of a metric series, as stored between batches."""
 CONTRIBUTION = (*LABEL_NAMES, "received_ms", "metric", "unit", "kind", "attributes", *VALUES)
-"""Columns of the value that one metric point adds to its time window in a rollup."""
+"""Columns that describe the value which one metric point adds to its time window in a rollup."""
 
 _arrow_udf: Any = arrow_functions.arrow_udf
 """pyspark's `arrow_udf` without its type stubs, which reject the type hints that pyspark
@@ -48,8 +49,8 @@ recommends."""
 WINDOW_MS_DEFAULT = 60_000
 SHARES = (0.5, 0.99)
 LIKENESS = 0.85
-"""Minimum similarity to the name of a label, from 0 to 1, at which a grouping attribute with
-another name is refused as a misspelling."""
+"""Minimum similarity, from 0 to 1, of an unknown grouping attribute to the name of a label at which
+the attribute is refused as a misspelling."""
 ERROR_NAMES = r"(^|[._-])(errors?|fail(ed|ures?)?|rejected|expired|timeouts?)([._-]|$)"
 """Pattern of the names of metrics that count errors."""
 
@@ -143,10 +144,10 @@ def contributions(
 
 
 def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
-    """Return cumulative metric points with their growth since the previous point of the series as
-    their value. `heads` contains the last point of every series before `points`.
+    """Return cumulative metric points whose values are replaced by their growth since the previous
+    point of the series. `heads` contains the last point of every series before `points`.
 
-    A point adds nothing if it is not later than a previous one, because the previous one includes
+    If a point is not later than a previous one, its growth is 0, because the previous one includes
     it.
     """
     both = points.withColumn("is_head", F.lit(False))
@@ -218,11 +219,11 @@ def is_over(options: RollupOptions, over_ms: int | None) -> Column:
 def rolled_up(contributions: DataFrame, options: RollupOptions) -> DataFrame:
     """Return one row for each window, metric and group; see `docs/telemetry.md`.
 
-    The `contributions` must have the columns that `with_window` adds.  Sums have a total and a
-    rate. Gauges have the mean, minimum, maximum and quantiles of the observations.  Histograms have
-    all of these except minimum and maximum.  SameRowsWhenRunAgain: values are added in sorted
-    order, so that rows are the same to the last bit.  Otherwise readers of the output topic could
-    not recognise repeated records.
+    The `contributions` must have the columns that `with_window` adds. Sums have a total and a rate.
+    Gauges have the mean, minimum, maximum and quantiles of the observations. Histograms have all of
+    these except minimum and maximum. SameRowsWhenRunAgain: values are added in sorted order, so
+    that a repeated batch produces identical rows. Otherwise readers of the output topic could not
+    recognise repeated records.
     """
     by = [column_of(name) for name in options.by]
     keyed = contributions

@@ -2,8 +2,8 @@
 
 Batch n reads the state that batch n - 1 has written, and writes its own state for batch n + 1. Two
 slots are used alternately. If a process dies before Spark has recorded a batch, the batch is run
-again. It then finds the same state as the first time, whatever it has already written (invariant
-LedgerIsOneBatchBehind).
+again. It then reads the same state as the first time, regardless of what it has already written
+(invariant LedgerIsOneBatchBehind).
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ are text."""
 
 
 class Memory(NamedTuple):
-    """State that one batch of a rollup stream leaves for the next batch."""
+    """State that one batch of a rollup stream stores for the next batch."""
 
     seen: DataFrame
     """Recent pushes (clients' reports of metrics, columns `SEEN`), by which copies are detected."""
@@ -120,8 +120,8 @@ def schema_of(columns: Iterable[str]) -> str:
 
 
 SLOT = tuple(dict.fromkeys((*META, *SEEN, *HEAD, *OPEN)))
-"""All columns of the table in which a rollup stream stores its state, except `part`, without
-repetitions."""
+"""All columns of the table in which a rollup stream stores its state, except `part`. Each column
+occurs once."""
 
 
 def _memory(slot: DataFrame, newest_ms: int | None, *, has_heads: bool) -> Memory:

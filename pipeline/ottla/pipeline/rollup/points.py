@@ -99,8 +99,8 @@ def push_id(who: ClientLabels, received_ms: int, points: list[Point]) -> str:
     """Return the id that all copies of a push (a client's report of metrics) have in common, as 32
     hex digits.
 
-    Of the labels, only the client instance id is part of it, because a copy may have another source
-    address or broker.
+    The client instance id is the only label that is part of it, because a copy may have another
+    source address or broker.
     """
     says_time = any(point.end_ns for point in points)
     id_source = repr((who.client_instance_id.bytes, 0 if says_time else received_ms, points))

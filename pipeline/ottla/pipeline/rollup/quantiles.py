@@ -33,7 +33,7 @@ _Spread = Counter[tuple[float, float]]
 _Standing = Counter[float]
 _Step = tuple[float, float, float, float]
 """Step of the combined histograms: a bucket bound, the previous bound, the number of values up to
-the previous bound, and the number of values below this bound."""
+the previous bound, and the number of values up to this bound."""
 
 
 def _masses(histograms: Iterable[Histogram]) -> tuple[_Spread, _Standing]:

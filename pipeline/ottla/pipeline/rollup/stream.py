@@ -1,8 +1,8 @@
 """The stream of rollups, which writes each rollup once, as Parquet files and to a topic.
 
 A window is written when the newest push is later than the window's end by `lateness_ms`. A push
-that arrives even later is not lost: it adds rows with `is_late` to its window, so totals over all
-rows stay exact.
+that arrives after that is not lost: it adds rows with `is_late` to its window, so totals over all
+rows remain exact.
 
 RollupsCountOnce: a batch that is run again reads the state of the previous batch, and writes the
 same rows to the same directory. Its Parquet files are in partitions of its own, which it
@@ -26,12 +26,13 @@ from ottla.pipeline.rollup.ledger import OPEN, Memory, SlotLedger
 TOPIC = "__client_metrics"
 LATENESS_MS_DEFAULT = 30_000
 SEEN_MS = 3_600_000
-"""Time in ms for which a push (a client's report of metrics) is remembered, so that its copies
-count once. Brokers and clients retry within minutes. With a longer time, more pushes are stored;
-with a shorter time, a late copy counts twice."""
+"""Time in ms for which a push (a client's report of metrics) is stored, so that its copies are not
+counted. Brokers and clients retry within minutes. With a longer time, more pushes are stored. With
+a shorter time, a late copy is counted again."""
 HEADS_MS = 86_400_000
-"""Time in ms for which a cumulative metric series without new points is remembered. After that, a
-new point counts in full. With a longer time, the series of more stopped clients are stored."""
+"""Time in ms for which a cumulative metric series without new points is stored. After that, a new
+point counts with its full value. With a longer time, the series of more stopped clients are
+stored."""
 DAY_MS = 86_400_000
 QUERY_ID = "sql.streaming.queryId"
 """Name of the local property that Spark sets for the jobs of a streaming query."""

@@ -1,9 +1,9 @@
 """Ends a program that uses Spark without stack traces of Java and py4j.
 
-Spark calls the Python process of a program for listeners and for `foreachBatch`. Each call that
-reaches a program which has ended is an error with a stack trace, though nothing is wrong. At exit,
-queries are therefore stopped, and pending events are awaited: the last of them commits the end of
-the last batch (`read/shadow.py`).
+Spark calls the Python process of a program for listeners and for `foreachBatch`. A call after the
+end of the program causes a harmless error with a stack trace. At exit, queries are therefore
+stopped, and pending events are awaited: the last of them commits the end of the last batch
+(`read/shadow.py`).
 
 At Ctrl-C, pyspark's own handler calls the JVM through the connection of the main thread, which is
 usually within another call. That fails, with three stack traces. The handler here uses a thread,
@@ -49,8 +49,8 @@ class QuietFilter(logging.Filter):
     """Log filter that drops py4j's reports of calls that were interrupted by Ctrl-C or by the end
     of the program.
 
-    The reports are not needed: Ctrl-C is also raised as an exception, and at the end of the program
-    nothing can be done about a failed call.
+    These reports are unnecessary: Ctrl-C is also raised as an exception, and a call that fails at
+    the end of the program has no consequence.
     """
 
     is_ending = False

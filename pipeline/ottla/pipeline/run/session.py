@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 STOP_SECONDS_MAX = 20.0
-"""Maximum time in seconds for the JVM of Spark to end before it is killed. By then, the JVM has
-nothing left to write."""
+"""Maximum time in seconds in which the JVM of Spark must end before it is killed. All of its data
+has been written by then."""
 CONTEXT_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """Names of the loggers of pyspark that log an error with Java's stack trace, in addition to the
 exception."""

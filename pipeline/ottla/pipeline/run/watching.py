@@ -1,8 +1,8 @@
 """Watches streaming queries while they run, and stops them between two batches.
 
 Invariants: Every batch is shown once. A query is stopped only between two batches, unless the stop
-is requested twice. An interrupted batch does not harm stored data, because the next start repeats
-it, but its work is lost.
+is requested twice. An interrupted batch does not damage stored data, because the next start repeats
+it.
 """
 
 import json
@@ -55,8 +55,7 @@ class QueriesEnding:
 
 
 class QueryWatch:
-    """Watch over a set of streaming queries. It remembers the batches of each query that were
-    shown."""
+    """Watch over a set of streaming queries. It stores which batches of each query were shown."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False

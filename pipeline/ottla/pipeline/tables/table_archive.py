@@ -1,4 +1,5 @@
-"""Archives a topic into an Iceberg or Delta table by a Spark stream, each record once.
+"""Archive of a topic in an Iceberg or Delta table, written by a Spark stream. Each record is
+written once.
 
 Spark writes the Parquet files of a batch below the table's location, where no reader sees them. The
 driver then adds these files and the position after the batch to the table in one commit, like the

@@ -1,8 +1,8 @@
 """Writes a DataFrame to topics. Spark calls these classes on the driver and in every task.
 
 A task delivers its rows and returns a summary to the driver. With transactions, each task leaves
-its own transaction open and returns the identity of the transaction. When the driver commits, it
-commits the transactions of all tasks one after the other; when it aborts, it aborts all of them.
+its own transaction open and returns the identity of the transaction. The driver then commits or
+aborts the transactions of all tasks, one after the other.
 """
 
 import logging

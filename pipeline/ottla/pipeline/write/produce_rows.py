@@ -106,8 +106,8 @@ async def _produce_once(
 
 
 async def _skip(batches: Iterator[pa.RecordBatch]) -> ProducedRows:
-    """Read all rows of a Spark task without writing any of them, since Spark requires that a task
-    reads its rows."""
+    """Read all rows of a Spark task without writing them, because Spark requires that a task reads
+    its rows."""
     while await _next(batches) is not None:
         pass
     return ProducedRows(0)

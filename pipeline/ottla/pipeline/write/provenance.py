@@ -1,9 +1,9 @@
 """Provenance of records: headers by which a reader detects a record that was written twice. Pure.
 
-Spark repeats a task, or a whole batch, if it did not learn that it had ended. The records of the
-first attempt are then in the topic twice. Each record therefore identifies the task that wrote it
-(query, batch and task, as `WriteId`), and contains its number among the records that this task
-wrote to its partition. Invariants:
+Spark repeats a task or a whole batch if it has not received the report of its end. The topic then
+contains the records of the first attempt twice. Each record therefore identifies the task that
+wrote it (query, batch and task, as `WriteId`), and contains its number among the records that this
+task wrote to its partition. Invariants:
 
 - SameRowsSameHeaders: a task with the same rows in the same order writes the same records,
   including headers, to the same partitions.  Nothing is random.
@@ -27,9 +27,9 @@ NAMES = (QUERY, BATCH, PARTITION, SEQ, CHECK)
 """Names of the headers that identify the task that wrote a record, in order. They follow a record's
 own headers."""
 OVERHEAD_BYTES_MAX = 250
-"""Maximum size in bytes of the headers that identify the task that wrote a record, provided that
-the query's name is a UUID. Within a batch of records, they differ only in a few digits, so
-compression almost removes them."""
+"""Maximum size in bytes of the headers that identify the task that wrote a record, if the query's
+name is a UUID. They differ only in a few digits within a batch of records, so compression almost
+removes them."""
 
 SEQ_BEGIN = encode_header(SEQ, b"")[:-1]
 CHECK_BEGIN = encode_header(CHECK, b"%08x" % 0)[:-8]
@@ -60,7 +60,7 @@ chosen (0 if the row names its partition)."""
 
 
 class Stamps:
-    """Numbering of the rows that one Spark task writes, in the order of writing."""
+    """Sequence numbers of the rows that one Spark task writes, in the order of writing."""
 
     __slots__ = ("_counts", "_same", "_turns", "_write")
 

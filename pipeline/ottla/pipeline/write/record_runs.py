@@ -1,4 +1,4 @@
-"""Encodes Arrow columns as the records of batches, whole columns at a time. Pure.
+"""Encoder of Arrow columns as record batches, which processes whole columns at a time. Pure.
 
 The variable-length parts of a record are columns of bytes: varints made by numpy, keys and values,
 headers. One join by Arrow assembles all records, and the buffer of the joined column is the body of
@@ -24,7 +24,7 @@ from ottla.wire.batch_builder import NO_ATTRIBUTES, NO_HEADERS, Headers, encode_
 Numbers = npt.NDArray[np.int64]
 
 SHORT_DELTA_COUNT, LONG_DELTA_COUNT = 1 << 6, 1 << 13
-"""Maximum numbers of records in a batch whose offset deltas take one byte, and at most two
+"""Maximum numbers of records in a batch for which all offset deltas take one byte, and at most two
 bytes."""
 AHEAD_BYTES = 1 << 20
 """Number of bytes of records that are encoded ahead of their use. With fewer bytes, each batch

@@ -1,10 +1,10 @@
 """Filters out records that a repeated Spark task has written again, by the headers of `provenance`.
 Pure.
 
-A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap. Whatever attempts
-there were, even two at once, a record is therefore new exactly if its (batch, number) is greater
-than the (batch, number) of every earlier record from its query and task. Records without provenance
-are always kept.
+A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap. Regardless of the
+number of attempts, even concurrent ones, a record is therefore new exactly if its (batch, number)
+is greater than the (batch, number) of every earlier record from its query and task. Records without
+provenance are always kept.
 
 Most fetches contain no repetition. numpy detects that for all records together, and only a fetch
 with a repetition is filtered record by record. Invariants:
@@ -32,8 +32,8 @@ Task = tuple[bytes, int]
 """Identity of a Spark task: the id of its query, and the number of the task in the query."""
 
 NUMBER_BITS = 32
-"""Number of bits for a record's number within its Spark task. The place of a record is one integer,
-batch << 32 | number."""
+"""Number of bits for a record's number within its Spark task. The batch number and the record
+number are stored in one integer, batch << 32 | number."""
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
 BATCH_COUNT_MAX = 1 << 63 - NUMBER_BITS
 HEADER_COUNT = len(NAMES)
@@ -86,11 +86,11 @@ class ReplayFilter:
         self.dropped_count = 0
 
     def is_unsure(self, margin_count: int) -> bool:
-        """Return whether a whole attempt at a Spark task may precede the first record that was
-        read, so that repetitions may be missed.
+        """Return True if repetitions may be missed, because a whole attempt at a Spark task may
+        precede the first record that was read.
 
-        An earlier attempt ends right before the next one starts. The filter is therefore sure if it
-        has seen the start of an attempt, and `margin_count` records before that.
+        An earlier attempt ends right before the next one starts. The filter therefore finds all
+        repetitions if it has read the start of an attempt, and `margin_count` records before that.
         """
         return any(
             seen.first is None or seen.first.read_before < margin_count
@@ -177,8 +177,8 @@ class ReplayFilter:
 
 
 def _first_of(seen: LastReplayedRecord | None, place: int) -> FirstRecord | None:
-    """Return the first record (number 0) of the Spark batch in `place`, which is a batch number and
-    a record number in one integer, or None if the filter has not seen it."""
+    """Return the first record (number 0) of a Spark batch, or None if the filter has not read it.
+    `place` contains the batch number and a record number in one integer."""
     if seen is None or seen.place >> NUMBER_BITS != place >> NUMBER_BITS:
         return None
     return seen.first

@@ -1,9 +1,9 @@
 """Writes a streaming query to topics, one micro-batch after the other.
 
-If Spark dies before it has recorded a batch as done, it repeats the batch with the same query id
-and batch id.  A task whose batch is already committed writes nothing.  Any other task ends the open
-transaction of the earlier attempt, and writes its rows again.  Without transactions, all rows are
-written again: the `spark.*` headers identify them, and `dropReplays` filters them.
+If Spark dies before it has recorded that a batch is complete, it repeats the batch with the same
+query id and batch id. A task whose batch is already committed writes nothing. Any other task ends
+the open transaction of the earlier attempt, and writes its rows again. Without transactions, all
+rows are written again: the `spark.*` headers identify them, and `dropReplays` filters them.
 """
 
 # ruff: noqa: N803 - Spark names these parameters

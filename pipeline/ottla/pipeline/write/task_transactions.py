@@ -3,7 +3,7 @@
 All attempts at a task, including attempts in a repeated batch, have the same transactional id. A
 new attempt therefore ends the open transaction of earlier attempts and fences them. Together with
 its records, a transaction commits a note: an offset of the task's own group, whose value identifies
-the batch. An attempt that finds the note of its batch writes nothing. Spark's driver ends the
+the batch. If an attempt finds the note of its batch, it writes no records. Spark's driver ends the
 transactions when all tasks of a batch are done. Invariants:
 
 - NotedIfCommitted: a task's records of a batch are committed exactly if the batch's note is.
@@ -39,8 +39,8 @@ PREFIX = "ottla-sink-"
 """Prefix of the Spark tasks' transactional ids. It differs from `spark-`, the prefix of the groups
 to which reading streams commit."""
 NOTE_PARTITION = 0
-"""Partition for which a Spark task's note (the offset that marks its batch as committed) is
-committed. Every topic has this partition."""
+"""Partition in which a Spark task commits its note (the offset that marks its batch as committed).
+Every topic has this partition."""
 
 
 def transactional_id(target: SinkTarget, write: WriteId) -> str:

@@ -1,12 +1,12 @@
 """Series of clients' metrics for Prometheus: cumulative, limited in number, and deleted with their
 client.
 
-Pure; used only in the event loop.  Clients push deltas, as KIP-714 asks, and Prometheus needs
-cumulative sums, so the sums are stored here, one for each series.  A series consists of a name, a
-client and the attributes of the point.  If a client exceeds its maximum number of series, or all
+Pure; used only in the event loop. Clients push deltas, as KIP-714 requires, but Prometheus needs
+cumulative sums. This module therefore stores one sum for each series. A series consists of a name,
+a client and the attributes of the point. If a client exceeds its maximum number of series, or all
 clients exceed the total, the existing series are kept; additional ones are counted and dropped.
-Each push lists all series of a client.  A gauge that a push omits is deleted at once: the id of a
-group member, for example, is different after each rejoin.  A sum is deleted several pushes later,
+Each push lists all series of a client. A gauge that a push omits is deleted at once: the id of a
+group member, for example, is different after each rejoin. A sum is deleted several pushes later,
 because a client may omit sums that did not grow.
 
 The values of a client are stored as one list, in the order of its push.  Nearly every push has the
@@ -41,8 +41,8 @@ NAME_LENGTH_MAX = 255
 instruments."""
 
 ALIASES_MAX = 8
-"""Maximum number of remembered variants of a series' attributes: the same attributes in another
-order, or with names that are equal in Prometheus. Further variants are refused."""
+"""Maximum number of stored variants of a series' attributes: the same attributes in another order,
+or with names that are equal in Prometheus. Further variants are refused."""
 
 PUSHES_WITHOUT_SUM_MAX = 4
 """Number of pushes in which a client may omit a sum (a cumulative metric) before the sum is
@@ -63,7 +63,7 @@ Standard metrics of clients have the prefix `org_apache_kafka_` (KIP-714).
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 
 _Alias = tuple[str, Attributes]
-"""Name and attributes of a metric series in the form in which a client sends them."""
+"""Name and attributes of a metric series as a client sent them."""
 
 
 class SeriesRow(NamedTuple):
@@ -104,7 +104,7 @@ class _Client:
 
 
 class _Key:
-    """One set of attributes in a metric family, and the clients that have a value for it."""
+    """One set of attributes in a metric family, with the clients that have a value for it."""
 
     __slots__ = ("aliases", "family", "places", "text")
 

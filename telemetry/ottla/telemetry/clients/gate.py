@@ -11,10 +11,10 @@ Invariant OnePushAnInterval: two accepted pushes are at least an interval apart,
 interval does not change.  A request that is too early changes nothing, so the client may repeat it
 at the time given in the response.
 
-Kafka rejects a push after an excused Get until the interval is over.  However, clients send their
-first push after a Get at a random time, at least half an interval later.  Kafka would therefore
-reject every second such push, and that client would send nothing for two more intervals.  Here,
-half an interval is enough.
+Kafka rejects a push after an excused Get until the interval is over. However, clients send their
+first push after a Get at a random time, at least half an interval later. Kafka therefore rejects
+half of these pushes, and such a client then sends nothing for two more intervals. Ottla requires
+only half an interval.
 """
 
 ALWAYS = -1
@@ -36,8 +36,9 @@ class PushGate:
         self._push_from_ms = ALWAYS
 
     def try_get(self, now_ms: int, *, is_excused: bool = False) -> int:
-        """Accept a GetTelemetrySubscriptions request and return 0, or return the milliseconds by
-        which it arrived too early. `is_excused` means that the request is accepted at any time."""
+        """Accept a GetTelemetrySubscriptions request and return 0, or return the time in
+        milliseconds by which it arrived too early. If `is_excused`, the request is accepted at any
+        time."""
         early_ms = self._get_from_ms - now_ms
         if early_ms <= 0:
             self._get_from_ms = now_ms + self._interval_ms
@@ -51,8 +52,8 @@ class PushGate:
         return 0
 
     def try_push(self, now_ms: int) -> int:
-        """Accept a client's push and return 0, or return the milliseconds by which it arrived too
-        early."""
+        """Accept a client's push and return 0, or return the time in milliseconds by which the push
+        arrived too early."""
         early_ms = self._push_from_ms - now_ms
         if early_ms > 0:
             return early_ms

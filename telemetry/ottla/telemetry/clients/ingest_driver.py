@@ -49,14 +49,14 @@ SMALL_BYTES_MAX = 4 * KIB
 librdkafka client has a quarter of this size. Decompressing larger payloads would take longer than
 the switch to the thread."""
 SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
-"""Maximum decompressed size, in bytes, of a push that the event loop itself processes. Such a push
-cannot exceed any limit on its parts (messages, texts and lists), so they need not be counted."""
+"""Maximum decompressed size in bytes of a push that the event loop processes itself. Such a push
+cannot exceed the limits on its parts (messages, texts and lists), so they need not be counted."""
 GATHER_MS = 50
 """Time in ms for which a push that was already answered waits for further pushes, to form one batch
 for the worker thread. With a lower value, batches are smaller. With a higher one, the exporters get
 pushes later."""
 GATHER_PUSHES = 8
-"""Number of waiting pushes of clients at which they are passed to the worker thread without further
+"""Number of waiting pushes at which all of them are passed to the worker thread without further
 delay."""
 MISSES_MAX = 8
 """Number of successive pushes of a client with different layouts (positions of the numbers), after

@@ -1,9 +1,9 @@
 """The clients that report metrics to this broker, and the decisions on their requests (KIP-714).
 
-Pure.  A client instance is known by its id from its first request on.  It is forgotten when its
+Pure. A client instance is registered by its id at its first request. It is deleted when its
 connection closes, when it sends no request for too long, or when there are too many instances and
-it has been silent longest.  Every request is accepted or refused here; the content of pushes is not
-examined.  Invariants:
+it has been silent for longest. Every request is accepted or refused here; the content of pushes is
+not examined. Invariants:
 - BoundedInstances: the number of client instances is limited.
 - LastIsLast: after an accepted terminating push, no other request of the instance is accepted.
 - RefusedInOrder: the error is that of the first check that fails, in Kafka's order.
@@ -60,8 +60,8 @@ CROWDED_LINE_MS = 300_000
 reached."""
 
 EXCUSING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""Errors in the response to a push after which the client has to request its subscription again,
-and may do so without waiting."""
+"""Errors in the response to a push after which the client must request its subscription again. It
+may do so without waiting."""
 
 CODECS = frozenset(Codec)
 
@@ -270,11 +270,11 @@ class ClientInstances:
         return PushVerdict(error, 0, instance)
 
     def on_ingested(self, instance: ClientInstance, error: ErrorCode) -> None:
-        """Record the result of a push that `push` accepted: it was decompressed, its content was
-        malformed, or the queue was full.
+        """Record the result of decompressing a push that `push` accepted: success, malformed
+        content, or a full queue.
 
-        A terminating push that found the queue full may be sent again.  A malformed push may not,
-        since decompressing it again would take as long as the first time.
+        A terminating push may be repeated if the queue was full. A malformed push may not be
+        repeated, because decompressing it again would take the same time.
         """
         if error is ErrorCode.NONE:
             instance.export_count += 1
@@ -430,6 +430,6 @@ class ClientInstances:
 
 
 def is_reserved(instance_id: UUID) -> bool:
-    """Return whether the client instance id is reserved, so that no client may have it. Zero means
-    that a client has no id yet."""
+    """Return whether the client instance id is reserved and not valid for a client. The id zero
+    means that a client has no id yet."""
     return instance_id.int < RESERVED_UUIDS_BELOW

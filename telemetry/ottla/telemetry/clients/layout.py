@@ -6,9 +6,8 @@ each.  Two pushes of the same series differ only in these bytes.  A layout conta
 If all other bytes (names, tags, lengths) are equal, the push decodes to the same series, with the
 values at these positions.
 
-The other bytes are remembered as a 64-bit hash with a secret key of the process, so that no client
-can forge the hash.  Remembering the bytes themselves would take kilobytes for each of ten thousand
-clients.
+The other bytes are stored as a 64-bit hash with a secret key of the process, so that no client can
+forge the hash. Storing the bytes themselves would take kilobytes for each of ten thousand clients.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +19,8 @@ from ottla.telemetry.clients.otlp_bounds import DELIMITED, FIXED32, FIXED64, VAR
 from ottla.telemetry.clients.outline import Value
 
 LAYOUTS_MAX = 1_000
-"""Maximum number of layouts (positions of the numbers in a push) that are remembered. Many clients
-may have the same layout. If the maximum is exceeded, all layouts are forgotten."""
+"""Maximum number of stored layouts (positions of the numbers in a push). Many clients may have the
+same layout. Above the maximum, all layouts are deleted."""
 
 
 class NumberSlot(NamedTuple):
@@ -95,8 +94,8 @@ class Layouts:
 
 
 class _UnusualError(Exception):
-    """Error: the content of a client's push is unusual, so the positions of its numbers are not
-    remembered."""
+    """Error for unusual content of a client's push. The positions of the numbers in such a push are
+    not stored."""
 
 
 def _layout(size_bytes: int, resource_end: int, slots: Sequence[NumberSlot]) -> Layout:

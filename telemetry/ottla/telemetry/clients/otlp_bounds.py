@@ -1,10 +1,10 @@
 """Checks of limits on the content of a client's OTLP message, besides its size. Pure. The number of
 parts is checked before the message is decoded.
 
-A part is a nested message, a text or a list. An empty part takes two bytes on the network and about
-fifty times that in memory. A name is sent once and stored with every point. A limit on bytes alone
-therefore does not limit memory. Short messages cannot exceed these limits and are not checked. A
-message that exceeds a limit is refused with TELEMETRY_TOO_LARGE.
+A part is a nested message, a text or a list. An empty part takes two bytes in the message and about
+a hundred bytes in memory. A name is sent once but stored with every point. A limit on the size of
+the message therefore does not limit memory. Short messages cannot exceed these limits and are not
+checked. A message that exceeds a limit is refused with TELEMETRY_TOO_LARGE.
 """
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -17,16 +17,16 @@ PARTS_MAX = 256 * KIB
 """Maximum number of parts (messages, texts and lists) in one push: enough for some 15,000 data
 points with three attributes each."""
 UNCOUNTED_BYTES_MAX = 2 * PARTS_MAX
-"""Size in bytes of a push up to which its parts are not counted. A part has at least two bytes, so
-a push of this size cannot have more than `PARTS_MAX` parts."""
+"""Maximum size in bytes of a push whose parts are not counted. A part has at least two bytes, so a
+push of this size has at most `PARTS_MAX` parts."""
 POINTS_MAX = 20_000
 """Maximum number of data points in one push. A Java client with every metric on a thousand
 partitions has fewer."""
 SPREAD_BYTES_MAX = 16 * MIB
-"""Maximum total size in bytes of the names, units and resources of one push, each counted once for
-every data point that it applies to."""
+"""Maximum total size in bytes of the names, units and resources of one push. Each of them is
+counted once for every data point to which it applies."""
 UNSPREAD_BYTES_MAX = 8 * KIB
-"""Size in bytes of a push up to which the size of its names is not checked against
+"""Maximum size in bytes of a push for which the total size of its names is not checked against
 `SPREAD_BYTES_MAX`. Even if half of the push is a name and half consists of empty points, the total
 is within the limit."""
 RESOURCES_MAX = 256
@@ -46,8 +46,8 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 def fields_of(message: Descriptor) -> Fields:
-    """Return the tree of those fields of a Protobuf message that are messages. If a message
-    contains itself, the tree contains a cycle."""
+    """Return the tree of those fields of a Protobuf message that are messages. For recursive
+    messages, the tree contains a cycle."""
     known: dict[str, Fields] = {}
 
     def visit(part: Descriptor) -> Fields:

@@ -2,8 +2,9 @@
 values.
 
 Pure. A client pushes the same series repeatedly, and thousands of clients with the same program
-push equal series. If an equal outline was seen before, the earlier object is returned. A comparison
-by identity then shows that nothing has changed. Equal outlines also use memory only once.
+push equal series. If an equal outline was received before, the earlier object is returned. A
+comparison by identity then shows that the outline is unchanged. Equal outlines also use memory only
+once.
 """
 
 from collections.abc import Iterable
@@ -12,9 +13,9 @@ from typing import NamedTuple
 from ottla.telemetry.clients.otlp import Attributes, HistogramValue, Point, PointKind
 
 OUTLINE_SERIES_MAX = 200_000
-"""Maximum number of series in all remembered outlines (the lists of series in pushes). With a
-smaller number, outlines are forgotten too early if many clients have different attributes; a larger
-number uses memory without need."""
+"""Maximum number of series in all stored outlines (the lists of series in pushes). With a smaller
+number, outlines are dropped too early if clients have many different attributes. With a larger
+number, more memory is used."""
 
 Value = int | float | HistogramValue
 
@@ -42,8 +43,8 @@ class Outlines:
         self._series_count = 0
 
     def shared(self, outline: Outline) -> Outline:
-        """Return the object for an equal outline that was seen first. If there is none, remember
-        `outline` (the series of a push) and return it."""
+        """Return the stored object for an equal outline (the series of a push). If there is none,
+        store `outline` and return it."""
         known = self._known.get(outline)
         if known is not None:
             return known

@@ -84,8 +84,8 @@ class ParsedPush(NamedTuple):
 
 
 class Worker:
-    """Processor of clients' pushes, used in the worker thread. From batch to batch, it remembers
-    the outlines (lists of series) and the layouts (positions of the numbers) of pushes."""
+    """Processor of clients' pushes in the worker thread. It keeps the outlines (lists of series)
+    and layouts (positions of the numbers) of pushes from batch to batch."""
 
     def __init__(self, *, wants_points: bool) -> None:
         self._wants_points = wants_points

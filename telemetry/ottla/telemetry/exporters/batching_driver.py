@@ -57,8 +57,8 @@ class BatchingExporter:
         """Return the number of pushes by state: sent, dropped because the queue was full, refused
         by the receiver, queued, or sent without a response yet.
 
-        `failures` counts batches that failed.  `rejected_points` counts points that the receiver
-        left out of accepted batches.
+        `failures` is the number of batches that failed. `rejected_points` is the number of points
+        that the receiver rejected in accepted batches.
         """
         return {
             "sent": self._sent,

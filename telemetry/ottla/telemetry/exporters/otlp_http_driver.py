@@ -26,7 +26,7 @@ RETRIABLE = {429, 502, 503, 504}
 
 
 class HttpSender:
-    """Sender of OTLP requests to one collector, each on an HTTP connection of its own."""
+    """Sender of OTLP requests to one collector. Each request uses a new HTTP connection."""
 
     def __init__(self, endpoint: OtlpEndpoint, config: ExporterConfig) -> None:
         self._endpoint = endpoint
@@ -52,7 +52,7 @@ class HttpSender:
         )
 
     def close(self) -> None:
-        """Do nothing: each HTTP connection is closed after its batch."""
+        """Do nothing, because each HTTP connection is closed after its batch."""
 
     def _post(self, body: bytes) -> ExportOutcome:
         connection = self._connection()

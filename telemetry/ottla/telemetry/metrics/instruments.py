@@ -57,10 +57,10 @@ Sample: TypeAlias = tuple[Labels, Value]
 
 
 class Family(NamedTuple):
-    """One metric name with all its samples (values by label values). Every sample has a value for
-    each label.
+    """One metric name with all its samples, which are values by label values. Every sample has a
+    value for each label.
 
-    One sample may have the empty tuple as its labels. As in Kafka, this sample is the total of all
+    As in Kafka, one sample may have the empty tuple as its labels. This sample is the total of all
     other samples.
     """
 
@@ -261,9 +261,9 @@ def summary_of(
 
 def quantile(bounds: Sequence[int], counts: Sequence[int], q: float) -> float:
     """Return the value below which a fraction `q` of the values lies, interpolated within its
-    bucket.
+    bucket, or 0 if there are no values.
 
-    Returns 0 if there are no values.  A value above the last bound counts as the last bound.
+    A value above the last bound counts as the last bound.
     """
     rank = q * sum(counts)
     below = 0

@@ -1,6 +1,6 @@
 """Conversion of Kafka's MBean names to Prometheus names.
 
-Pure. Dashboards and alerts for Kafka use the names that the JMX exporter creates from Kafka's
+Pure. Dashboards and alerts for Kafka use the names that the JMX exporter derives from Kafka's
 MBeans by a few rules. Ottla's metrics are declared with Kafka's documented MBean names, and the
 same rules are applied, so that these dashboards work:
 

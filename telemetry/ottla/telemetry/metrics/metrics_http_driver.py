@@ -7,9 +7,9 @@ are limited.  If there are too many connections, the connection that has been id
 closed.  If a token or users are configured, requests for /metrics without valid credentials are
 refused.
 
-/healthz shows that the event loop answers. /readyz shows whether the node does its work; if not,
-the status is 503 and the text gives the reason. Both need no credentials, which probes seldom have,
-and reveal no names.
+/healthz shows that the event loop responds. /readyz shows whether the node is ready; if not, the
+status is 503 and the text contains the reason. Both work without credentials, which probes seldom
+have, and reveal no names.
 """
 
 import logging
@@ -37,8 +37,8 @@ HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
 
 SLICE_NS = 2_000_000
-"""Time in ns for which one slice of rendering the metrics text blocks the event loop. With a lower
-value, clients are delayed less. With a higher value, a scrape ends sooner on a busy loop, in which
+"""Time in ns for which rendering one slice of the metrics text blocks the event loop. With a lower
+value, clients are delayed less. With a higher value, a scrape ends sooner on a busy loop, where
 each slice waits for other tasks."""
 
 CHUNK_BYTES = 64 * 1024
@@ -76,14 +76,13 @@ Unready = Callable[[], str | None]
 
 
 def always_ready() -> str | None:
-    """Return None, which means that the node is ready. The default for nodes without a check of
-    their own: they are ready as soon as they answer."""
+    """Return None, which means that the node is ready. This is the default for nodes without a
+    check: they are ready as soon as they respond."""
     return None
 
 
 class Head(NamedTuple):
-    """The request line and header fields of an HTTP request, as far as the metrics server uses
-    them."""
+    """Request line and header fields of an HTTP request that the metrics server uses."""
 
     method: str
     path: str

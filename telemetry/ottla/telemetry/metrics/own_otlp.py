@@ -94,8 +94,8 @@ class _Writer:
         return data
 
     def begin(self, family: Family) -> None:
-        """Start a metric family, to which the samples added next belong. A family without samples
-        is not written."""
+        """Start a metric family, to which all following samples belong. A family without samples is
+        not written."""
         self._family = family
         self._metric = None
 

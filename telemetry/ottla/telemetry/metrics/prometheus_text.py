@@ -24,8 +24,8 @@ from ottla.telemetry.metrics.instruments import (
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 REPLACED = "replace"
-"""Error handler for encoding the Prometheus text: `?` for anything that UTF-8 cannot encode, so
-that one label cannot end the whole scrape."""
+"""Error handler for encoding the Prometheus text. It writes `?` for characters that UTF-8 cannot
+encode, so that one label cannot make a scrape fail."""
 
 ROWS_PER_PIECE = 64
 """Number of rows in a piece of the Prometheus text. With a smaller number, each row costs more
