@@ -1,9 +1,9 @@
 """Cost of asyncio: compares `ottla.client.aio` with `ottla.client`, against one broker process.
 
-`python -m ottla.bench.aio_cost [RECORDS]` prints the records per second of five ways to use a
-client, each with trio and with asyncio.  The trio and the asyncio client take turns, and each
-figure is the median of three rounds.  The broker runs on the same machine, so only figures in the
-same row are comparable.
+`python -m ottla.bench.aio_cost [RECORDS]` prints the records per second for five kinds of client
+use, each with trio and with asyncio. The trio and the asyncio client take turns, and each figure is
+the median of three rounds. The broker runs on the same machine, so only figures in the same row are
+comparable.
 """
 
 import asyncio
@@ -60,8 +60,8 @@ async def aio_together(bootstrap: str, count: int) -> None:
 
 
 async def trio_delivered(bootstrap: str, count: int) -> None:
-    """Send `count` records from many concurrent tasks of trio, each of which waits until its record
-    is delivered."""
+    """Send `count` records from many concurrent tasks of trio. Each task waits until its record is
+    delivered."""
     async with ottla.client.open_producer(bootstrap) as producer:
 
         async def deliver() -> None:
@@ -74,8 +74,8 @@ async def trio_delivered(bootstrap: str, count: int) -> None:
 
 
 async def aio_delivered(bootstrap: str, count: int) -> None:
-    """Send `count` records from many concurrent tasks of asyncio, each of which waits until its
-    record is delivered."""
+    """Send `count` records from many concurrent tasks of asyncio. Each task waits until its record
+    is delivered."""
     async with aio.open_producer(bootstrap) as producer:
 
         async def deliver() -> None:

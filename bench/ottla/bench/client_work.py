@@ -1,4 +1,4 @@
-"""Work that is measured for each client: write or read a number of records as fast as possible.
+"""Measured work of one client: writing or reading a number of records as fast as possible.
 
 Each run is a process of its own (`python -m ottla.bench.client_work CLIENT WORK BOOTSTRAP TOPIC
 COUNT RECORD_BYTES`), so that it measures one client only. It prints seconds and CPU seconds as

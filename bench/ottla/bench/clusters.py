@@ -42,8 +42,8 @@ HEARTBEAT_S = 2.0
 BEATS_EVERY_MS = 100
 CALM_S = 5.0
 LOADED_S = 40.0
-"""Duration in seconds of the load during which heartbeats are measured. It is long enough that
-nearly all heartbeats in a broker's statistics are sent under load."""
+"""Duration in seconds of the load during which heartbeats are measured. Nearly all heartbeats in a
+broker's statistics are then sent under load."""
 CONNECTIONS = 16
 IN_FLIGHT = 4
 REQUESTS = 150_000

@@ -39,7 +39,7 @@ MB = 1_000_000
 
 
 class Phase(NamedTuple):
-    """One phase of the benchmark: its start and end, the number of bytes read of the backlog, and
+    """One phase of the benchmark: its start and end, the number of bytes read from the backlog, and
     the longest pause of the broker's event loop so far in ms."""
 
     began_at: float

@@ -1,7 +1,7 @@
 """`make bench-gate`: CPU instructions of short code paths, compared with a committed table.
 
-On shared cores, measured seconds cannot show a change of 3 %, but instruction counts can.  The
-paths run in a process of their own under valgrind's callgrind.  It counts only between a start mark
+On shared cores, a change of 3 % is visible in instruction counts, but not in measured seconds. The
+paths run in a process of their own under valgrind's callgrind. It counts only between a start mark
 and a stop mark around each path.
 
 The marks are valgrind's client requests: a fixed sequence of x86-64 instructions that has no effect

@@ -46,7 +46,7 @@ NOT_YET = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 coordinator that has not loaded the group's partition yet."""
 HEARTBEAT_S = 0.1
 """Interval in seconds between a member's heartbeats. With the clients' default of 3 s, members
-would notice a rebalance later."""
+would notice a rebalance later than necessary."""
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\0"
 ASSIGNMENT = b"\0\1\0\0\0\1\0\x0bottla-bench\0\0\0\1\0\0\0\0\0\0\0\0"
 
@@ -200,7 +200,8 @@ class _GroupMembers:
                         await connection.aclose()
 
     async def _live(self, connection: BrokerConnection) -> None:
-        """Let one member join, sync, and send heartbeats until a rebalance begins. Then repeat."""
+        """Let one member join, sync, and send heartbeats until a rebalance begins. This is
+        repeated."""
         member_id = ""
         while True:
             joined = await self._join(connection, member_id)

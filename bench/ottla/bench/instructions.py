@@ -57,7 +57,7 @@ LONE_REQUESTS = 500
 LONE_TOPIC = "ottla-bench-lone"
 REQUESTS = 2_000
 """Number of requests per measurement of CPU instructions. With fewer, a single late heartbeat
-changes the result; with more, the measurement takes longer."""
+changes the result. With more, the measurement takes longer."""
 WARM_UP_REQUESTS = 150
 CONNECTIONS = 4
 IN_FLIGHT = 8

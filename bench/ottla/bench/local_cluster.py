@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 def installed_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return a copy of the environment variables in which Python may write bytecode.
+    """Return a copy of the environment variables that allows Python to write bytecode.
 
     If PYTHONDONTWRITEBYTECODE is set, the copy lacks it, and PYTHONPYCACHEPREFIX is a temporary
     directory unless it was set.  Programs then load bytecode from their second startup on, like

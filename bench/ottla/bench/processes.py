@@ -48,8 +48,8 @@ def shared_once_bytes(pids: Sequence[int]) -> int:
     """Return the memory of processes in bytes, with each shared page counted once (PSS): its size
     is divided by the number of processes that share it.
 
-    If other processes of the machine share a page, their share is not included.  Resident memory
-    would count a page twice if two of the given processes share it.
+    If other processes of the machine share a page, their share is not included. In resident memory,
+    a page that two of the given processes share would be counted twice.
     """
     total = 0
     for pid in pids:

@@ -1,8 +1,8 @@
 """Small requests over raw sockets: the cost of one request to a broker, without the cost of a
 client library.
 
-One process opens several connections, with several requests in flight on each.  The frames are
-prepared in advance, so that the loop does little but send and receive.
+One process opens several connections, with several requests in flight on each. The frames are
+prepared in advance, so that the loop only sends and receives.
 """
 
 import socket

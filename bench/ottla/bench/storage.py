@@ -85,9 +85,8 @@ def recovery(rounds: int, progress: Progress) -> Figures:
 
 
 def partitions(rounds: int, progress: Progress) -> Figures:
-    """Measure one broker with many partitions: when the partitions are created, when the broker is
-    idle, after a clean restart, and after a kill and a restart. Returns the measured figures by
-    name."""
+    """Measure one broker with many partitions: creation of the partitions, an idle broker, a clean
+    restart, and a restart after a kill. Returns the measured figures by name."""
     figures: Figures = {}
     for count in PARTITION_COUNTS:
         found: list[dict[str, float]] = []

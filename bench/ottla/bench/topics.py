@@ -1,8 +1,9 @@
 """Topics of one benchmark run: new ones with a unique name, which are deleted at its end.
 
-If an earlier run has left records in a topic, figures of `consume` are two to three times worse. A
-run without a given topic therefore creates its own topic, and deletes it at the end, even after
-Ctrl-C, SIGTERM and errors. A topic that the user names is created if it does not exist, and kept.
+If a topic contains records of an earlier run, the results of `consume` are two to three times
+worse. A run without a given topic therefore creates its own topic, and deletes it at the end, even
+after Ctrl-C, SIGTERM and errors. A topic that the user names is created if it does not exist, and
+kept.
 """
 
 import secrets

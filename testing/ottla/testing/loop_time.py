@@ -16,8 +16,8 @@ from ottla.node.clock_driver import RealClock
 
 STEP_S = 1.0
 """Default length, in seconds, of one step in which a test advances the time. It is shorter than the
-heartbeat intervals of clients and brokers, so that live members are not expelled. With a smaller
-step, a long advance takes longer."""
+heartbeat intervals of clients and brokers, so that live members are not removed from their groups.
+With a smaller step, a long advance takes longer."""
 STEP_COUNT_MAX = 200
 """Default maximum number of steps in which one call of `TimeShift.advance` advances the time. A
 longer advance uses longer steps."""
@@ -81,7 +81,7 @@ class ShiftedClock(TrioClock):
         self._shift = shift
 
     def start_clock(self) -> None:
-        """Do nothing.  trio calls this method at the start of a run."""
+        """Do nothing when trio calls this method at the start of a run."""
 
     def current_time(self) -> float:
         """Return the shifted time in seconds."""

@@ -45,9 +45,9 @@ FILES_SPARE = 100
 FIRST_INTERVALS = 0.5, 1.5
 """Range of the time of a client's first push of metrics, in fractions of its push interval."""
 LATE_INTERVALS = 1.05
-"""Largest factor by which the interval between a client's metric pushes is lengthened at random, as
-by jitter of its timer and of the network. Without this factor, clients that were once delayed
-together would afterwards always push at the same moment."""
+"""Largest random factor on the interval between a client's metric pushes. It simulates jitter of
+the timer and of the network. Without it, clients that were once delayed together would continue to
+push at the same moment."""
 RECEIVE_BYTES = 65_536
 
 Address = tuple[str, int]

@@ -32,8 +32,8 @@ requests for a p99; a longer one is disturbed more by other load of the machine.
 SETTLE_S = 0.25
 """Time in seconds at the start of a phase in which produce requests are not counted."""
 AT_ONCE = 0.0, 1.0
-"""Range from which the time of each client's first push of metrics is chosen, in fractions of its
-push interval. With this range, pushes have their full rate from the first phase on."""
+"""Range of the first push of each client, in fractions of its push interval. With this range,
+pushes have their full rate from the first phase on."""
 
 
 class PushPhase(NamedTuple):

@@ -1,8 +1,8 @@
 """Metrics that librdkafka's producer and consumer push if a subscription requests all metrics.
 Pure.
 
-Names, kinds, descriptions and order were observed with librdkafka 2.16. The payload
-is that of a client which knows three brokers and the bootstrap address.
+Names, kinds, descriptions and order were observed with librdkafka 2.16. The payload is that of a
+client that is connected to three brokers and the bootstrap address.
 """
 
 from collections.abc import Iterator

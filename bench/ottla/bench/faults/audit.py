@@ -51,8 +51,7 @@ class AuditVerdict:
     doubled: int = 0
     out_of_order: int = 0
     unasked: int = 0
-    """Number of records that were read back although the ledger contains neither an acknowledgement
-    nor a failure of them."""
+    """Number of records that were read back although the ledger contains no response for them."""
     examples: list[str] = field(default_factory=list)
 
     @property

@@ -1,4 +1,5 @@
-"""Ledger of a producer: a file of every acknowledged or refused record, with its time.
+"""Ledger of a producer: a file that lists each acknowledged or refused record with the time of the
+response.
 
 The file begins with a line of JSON that names the partitions to which the run writes
 (`LedgerPartition`).  After that, it has one row for each record, in the order of the responses.  If
@@ -23,8 +24,8 @@ may nevertheless have been written."""
 
 UNKNOWN_OFFSET = -2
 """Offset in the ledger of a record whose acknowledgement did not contain its offset. If a
-connection is lost between two responses, librdkafka reports the earlier record as delivered when
-the later one is acknowledged, but does not know its offset."""
+connection is lost between two responses, librdkafka reports the earlier record as delivered,
+without its offset, when the later one is acknowledged."""
 
 ROWS_HELD = 4_096
 

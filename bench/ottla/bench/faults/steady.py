@@ -1,8 +1,9 @@
 """A steady idempotent load with acks=all.  It records every response, and then reads every record
 back.
 
-Start it, disturb the cluster as you like, and end it with Ctrl-C.  It reports the acknowledgements
-second by second, and whether any acknowledged record was lost, duplicated or reordered.
+The user starts the load, injects faults into the cluster, and ends the load with Ctrl-C. The load
+prints the number of acknowledgements in each second, and whether any acknowledged record was lost,
+duplicated or reordered.
 
 Each topic has a producer of its own.  A broker answers the requests of a connection in order.  If
 one partition has to wait, all partitions on the same connection therefore wait, too, as in Kafka.
@@ -36,8 +37,8 @@ bursts; a shorter one costs more CPU time."""
 FLUSH_EVERY_S = 0.25
 LAST_ANSWERS_S = 120.0
 BURST_S = 0.25
-"""Maximum delay of the load generator, in seconds, for which it catches up at once. Records that
-are later than this are not sent."""
+"""Maximum delay in seconds of the load generator for which it sends the overdue records in one
+burst. Records that are later than this are not sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

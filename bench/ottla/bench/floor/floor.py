@@ -97,8 +97,8 @@ class FloorFigure(NamedTuple):
     ours: Spread
     floor: Spread
     times_floor: float
-    """Factor by which the broker is worse than the program: its CPU time divided by the program's,
-    or the program's rate divided by the broker's."""
+    """Factor by which the broker is slower than the floor program: the quotient of their CPU times,
+    or of their rates."""
 
     def figures(self) -> dict[str, Any]:
         """Return the measured value as a JSON object."""

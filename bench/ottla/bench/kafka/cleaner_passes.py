@@ -1,8 +1,8 @@
 """Records per second of the two passes of the log cleaner, on one core.
 
-`python -m ottla.bench.kafka.cleaner_passes` cleans segments that it has written itself.  Their
-values have about 100 B or 1 KiB, and are uncompressed or in zstd.  Three of ten keys are still
-live. Times are CPU seconds, so that other load of the machine matters less.
+`python -m ottla.bench.kafka.cleaner_passes` cleans segments that it has written itself. Their
+values have about 100 B or 1 KiB, and are uncompressed or in zstd. For three of ten keys, the record
+is still the latest. Times are CPU seconds, which depend less on other load of the machine.
 """
 
 import argparse

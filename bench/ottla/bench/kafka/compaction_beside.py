@@ -22,8 +22,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 STEADY = "ottla-bench-steady"
 PROBE_RATE = 1_000_000
-"""Rate in records per second that no machine can handle, with which the load is chosen. The
-measured load is half of the rate at which records are read nevertheless."""
+"""Rate in records per second that exceeds the capacity of any machine. It is used to find the rate
+at which records can be read; the measured load is half of that rate."""
 
 PROBE_S = 6.0
 

@@ -27,8 +27,8 @@ sent."""
 SAMPLE_EVERY = 20
 TICK_S = 0.002
 BURST_S = 0.25
-"""Maximum delay of the load generator, in seconds, for which it catches up at once. Records that
-are later than this are not sent."""
+"""Maximum delay in seconds of the load generator for which it sends the overdue records in one
+burst. Records that are later than this are not sent."""
 
 READ_AT_ONCE = 1_000
 ACKNOWLEDGED, READ = "acknowledged", "read"

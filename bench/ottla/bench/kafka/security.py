@@ -45,8 +45,7 @@ ROWS = (*TLS_ROWS, *ENTRIES_ROWS)
 PLAIN_ROWS = {
     f"{what}-tls1{minor}": f"{what}-plain" for what in ("produce", "fetch") for minor in (3, 2)
 }
-"""Name of the benchmark without TLS with which a benchmark with TLS is compared, by the name of the
-latter."""
+"""Name of the corresponding benchmark without TLS, by the name of the benchmark with TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

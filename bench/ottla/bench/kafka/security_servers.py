@@ -1,8 +1,8 @@
 """Ottla and Apache Kafka with the same listeners: plain, TLS 1.3, TLS 1.2, and one that requires a
 login.
 
-Both run on loopback with the same self-signed certificate.  Users log in by SASL/PLAIN.  Clients
-without a login are super users, as the nodes are.
+Both run on loopback with the same self-signed certificate. Users log in by SASL/PLAIN. Clients
+without a login are super users, as nodes are.
 """
 
 import re
@@ -53,7 +53,8 @@ class SecurityServer:
     """Address of each listener as `host:port`, by the listener's name."""
     pids: tuple[int, ...]
     metrics_port: int = 0
-    """Port at which the broker exports its metrics. Only Ottla has one; 0 for Kafka."""
+    """Port at which Ottla's broker exports its metrics, or 0 for Kafka, which has no such port
+    here."""
 
     def long_holds(self) -> int:
         """Return the number of times that the event loop of Ottla's broker was blocked for more

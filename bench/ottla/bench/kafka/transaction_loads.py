@@ -1,8 +1,8 @@
 """Transactional load driven by librdkafka, which measures throughput and the duration of a commit.
 
-The time of a commit is measured alone, after all records of the transaction are acknowledged.
-librdkafka uses the protocol before KIP-890 part 2, so each transaction must first add its
-partitions.
+The duration of a commit is measured separately, after all records of the transaction are
+acknowledged. librdkafka uses the protocol before KIP-890 part 2, so each transaction must first add
+its partitions.
 """
 
 import os

@@ -72,8 +72,8 @@ SHARES = {
     for partitions in (FEW, MANY)
     for duration in ("100ms", "10ms")
 }
-"""Benchmarks of transactions whose rate is reported as a fraction of the rate of another benchmark
-without transactions: the name of the other benchmark, by name."""
+"""Names of the corresponding benchmarks without transactions, by the name of the benchmark with
+transactions. The rate of the latter is reported as a fraction of the former."""
 
 
 class TransactionsReport(NamedTuple):

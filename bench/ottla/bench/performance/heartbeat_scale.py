@@ -60,7 +60,7 @@ async def register(host: ControllerHost, broker: int) -> pb.HeartbeatRequest:
 
 
 async def beat(host: ControllerHost, heartbeat: pb.HeartbeatRequest, first_s: float) -> None:
-    """Send a simulated broker's heartbeat every two seconds for a minute, first after `first_s`
+    """Send a simulated broker's heartbeat every two seconds for a minute, beginning after `first_s`
     seconds. Raises AssertionError if the broker is fenced."""
     await trio.sleep(first_s)
     ends_at_s = trio.current_time() + RUN_S

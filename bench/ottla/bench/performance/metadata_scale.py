@@ -108,8 +108,8 @@ def written(image: MetadataImage) -> tuple[bytes, SliceTimes]:
 
 
 def loaded(data: bytes) -> tuple[MetadataImage, SliceTimes]:
-    """Return the metadata image in a snapshot, and the total and the longest CPU time of the slices
-    in which it is loaded, in seconds."""
+    """Load the metadata image of a snapshot in slices. Returns the image, and the total and the
+    longest CPU time of the slices in seconds."""
     times = SliceTimes()
     delta = MetadataDelta(EMPTY)
     for _ in replay_in_slices(delta, data):

@@ -183,7 +183,7 @@ class PerformanceRun:
     rounds: int
     timeout_s: float
     forms: Mapping[str, str]
-    """Further Python interpreters in which Ottla is installed, by the label of their column on the
+    """Other Python interpreters in which Ottla is installed, by the label of their column on the
     page."""
     queue_records: int = QUEUE_RECORDS
     """Number of records that one measurement of the group `queues` consumes."""
@@ -213,8 +213,7 @@ class PerformanceRun:
         return rows
 
     def _keep_all(self, sittings: Mapping[str, MeasuredGroup]) -> None:
-        """Write the measured values of all groups so far to files, so that a failure loses at most
-        one round."""
+        """Write all values measured so far to files, so that a failure loses at most one round."""
         for sitting in sittings.values():
             if sitting.values:
                 sitting.keep(self.directory)

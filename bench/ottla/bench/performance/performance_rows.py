@@ -1,4 +1,5 @@
-"""The benchmarks of docs/performance.md: for each of them its load on one cluster, and its goal."""
+"""Benchmarks of docs/performance.md. A row of the table consists of a load on one cluster and a
+goal."""
 
 import time
 from collections.abc import Callable, Collection

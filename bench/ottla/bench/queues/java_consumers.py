@@ -1,7 +1,7 @@
 """Share consumers of Kafka's own client: its tool ShareConsumerPerformance, in a Java process.
 
-The tool's own figures contain the time of joining, and at the end the time in which single
-consumers wait. Its reports while it runs are therefore what is measured.
+The tool's final figures include the time of joining, and at the end the time in which single
+consumers wait. The measurement therefore uses the reports that the tool prints while it runs.
 """
 
 import os
@@ -28,12 +28,12 @@ with records. With a longer interval, the last records of each of many consumers
 RUN_TIMEOUT_S = 300.0
 MEASURED_SHARE = 0.5
 """Fraction of the records after which the measurement ends. A consumer reports at the first record
-of a poll, so that the last 500 of each of 64 consumers have no report, and not all consumers are
-busy until the end."""
+of a poll. The last 500 records of each of 64 consumers are therefore not reported, and not all
+consumers are busy until the end."""
 REPORT = re.compile(r" (\d+), \d+ for share consumer (\d+?)(?=\d{4}-|\D|$)")
 """Pattern of a consumer's report in the output of Kafka's tool, with the number of records so far
-and the number of the consumer. Consumers report at the same time, so that one report may directly
-follow another on a line."""
+and the number of the consumer. Consumers report concurrently, so several reports may be on one
+line."""
 
 TOTAL = re.compile(r" (\d+), \d+$")
 """Pattern of the number of records in the last line of the tool's output, which is the report of

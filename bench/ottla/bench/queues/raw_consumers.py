@@ -61,7 +61,8 @@ class FetchedShare(NamedTuple):
 
 
 def read_from_earliest(bootstrap: str, group: str) -> None:
-    """Let a share group that does not exist yet begin with the earliest records of its topics."""
+    """Set a share group that does not exist yet to begin with the earliest records of its
+    topics."""
 
     async def alter() -> None:
         async with open_admin(bootstrap) as admin:
@@ -86,8 +87,8 @@ class RawShareConsumers:
     def join(self) -> None:
         """Create the group with one member, and wait until the topic is assigned to it.
 
-        A broker does not check that the clients that fetch are members. Only the first member
-        causes the states of the share partitions to be created.
+        One member suffices, because it causes the states of the share partitions to be created, and
+        a broker does not check whether fetching clients are members.
         """
         read_from_earliest(self._bootstrap, self._group)
         member_id, epoch = _member_id(), 0

@@ -52,7 +52,7 @@ BATCH = 500
 """Number of records that a share group's member acquires at once, equal to the default of
 `max.poll.records`."""
 SAMPLES = 100
-"""Number of share partitions whose records are given different states one by one."""
+"""Number of share partitions in which each record is given a separate state."""
 LOCK_MS = 30_000
 TOPIC = "queued"
 MEMBERS = [f"member-of-the-queue-{number:02}" for number in range(IN_FLIGHT // BATCH)]
@@ -120,8 +120,7 @@ class ManyShares:
         self.led: list[LedShare] = []
 
     def in_turn(self, work: Callable[[], object]) -> None:
-        """Run the function of some work within one event-loop iteration, at whose end the
-        coordinators write."""
+        """Perform some work within one event-loop iteration. The coordinators write at its end."""
         turn_end = self.broker.dispatcher.turn_end
         turn_end.begin()
         work()
@@ -177,8 +176,8 @@ class ManyShares:
             led.set_timer()
 
     def scatter(self, led: LedShare) -> None:
-        """Let a member release every second record that it has acquired, so that no two
-        neighbouring records have the same state. Nothing is written."""
+        """Let a member release every second record that it has acquired, so that neighbouring
+        records have different states. The change is not written."""
         for member_id, begin in zip(MEMBERS, range(0, IN_FLIGHT, BATCH), strict=True):
             types = [AckType.RELEASE, AckType.RENEW] * (BATCH // 2)
             acks = [AckBatch(begin, begin + BATCH - 1, types)]

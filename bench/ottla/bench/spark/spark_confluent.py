@@ -1,7 +1,7 @@
 """A Spark data source in Python that reads topics with confluent-kafka's consumer, for comparison.
 
-It is made as fast as possible: it reads thousands of messages at a time, collects columns as lists,
-and converts them to Arrow batches.
+It is optimised: it reads thousands of messages at a time, collects columns as lists, and converts
+them to Arrow batches.
 """
 
 from collections.abc import Iterator

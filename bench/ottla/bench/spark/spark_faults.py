@@ -41,16 +41,16 @@ SOURCE_PARTITIONS = 8
 COPY_PARTITIONS = 6
 KEYS = 1_000
 RATE = 500
-"""Number of records per second that the producer writes. The amount of data does not matter, only
-the moment of a kill."""
+"""Number of records per second that the producer writes. The test depends on the moment of a kill,
+not on the amount of data."""
 PAD = b"x" * 80
 BATCHES_BEFORE_DEATH = 2
 """Number of batches that both queries of the Spark driver must finish before the driver is
 killed."""
 KILL_WITHIN_S = 5.0
 BATCH_S = 5
-"""Maximum size of one batch, as the number of seconds in which its records were produced. With
-more, there would be too few batches during which the driver can be killed."""
+"""Maximum size of one batch, as the number of seconds in which its records were produced. With a
+larger size, there would be too few batches during which the driver can be killed."""
 LAST_BATCH_S = 120
 PROGRESS_TIMEOUT_S = 240.0
 LOOK_S = 0.2

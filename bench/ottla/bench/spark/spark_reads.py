@@ -1,5 +1,5 @@
-"""Speed of Spark's reads of topics by Ottla's data source, by confluent-kafka's consumer, and by
-Spark's own connector.
+"""Speed of reading topics in Spark with Ottla's data source, with confluent-kafka's consumer, and
+with Spark's own connector.
 
 The readers take turns within each round, with the same query over the same topic of the same
 broker, so that a noisy machine affects all of them.  CPU seconds are the sum for the JVM and its

@@ -1,5 +1,5 @@
-"""Measures the longest time for which a task held the event loop (ran without letting other tasks
-run)."""
+"""Measurement of the longest time for which a task blocked the event loop by running without a
+checkpoint."""
 
 import time
 
@@ -9,8 +9,9 @@ import trio
 class HeldLoop(trio.abc.Instrument):
     """Instrument of trio that measures the longest step of any task.
 
-    A step is measured in CPU time of the event loop's thread, so that other processes of a busy
-    machine do not count."""
+    A step is measured in CPU time of the event loop's thread, so that the measurement excludes
+    other processes of a busy machine.
+    """
 
     def __init__(self) -> None:
         self.longest_s = 0.0

@@ -1,6 +1,6 @@
 """Checkers for programs that use Kafka: pure functions over inputs, outputs and samples of lag.
 
-A checker returns nothing if the program was correct, and raises `CheckFailedError` otherwise. The
+A checker returns None if the program was correct, and raises `CheckFailedError` otherwise. The
 message names the records and the instances, and shows the events around them. The events come from
 the timeline of the running world, or from the one that the caller passes.
 """
@@ -102,8 +102,8 @@ def in_key_order(
     """Check that outputs with the same key are in order.
 
     `order` returns the position of an output among those with its key, such as a sequence number.
-    It must never decrease. With `allow_repeats`, a position that was there before is a repeated
-    delivery and is skipped, so that only the first output of each position counts.
+    The position must never decrease. With `allow_repeats`, a position that occurred before is a
+    repeated delivery and is skipped, so that only the first output of each position is checked.
 
     Raises CheckFailedError with the first output of each key that is out of order.
     """
@@ -142,8 +142,9 @@ def no_lost_dead_letter(
 ) -> None:
     """Check that each input has an output or a dead letter, and each dead letter an input.
 
-    An input may have both, since a program that processes at least once may fail at first and
-    succeed later. `key` identifies all three; the other functions replace it.
+    An input may have both, because a program that processes at least once may fail at first and
+    succeed later. `key` identifies inputs, outputs and dead letters; `output_key` and
+    `dead_letter_key` replace it for outputs and dead letters.
 
     Raises CheckFailedError if an input has neither, or if a dead letter has no input.
     """
@@ -294,8 +295,8 @@ class _Message:
     def count(
         self, keys: Iterable[Hashable], total: Iterable[object], noun: str, rest: str
     ) -> None:
-        """Record these keys as wrong, and add a sentence with their number to the message. Does
-        nothing if there are none."""
+        """Record keys as wrong, and add a sentence with their number to the message. Does nothing
+        if `keys` is empty."""
         wrong = list(keys)
         self.keys += wrong
         if not wrong:

@@ -13,8 +13,8 @@ EVENTS_SHOWN = 5
 """Number of common events before the first difference in the message of an error."""
 
 Happening: TypeAlias = tuple[str, tuple[Part, ...]]
-"""One step of a simulated run, as it is compared with another run: its kind (`network` or `call`)
-and its parts."""
+"""One step of a simulated run, for comparison with another run: its kind (`network` or `call`) and
+its parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

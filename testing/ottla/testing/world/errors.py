@@ -31,7 +31,7 @@ class NotInWorldError(RuntimeError):
 
 class ProgramExitError(Exception):
     """Failure of an instance whose program called `sys.exit` with an error, or was cancelled by its
-    own code. Like any other failed program, it is started again."""
+    own code. Like any other failed program, the instance is started again."""
 
 
 class NondeterminismError(AssertionError):

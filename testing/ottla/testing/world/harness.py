@@ -1,8 +1,8 @@
 """Kafka clients that the scenario of a test uses: one admin client, one producer and two consumers,
 opened at first use.
 
-They run on a simulated machine that no fault of an instance affects. Faults of brokers delay them;
-they retry until the brokers serve again.
+They run on a simulated machine that is not affected by faults of instances. During faults of
+brokers, they retry until the brokers serve again.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Instances of the user's program: processes on simulated machines of their own.
 
-An instance may have several lives. Each life begins with the program's first line, in a new event
-loop. A killed life ends without any cleanup: its tasks never run again, and the network resets its
-connections. The instance's folder remains.
+An instance may have several lives (runs of the program). Each life begins with the program's first
+line, in a new event loop. A killed life ends without any cleanup: its tasks never run again, and
+the network resets its connections. The folder of the instance is kept.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class Instance:
         self._later(seconds, lambda: self._resume(life))
 
     def resume(self) -> None:
-        """Let the paused program run again. Does nothing if it is not paused."""
+        """Resume the paused program. Does nothing if it is not paused."""
         self._resume(self._machine.start_count)
 
     async def stop(self) -> None:
@@ -145,7 +145,7 @@ class Instance:
         self._later(0.0, self._start)
 
     async def upgrade(self, program: Program, *arguments: object) -> None:
-        """Stop the program cleanly and start another version of it, which finds the same folder."""
+        """Stop the program cleanly, and start another version of it in the same folder."""
         await self.stop()
         self._program, self._arguments = program, arguments
         self._start()

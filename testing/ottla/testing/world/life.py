@@ -1,6 +1,6 @@
 """The life of an instance: one run of the user's program, from a start to its end.
 
-A context variable, which child tasks inherit, holds the life that a task belongs to. Stores and
+A context variable, which child tasks inherit, contains the life to which a task belongs. Stores and
 files use it for two purposes. They report their steps, at which the schedule may kill the instance.
 They also release what an operating system releases when a process ends, such as locks on files.
 """
@@ -31,14 +31,16 @@ class InstanceLife:
         self._at_end: list[Callable[[], None]] = []
 
     def at_end(self, action: Callable[[], None]) -> None:
-        """Call an action when this life (run of the program) ends, or at once if it has ended."""
+        """Register an action to be called when this life (run of the program) ends. If it has ended
+        already, the action is called at once."""
         if self.is_over:
             action()
         else:
             self._at_end.append(action)
 
     def end(self) -> None:
-        """End this life and call the actions of `at_end`, newest first. Later calls do nothing."""
+        """End this life (run of the program), and call the actions of `at_end`, newest first. Later
+        calls have no effect."""
         if self.is_over:
             return
         self.is_over = True
@@ -47,8 +49,8 @@ class InstanceLife:
 
 
 LIFE: ContextVar[InstanceLife | None] = ContextVar("life", default=None)
-"""Context variable with the life that owns the current task. None in a scenario and outside of
-simulated worlds."""
+"""Context variable with the life (run of a program) to which the current task belongs. None in a
+scenario and outside of simulated worlds."""
 
 HARNESS = "scenario"
 """Name in timelines for the scenario of a test, which no fault affects."""
@@ -62,8 +64,8 @@ def current_owner() -> str:
 
 async def step(name: str) -> None:
     """Report a step of the current instance, such as `store.commit`. If the schedule has a fault
-    for it, the instance is killed or paused before this function returns. Does nothing outside of
-    instances."""
+    for this step, the instance is killed or paused before this function returns. Does nothing
+    outside of instances."""
     life = LIFE.get()
     if life is not None:
         await life.step(name)

@@ -130,7 +130,8 @@ class ScheduleFaults:
     def _note_request(
         self, instance: Instance, call: ObservedRequest, kind: str, text: str
     ) -> None:
-        """Add an event for each range of records of a request, or one event if it has none."""
+        """Add an event for each range of records of a request, or one event if the request has no
+        records."""
         facts: dict[str, str | int] = {"broker": call.broker, "api": call.api}
         facts["number"] = call.number
         for span in call.records:
@@ -257,7 +258,7 @@ class ScheduleFaults:
         self._note(machine.name, "note", "the disk has room again")
 
     def _until(self, seconds: float, end: Callable[[], None]) -> None:
-        """Call `end` after a number of virtual seconds, or when everything is healed."""
+        """Call `end` after a number of virtual seconds, or earlier if all faults are healed."""
         self.begun_count += 1
         number = self.begun_count
         self._ends[number] = end

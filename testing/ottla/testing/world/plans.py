@@ -84,7 +84,8 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Moment of one request of the instance, counted by API over all its connections and lives.
+    """Moment of one request of the instance. Requests are counted by API over all connections and
+    lives (runs) of the instance.
 
     "sent": the broker has received the request, and the instance has no response yet. "answered":
     the instance has received the response and all its tasks have reacted to it, but nothing that
@@ -114,8 +115,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class MarkMoment:
-    """Moment at which the instance passes a named point of its code: a call of
-    `world.mark(name)`, or a step of a store such as `store.commit`."""
+    """Moment at which the instance reaches a named point of its code: a call of `world.mark(name)`,
+    or a step of a store such as `store.commit`."""
 
     __qualname__ = "Mark"  # its public name, which `repr` shows
 

@@ -32,8 +32,8 @@ FRAME_BYTES_MAX = 64 * 1024
 """Maximum size, in bytes, of a request or response that is decoded. Records in larger ones are not
 noticed."""
 LENGTH_END = 12
-"""Size in bytes of the start of a batch that its length field does not count: the base offset and
-the length field itself."""
+"""Number of bytes at the start of a batch that its length field does not include: the base offset
+and the length field itself."""
 CONTROL_BATCH = 0x20
 """Bit in the attributes of a record batch. It is set if the batch contains transaction markers
 instead of records."""

@@ -1,7 +1,7 @@
 """Observer of the requests of instances: it reads the frames on their simulated connections.
 
-It counts requests by instance and API. So it works for every client library. It never changes
-bytes; it can only report that a response must be lost together with its connection.
+It counts requests by instance and API, and works with every client library. It never changes bytes.
+It can only request that a response is lost together with its connection.
 """
 
 from struct import Struct

@@ -56,7 +56,7 @@ class RunReport:
     """Summary of a run. Two runs with the same plan, faults and seed have equal reports."""
 
     digest: str
-    """Hash of everything that happened: each message, when it arrived, and each event of the
+    """Hash of all steps of the run: each message with its arrival time, and each event of the
     timeline."""
     seconds: float
     """Virtual seconds from the start of the cluster to the end of the scenario."""
@@ -211,8 +211,8 @@ class WorldRun:
             await trio.sleep(0.02)
 
     async def _keep_running(self, world: SimulatedWorld, machine: Machine) -> None:
-        """Start a simulated node again whenever it has failed. Raises ClusterFailedError if the
-        cause is a bug of Ottla."""
+        """Start a simulated node again after each failure. Raises ClusterFailedError if the cause
+        is a bug of Ottla."""
         while True:
             await machine.has_ended.wait()
             if machine.failure is not None:

@@ -31,7 +31,8 @@ _CHANGING_APIS = frozenset(
         "SyncGroup", "TxnOffsetCommit",
     }
 )  # fmt: skip
-"""APIs whose requests change something. The text of a request or answer starts with its API."""
+"""APIs whose requests change data. The text of a request or answer event starts with the name of
+its API."""
 WEIGHT_MIN = 0.2
 """Weight (see `_weight`) from which an event is important enough for an excerpt of the timeline.
 Other events are shown only if the excerpt would otherwise have fewer than `EVENTS_MIN`."""
@@ -93,8 +94,8 @@ class Timeline:
         return "\n".join(excerpt(self._events, subjects, moments, limit))
 
     def as_html(self, title: str = "Timeline of a simulated run") -> str:
-        """Return a page with one lane per instance, broker and store. The page has no script and
-        loads nothing."""
+        """Return a page with one lane per instance, broker and store. The page has no scripts and
+        no external resources."""
         return page(list(self), title=title, dropped_count=self.dropped_count)
 
 
@@ -115,9 +116,9 @@ def excerpt(
 ) -> list[str]:
     """Return the lines of the most relevant events near some moments, in order of time.
 
-    The subjects come first, then faults and ends of instances, then commits and marks; in each
-    group, the nearest ones. A line with dots marks omitted events. It counts as a line of the
-    excerpt.
+    The most relevant events are the subjects, then faults and ends of instances, then commits and
+    marks. In each group, the nearest events are selected. A line with dots marks omitted events. It
+    counts as a line of the excerpt.
     """
     everything = list(events)
     wanted = {id(event) for event in subjects}

@@ -1,6 +1,6 @@
 """One event of a simulated run, for timelines.
 
-Facts of an event are machine-readable. Checkers use these names to find the events of a record:
+The facts of an event are machine-readable. Checkers find the events of a record by these names:
 
 topic, partition      the partition that the event is about
 offset, last_offset   the first and last offset (both inclusive; without last_offset there is one)

@@ -1,7 +1,7 @@
 """HTML page of a timeline: lanes over time, and a table with one row per event.
 
-The page is one file without scripts that loads nothing. Its content security policy forbids both,
-and all text of events is escaped, because it includes names and values of the user's records.
+The page is one file, without scripts and external resources. Its content security policy forbids
+both. All text of events is escaped, because it includes names and values of the user's records.
 """
 
 from collections.abc import Iterable, Sequence

@@ -31,8 +31,8 @@ from ottla.testing.world.timeline_event import TimelineEvent
 
 NAMES_OF_NODES = ("broker-", "controller-", HARNESS)
 FAULTS_S_MAX = 60.0
-"""Virtual seconds for which `World.settle` waits for faults of the schedule whose moment is a
-request or a mark. A moment that has not occurred by then rarely occurs at all."""
+"""Virtual seconds for which `World.settle` waits for the scheduled faults that begin at a request
+or a mark. If such a moment has not occurred by then, it rarely occurs later."""
 
 
 class SimulatedWorld:
@@ -244,8 +244,8 @@ class SimulatedWorld:
         return not self.shared.is_over and self._nemesis.on_mark(found, name)
 
     async def _pass_faults(self, until: Callable[[], Awaitable[bool]] | None) -> None:
-        """Wait until all faults of the schedule have begun and ended, or until those that have not
-        begun cannot begin, because the program has no work left."""
+        """Wait until all faults of the schedule have begun and ended. A fault is not awaited if it
+        can no longer begin, because the program has no work left."""
         nemesis = self._nemesis
         settling = SettleWait(self._lag, until, self._change_count)
         ends_s = trio.current_time() + FAULTS_S_MAX
@@ -261,7 +261,7 @@ class SimulatedWorld:
         return self._watch.change_count
 
     def _has_only_ended(self, until: Callable[[], Awaitable[bool]] | None) -> bool:
-        """Return whether every instance has returned, so that waiting longer changes nothing."""
+        """Return True if every instance has returned. Waiting longer then changes nothing."""
         instances = self._nemesis.instances.values()
         return until is None and all(
             not one.is_running and one.failure is None for one in instances
@@ -285,8 +285,8 @@ def mark(name: str) -> None:
 
     Does nothing outside of a simulated world.
 
-    A kill takes effect at the next `await` that waits. Nothing that the program sends before then
-    leaves its machine.
+    A kill takes effect at the next `await` that waits. Data that the program sends before that
+    `await` is not delivered.
     """
     life, world = LIFE.get(), WORLD.get()
     if life is not None and world is not None:

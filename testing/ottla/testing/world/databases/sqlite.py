@@ -1,8 +1,8 @@
 """SQLite databases for programs in the simulated world, with the interface of aiosqlite.
 
-aiosqlite calls SQLite in a thread of its own, which a deterministic world cannot order. This
-adapter calls it in the event loop, so that a program that takes its `connect` function as an
-argument runs on either. Outside of simulated worlds it works, too, in asyncio and trio.
+aiosqlite calls SQLite in a thread of its own, whose order a deterministic world cannot control.
+This adapter calls SQLite in the event loop. A program that accepts its `connect` function as an
+argument runs with either. Outside of simulated worlds, the adapter works in asyncio and trio.
 
 The file is a real one. If an instance is killed, its files stay as a killed process leaves them: an
 open transaction has a journal, which SQLite rolls back when the file is opened next.

@@ -3,8 +3,8 @@
 Transactions are serialisable. Each one reads a snapshot, writes into a buffer, and is applied at
 once by its commit. The commit raises `StoreConflictError` if another transaction has changed what
 this one has read; the program then has to repeat the whole transaction, as with PostgreSQL's error
-40001. A transaction of a killed instance vanishes, since nothing of it is in the store before the
-commit.
+40001. A transaction of a killed instance has no effect, because its writes are applied only by the
+       commit.
 
 Steps at which a schedule may kill or pause the instance, as `Mark("store.write", number)`:
 
@@ -32,8 +32,9 @@ _DELETED = object()
 
 
 class StoreConflictError(Exception):
-    """Raised by the commit of a transaction if another one has changed what it has read. Nothing of
-    the transaction is kept; repeat it from its start."""
+    """Error of the commit of a transaction if another transaction has changed data that this one
+    has read. No write of the transaction is applied; the program must repeat the transaction from
+    its start."""
 
 
 class WorldStore:
@@ -78,7 +79,7 @@ class WorldStore:
         return deepcopy(self._value_at(key, self._version, None))
 
     async def put(self, key: str, value: object) -> None:
-        """Write one key in a transaction of its own."""
+        """Write one key in a separate transaction."""
         async with self.transaction() as transaction:
             await transaction.put(key, value)
 
@@ -178,7 +179,7 @@ class StoreTransaction:
         await self._write(key, deepcopy(value))
 
     async def delete(self, key: str) -> None:
-        """Delete a key. Does nothing if it does not exist."""
+        """Delete a key. Does nothing if the key does not exist."""
         await self._write(key, _DELETED)
 
     async def scan(self, prefix: str = "") -> list[tuple[str, Any]]:

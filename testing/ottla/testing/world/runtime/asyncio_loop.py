@@ -1,9 +1,9 @@
 """asyncio's event loop for one life of an instance: virtual time, and the same order in every run.
 
-A trio task of the instance's simulated machine drives the loop. It runs the callbacks that are
-ready, first in first out, and then waits at a checkpoint of trio for the next timer or for bytes
-from the simulated network. asyncio's running loop is set only while callbacks run. There is no
-selector and no thread. A life whose machine was killed is never driven again; `AbandonedLives`
+A trio task of the instance's simulated machine drives the loop. It runs the ready callbacks in the
+order in which they became ready, and then waits at a checkpoint of trio for the next timer or for
+bytes from the simulated network. asyncio's running loop is set only while callbacks run. There is
+no selector and no thread. A life whose machine was killed is never driven again; `AbandonedLives`
 keeps its objects, so that no `finally` block of it runs before the end of the world's run.
 """
 
@@ -39,7 +39,7 @@ TURNS_PER_INSTANT_MAX = 1_000
 advances by `SPIN_S`. Otherwise a program that polls with `asyncio.sleep(0)` would never end."""
 SPIN_S = 0.001
 TASKS_BEFORE_PRUNING = 256
-"""Number of referenced tasks at which the loop begins to release those that are done."""
+"""Number of referenced tasks at which the loop begins to release completed tasks."""
 
 logger = logging.getLogger("asyncio")
 
@@ -456,8 +456,8 @@ class WorldEventLoop(RefusingEventLoop):
         return transport, protocol
 
     async def run_in_trio(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function of trio in a trio task of this life, and return its result.
-        Cancelling the asyncio task cancels the function and waits for its end."""
+        """Run an async function of trio in a trio task of this life, and return its result. If the
+        asyncio task is cancelled, the function is cancelled, and the call waits for its end."""
         scope = trio.CancelScope()
         future: asyncio.Future[T] = self.create_future()
 
@@ -484,7 +484,7 @@ class WorldEventLoop(RefusingEventLoop):
             raise
 
     def start_trio_task(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Start a trio task of this life, which ends at the latest with this loop."""
+        """Start a trio task of this life. The task ends with this loop at the latest."""
         self.nursery.start_soon(function)
 
     # ---- async generators
@@ -513,9 +513,9 @@ class _Stopper:
 
 
 class AbandonedLives:
-    """The event loops of lives that were killed, kept until the run is over.
+    """Event loops of killed lives, kept until the end of the run.
 
-    Without it, the garbage collector would close the coroutines of a dead life in the middle of the
+    Otherwise the garbage collector would close the coroutines of a killed life in the middle of the
     run. Their `finally` blocks would then run in a process that no longer exists.
     """
 

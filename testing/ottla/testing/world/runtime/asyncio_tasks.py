@@ -1,7 +1,7 @@
 """Futures and tasks of asyncio whose hashes do not depend on memory addresses.
 
-`asyncio.wait` and many libraries keep futures in sets. Callbacks would otherwise run in another
-order in each run.
+`asyncio.wait` and many libraries keep futures in sets. Otherwise, the order of callbacks would
+differ between runs.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ from typing import Any
 
 
 class StableFuture(asyncio.Future[Any]):
-    """A future whose hash is its number and not its address. Sets of futures therefore have the
-    same order in every run."""
+    """Future whose hash is a sequence number instead of its address. Sets of futures therefore have
+    the same order in every run."""
 
     def __init__(self, *, loop: Any) -> None:
         self._number: int = loop.next_number()
@@ -21,7 +21,7 @@ class StableFuture(asyncio.Future[Any]):
 
 
 class StableTask(asyncio.Task[Any]):
-    """A task whose hash is its number and not its address."""
+    """Task whose hash is a sequence number instead of its address."""
 
     def __init__(self, coroutine: Any, *, loop: Any, **options: Any) -> None:
         # asyncio puts the task into a set in its constructor, which needs the hash.

@@ -51,7 +51,7 @@ RUNS_PER_COLLECTION = 8
 """Number of runs between two full garbage collections.
 
 A run of some seconds leaves about 6 MB of objects that refer to each other. A collection visits all
-objects of the process, and so takes as long as the start of a simulated cluster. With a larger
+objects of the process, which takes as long as the start of a simulated cluster. With a larger
 number, the process uses more memory."""
 
 COLLECTIONS_MAX = 4
@@ -394,8 +394,8 @@ def _aiokafka_patches() -> list[_Patch]:
 
 
 _PACKAGE_PATCHES: dict[str, Callable[[], list[_Patch]]] = {_AIOKAFKA: _aiokafka_patches}
-"""For each package that needs patches of its own, the function that returns them. The key is the
-module that shows that the package is loaded."""
+"""Functions that return the patches for packages that need their own. The key is a module that is
+loaded only if the package is loaded."""
 
 
 class _ImportedNames:
@@ -488,16 +488,16 @@ _run_counts = itertools.count(1)
 
 @contextmanager
 def guarded(chance: Chance) -> Iterator[None]:
-    """Guard the programs in a run during a `with` block. A run must be in this block as a whole.
+    """Guard the programs in a run during a `with` block, which must contain the whole run.
 
     The generator behind `random.random` gets a seed as well: default values of parameters may hold
     its methods, and those cannot be replaced.
 
     During a run, garbage is collected by `collect_garbage` only, because a destructor may act on
-    the simulated world. At the end of a run its objects are released, those of programs that were
-    killed or have failed included. The exception of a failed run may keep some of them. Python's
-    own collections between runs are too rare to release these, so that it is done at the start of
-    some runs. Output and warnings of destructors are not shown.
+    the simulated world. At the end of a run its objects are released, including those of programs
+    that were killed or have failed. The exception of a failed run may keep some of them. Python's
+    own collections between runs are too rare, so some runs collect garbage at their start. Output
+    and warnings of destructors are not shown.
     """
     global _guard
     if _guard is not None:

@@ -12,8 +12,8 @@ from ottla.jepsen.world.whole.machine import Machine
 from ottla.testing.world.errors import NotInWorldError
 
 CLOCK_READS_PER_INSTANT_MAX = 1_000_000
-"""Number of reads of the clock in one virtual instant after which a program counts as waiting in a
-loop without `await`, which would never end."""
+"""Maximum number of reads of the clock in one virtual instant. Above it, the program is considered
+to be in an endless loop without `await`."""
 
 
 class Sources:
@@ -66,7 +66,7 @@ class InstanceSources(Sources):
 
     @property
     def process_id(self) -> int:
-        """Process id. Each life has an id that is one higher."""
+        """Process id. It increases by one with each life (run of the program)."""
         return 1_000 + self._machine.start_count
 
     def wall_ns(self) -> int:

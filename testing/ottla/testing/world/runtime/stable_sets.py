@@ -1,7 +1,7 @@
 """Sets whose order does not depend on the hash seed of Python's process (PYTHONHASHSEED).
 
 The order of a set of texts differs between processes. During a run, modules of aiokafka use these
-sets in place of `set` and `frozenset`, because aiokafka sends its topics in the order of sets.
+sets instead of `set` and `frozenset`, because aiokafka sends topics in the order of its sets.
 """
 
 from collections.abc import Callable, Iterator

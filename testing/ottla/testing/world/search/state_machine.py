@@ -1,8 +1,8 @@
 """Hypothesis state machines over a simulated world: rules produce, start, kill and upgrade
 instances.
 
-The world runs in a thread. Between two rules that thread waits, so that virtual time does not
-advance, and a run remains a function of the plan and the rules.
+The world runs in a thread. The thread waits between two rules, so that virtual time does not
+advance. A run is therefore determined by the plan and the rules.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Hypothesis strategies for clusters and fault schedules.
 
 They shrink to fewer faults, to kinds of faults that are easier to understand, and to earlier
-moments. So a failing test reports a schedule without faults that do not matter.
+moments. A failing test therefore reports a schedule without irrelevant faults.
 """
 
 import os
@@ -32,8 +32,8 @@ from ottla.testing.world.plans import (
 )
 
 SEED_VARIABLE = "OTTLA_WORLD_SEED"
-"""Name of an environment variable. If it is set, `cluster` draws no other seed than its value.
-`pytest --world-seed` sets it."""
+"""Name of the environment variable with the only seed that `cluster` draws. `pytest --world-seed`
+sets it."""
 
 SEED_MAX = 9_999
 """Largest seed that is drawn. With larger seeds, shrinking a failing run takes longer."""

@@ -1,9 +1,9 @@
-"""A soak: a long search for failures of tests of programs, spread over processes.
+"""Soak: a long search for failures of tests of programs, distributed over processes.
 
-Each process runs batches of examples of one test, each with a seed of its own. The test that has
-had the least time gets the next batch. Failures are kept in a folder, the corpus: one file for each
-kind of failure of each test, with the plan and the faults of the smallest run. A later soak runs
-the corpus first.
+Each process runs batches of examples of one test, each with a separate seed. The test with the
+least time so far gets the next batch. Failures are stored in a folder, the corpus: one file for
+each kind of failure of each test, with the plan and the faults of the smallest run. A later soak
+runs the corpus first.
 """
 
 import time

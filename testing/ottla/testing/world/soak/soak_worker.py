@@ -1,7 +1,7 @@
 """One batch of a soak: pytest runs a test with examples of one seed, in this process.
 
-Hypothesis draws the examples, so that a soak has the fixtures, strategies and shrinking of the test
-itself. The module of the test is imported once per process.
+Hypothesis draws the examples, so that the soak uses the fixtures, strategies and shrinking of the
+test itself. The module of the test is imported once per process.
 """
 
 import io
