@@ -83,11 +83,12 @@ AT_CONTROLLERS = option(
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses that a command connects to, and set the login of the current task.
 
-    The first of these sources that is given counts: --bootstrap-server or --dir, --profile,
+    The first source that is given applies, in this order: --bootstrap-server or --dir, --profile,
     OTTLA_BOOTSTRAP, the profile of OTTLA_PROFILE, the file of --command-config, the local cluster
     of the default directory, BOOTSTRAP_DEFAULT. If BOOTSTRAP_DEFAULT is used,
     `arguments.has_no_address` is set to True, so that errors can explain it. Later requests of this
-    task log in by the first of these: --command-config, the profile, a secure local cluster.
+    task log in with the first of these that is given: --command-config, the profile, a secure local
+    cluster.
     """
     profile = _profile_of(arguments)
     from_file = _use_login_of(arguments, profile)
@@ -162,8 +163,8 @@ def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _client_file_of(arguments: argparse.Namespace) -> Path | None:
-    """Return the path of the file with the client settings of the local cluster in use, or None if
-    it is not a secure cluster."""
+    """Return the path of the client settings file of the secure local cluster in use, or None if
+    the cluster is not secure."""
     if arguments.bootstrap_server or (arguments.dir is None and os.environ.get(BOOTSTRAP_VARIABLE)):
         return None
     path = Path(arguments.dir or DIRECTORY_DEFAULT) / CLIENT_FILE

@@ -3,8 +3,8 @@
 A command asks once before it deletes records, offsets, groups, credentials or ACLs. It also asks
 before it removes a node, a replica or a voter, and before any change that cannot be undone. `--yes`
 confirms beforehand. Without `--yes` and without a terminal, the command changes nothing and exits
-with code 2. A script therefore neither waits for an answer nor takes a refusal for success. Other
-commands never ask, and have no `--yes`.
+with code 2. A script therefore never waits for an answer, and never mistakes a refusal for success.
+All other commands ask no questions, and have no `--yes`.
 """
 
 import argparse
@@ -42,8 +42,8 @@ def can_ask() -> bool:
 
 
 def confirm(arguments: argparse.Namespace, question: str) -> bool:
-    """Return whether to make the changes that the command has shown. Asks on a terminal, and prints
-    a note if nothing is changed.
+    """Ask on the terminal whether to make the changes that the command has shown, and return the
+    answer. Prints a note if the answer is no.
 
     Raises UnconfirmedError if there is no terminal.
     """

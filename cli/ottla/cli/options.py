@@ -34,7 +34,7 @@ class OneOf(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Declaration of command-line options that have a title of their own in the help."""
+    """Declaration of command-line options that form a section with its own title in the help."""
 
     title: str
     options: tuple[Option, ...]
@@ -50,8 +50,8 @@ Declared = Option | OneOf | Section
 
 
 def option(spelling: str, meaning: str, **settings: Any) -> Option:
-    """Return the declaration of an option, given by one string: its names, its metavar, and `...`
-    if it may be repeated.
+    """Return the declaration of an option. `spelling` is a text with its names, its metavar, and
+    `...` if it may be repeated.
 
     `--force` is a flag, and `-c --config KEY=VALUE ...` an option with values. `names NAME ...` is
     a positional argument `names` that is shown as NAME. An option with choices needs no metavar.

@@ -28,8 +28,8 @@ def show(
     command: str = "topic",
     keys: Sequence[str] = (),
 ) -> None:
-    """Print a command's successful requests as a table or JSON, then the refused ones as notes.
-    Raises the last refusal, if there is one.
+    """Print the successful requests of a command as a table or JSON, then the refused ones as
+    notes. Raises the last refusal, if any.
 
     `keys` are the names of the columns in JSON, if they differ from the headers.
     """

@@ -1,10 +1,10 @@
 """Hides secrets among the arguments of this process, which other users of the machine see in `ps`
 and /proc/PID/cmdline.
 
-A secret among the arguments (`--set ….password=…`) would be visible during the life of a node and
-of its forks. It is therefore overwritten in the memory of the process as soon as Python runs. A
-settings file that only its owner can read avoids even this short exposure. Overwriting works on
-Linux only; elsewhere the arguments stay visible.
+A secret among the arguments (`--set ….password=…`) would be visible as long as a node or its forks
+run. It is therefore overwritten in the memory of the process as soon as Python runs. A settings
+file that only its owner can read avoids even this short exposure. Overwriting works on Linux only;
+elsewhere the arguments stay visible.
 """
 
 import os
@@ -46,8 +46,7 @@ def hide_secrets(arguments: Sequence[str]) -> bool:
 
 
 def show_as(*choices: Sequence[str]) -> bool:
-    """Replace the arguments of this process, as `ps` shows them, by the first of `choices` that
-    fits.
+    """Replace the arguments of this process that `ps` shows by the first of `choices` that fits.
 
     The available space is the size of the arguments with which the process was started. If no
     choice fits, the last one is truncated. Returns False if the arguments cannot be replaced.

@@ -1,8 +1,8 @@
 """Prints all output of commands. Only this module escapes control characters and writes terminal
 sequences.
 
-No other module of the package calls `print`, so that names that other users chose are always safe
-to show. The exception is `consume.py`, which writes the bytes of records. A command in a text, as
+No other module of the package calls `print`, so that names chosen by other users are always
+escaped. The exception is `consume.py`, which writes the bytes of records. A command in a text, as
 in "see 'ottla topic list'", is shown in a form that the user can type. Only terminals get colours;
 NO_COLOR disables them, FORCE_COLOR enables them.
 """

@@ -1,10 +1,10 @@
-"""Reads topics and groups of a running cluster as they were at one moment.
+"""Reader of topics and groups of a running cluster for a consistent backup.
 
 The order of the steps makes the backup consistent. Offsets of groups are read first, then the end
 of each partition, so that no group's offset is beyond the records. Open transactions are then given
 time to end. After that, all records before the ends are committed or aborted, and so are the
-outputs of every transaction whose offsets were read. Only then is the last stable offset of each
-partition the end of its backup.
+outputs of every transaction whose offsets were read. Finally, the last stable offset of each
+partition becomes its end in the backup.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Writes a backup into a cluster in which none of its topics exists.
 
-Records get new offsets from 0, without the gaps that compaction and transactions left. Committed
-offsets of groups are translated, so that each refers to the same record as before.
+Records get new offsets from 0, without the gaps of compaction and transactions. Committed offsets
+of groups are translated, so that each refers to the same record as before.
 """
 
 from pathlib import Path

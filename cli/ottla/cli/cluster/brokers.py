@@ -85,8 +85,8 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla broker drain`: make brokers transfer their partition leaderships if the user confirms,
-    or with --undo accept leaderships again. Returns 0 when the brokers have done so.
+    """`ottla broker drain`: if the user confirms, make brokers transfer their partition
+    leaderships, or with --undo accept leaderships again. Returns 0 when all brokers have finished.
 
     Raises RefusedError if a partition would be left without a leader, unless --force is given.
     """

@@ -1,7 +1,7 @@
 """Reads and writes the files of a local cluster: cluster.json with the addresses of its nodes, and
 each node's .properties.
 
-Ids and ports are chosen once and kept, so that a cluster restarts under the same addresses. The
+Ids and ports are chosen once and stored, so that a cluster restarts with the same addresses. The
 cluster id and each controller's directory id are kept too; `cluster_format` writes them into the
 directories.
 """
@@ -220,8 +220,8 @@ def make_plan(
     is_secure: bool = False,
 ) -> ClusterPlan:
     """Return the plan of a local cluster that is stored in `directory`, or a new plan if the
-    directory has none. A secure plan stays secure even without `is_secure`. Raises ConfigError if
-    the stored plan does not match the arguments.
+    directory has none. A stored secure plan remains secure even if `is_secure` is False. Raises
+    ConfigError if the stored plan does not match the arguments.
 
     Without a `port`, the first broker keeps its previous port or gets the default. Port 0 means any
     free port. Without counts of nodes, a stored plan keeps its counts, and a new plan has one

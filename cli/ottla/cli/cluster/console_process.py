@@ -1,7 +1,7 @@
 """Starts and stops the console (web pages) of a local cluster: a process that `ottla up` runs
 beside the nodes.
 
-`ottla up` opens the console's socket and makes its key, so that it knows the address before the
+`ottla up` opens the console's socket and creates its key, so that the address is known before the
 console has started. A browser that connects earlier waits. The console ends when its standard input
 ends, even if `ottla up` is killed.
 """

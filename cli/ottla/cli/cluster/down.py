@@ -56,8 +56,8 @@ def _send_signals(pid: int, *numbers: signal.Signals) -> None:
 
 
 def _end_starter(pid: object) -> None:
-    """Wait for the 'ottla up' process that started the nodes of the cluster; it ends when they do.
-    Sends SIGTERM if it keeps running."""
+    """Wait for the end of the 'ottla up' process that started the cluster's nodes, which ends after
+    the nodes. Sends SIGTERM if it continues to run."""
     if not isinstance(pid, int) or not is_node(pid):
         return
     for asks in (False, True):

@@ -41,7 +41,7 @@ def warning_of_modes(
 
 def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, str]]:
     """Yield each distinct path for which other users of the machine have the permission `wanted`,
-    with its mode. Paths that do not exist are skipped."""
+    and its mode. Paths that do not exist are skipped."""
     for path in dict.fromkeys(os.path.abspath(path) for path in paths if path):
         try:
             has_right = Path(path).stat().st_mode & wanted

@@ -56,11 +56,12 @@ class LocalCluster:
         self._plan.write()
 
     def start(self) -> int:
-        """Start all nodes of the local cluster and wait until all of them serve requests. Returns
-        an exit code: 0 if all do, 1 if a node refused to start, or 2 if a node is unhealthy.
+        """Start all nodes of the local cluster, and wait until all of them serve requests. Returns
+        an exit code: 0 if all serve requests, 1 if a node refused to start, or 2 if a node is
+        unhealthy.
 
-        A broker serves requests once the quorum has unfenced it, so the cluster is ready when all
-        its brokers are.
+        The cluster is ready when all of its brokers serve requests, because a broker serves
+        requests only after the quorum has unfenced it.
         """
         return self._supervisor.start(READY_TIMEOUT_S)
 

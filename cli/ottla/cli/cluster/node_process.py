@@ -185,8 +185,8 @@ def unresolved(listeners: Iterable[ListenAddress]) -> Iterator[tuple[str, str]]:
     """Yield each advertised listener address whose host this machine cannot resolve, with the
     reason.
 
-    The name service may be slow, so the wait is bounded. A host that is not resolved in time is not
-    reported.
+    The wait for the name service is bounded, because it may be slow. A host that is not resolved in
+    time is not reported.
     """
     import socket
     from concurrent.futures import ThreadPoolExecutor, wait

@@ -51,8 +51,8 @@ COLOURS = {
     "CONTROLLER": Colour.BOLD,
 }
 RATE_INTERVAL_S = 1.0
-"""Seconds between the two samples from which the rate of a log recovery is computed. A shorter
-interval makes the rate inexact. A longer interval makes the user wait."""
+"""Seconds between the two samples from which the rate of a log recovery is computed. With a shorter
+interval, the rate is inexact. With a longer interval, the user waits longer."""
 
 
 OPTIONS: tuple[Declared, ...] = (
@@ -188,9 +188,9 @@ def judged(found: Survey) -> dict[str, Any]:
 
 
 def tier_totals(brokers: Iterable[SurveyedBroker]) -> dict[str, int] | None:
-    """Return sums over all brokers, by name: bytes and number of the copied segments, bytes and
-    number of the segments that wait to be copied, and failures. Returns None if no broker has
-    tiered storage."""
+    """Return sums over all brokers, by name: number and bytes of copied segments, number and bytes
+    of segments that wait to be copied, and number of failures. Returns None if no broker has tiered
+    storage."""
     tiered = [broker.metrics for broker in brokers if TIER_BYTES in broker.metrics]
     if not tiered:
         return None

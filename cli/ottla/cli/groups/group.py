@@ -105,8 +105,8 @@ def _short_row(member: GroupMemberDescription) -> tuple[object, ...]:
 
 
 def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
-    """Return one table row for each topic of a group: the number of its partitions, the number of
-    its partitions with a committed offset, and the sum of their lags."""
+    """Return one table row for each topic of a group: the number of partitions, the number of
+    partitions with a committed offset, and the sum of the lags."""
     lags_of: dict[str, list[int | None]] = defaultdict(list)
     for topic, _partition, _committed, _end, behind, _member in rows:
         lags_of[topic].append(behind)

@@ -174,8 +174,8 @@ def _note_limit(row: ResetRow, command: str) -> None:
 
 
 def reset_time_ms(arguments: argparse.Namespace) -> int | None:
-    """Return the time, in ms since 1970, from which the group reads records again, or None if no
-    option gives a time."""
+    """Return the time in ms since 1970 from which the group reads records again, or None if no
+    option specifies a time."""
     if arguments.to_datetime is not None:
         return parse_time("--to-datetime", arguments.to_datetime, _wall_ms())
     if arguments.by_duration is not None:

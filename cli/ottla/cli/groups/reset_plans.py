@@ -72,7 +72,7 @@ def parse_reset_duration(option: str, text: str) -> int:
 
 def parse_places(option: str, text: str) -> tuple[str, list[int] | None]:
     """Parse a text of the form TOPIC or TOPIC:0,1, the value of `option`. Returns the topic and its
-    partitions; the latter are None if the text means all partitions."""
+    partitions, or None in place of the partitions if the text names none and means all."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None

@@ -191,8 +191,8 @@ async def _offsets(admin: Admin, group: str) -> list[tuple[TopicPartition, Share
 async def _deliveries(
     admin: Admin, group: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ShareRecordCounts]:
-    """Return the numbers of unsettled records (not yet acknowledged or given up) of each partition
-    of a share group, or an empty mapping if brokers do not report them."""
+    """Return the numbers of records of a share group, by partition, that are neither acknowledged
+    nor archived, or an empty mapping if brokers do not report them."""
     try:
         return await admin.share_group_deliveries(group, partitions)
     except RefusedError:

@@ -1,10 +1,10 @@
-"""`ottla jepsen run|run-all|bugs|analyze|serve|list`: tests real processes under real faults, and
-checks their histories exactly.
+"""`ottla jepsen run|run-all|bugs|analyze|serve|list`: runs real processes under real faults, and
+checks the recorded histories of operations.
 
 Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the test harness; 2 if the
 run is invalid, because an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if
-the run had too little load or too few faults, or could not be decided for another reason. An
-unknown verdict is not a pass.
+the run had too little load or too few faults, or if it cannot be decided for another reason. An
+unknown verdict does not count as success.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """`ottla jepsen run-all`: runs every workload under every nemesis, prints a table of all results,
 and writes the matrix page.
 
-A cell of the table is one workload under one nemesis. A cell that has a verdict from a run of at
-least the planned length is not run again. Each run is a process of its own, so that a crash, even
-in a library, affects only the cells of that run.
+A cell of the table is one workload with one nemesis (kind of fault). If a cell already has a
+verdict from a run of at least the planned length, it is not run again. Each run is a process of its
+own, so that a crash, even in a library, affects only the cells of that run.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | Non
 
 
 def _note_cell(workload: str, found: dict[str, Any], *, is_kept: bool = False) -> None:
-    """Print the verdict of a Jepsen workload as soon as it has its results."""
+    """Print the verdict of a Jepsen workload as soon as it is known."""
     line = f"{workload} × {'+'.join(found['nemesis'])}: {WORDS[found['valid']]}"
     if is_kept:
         line += ", kept"

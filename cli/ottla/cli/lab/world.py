@@ -1,8 +1,9 @@
 """`ottla world run|soak|soak-programs|replay|bugs|fuzz|list`: searches the deterministic simulator
 for failures, from a seed.
 
-Exit code 0 if nothing was found, 2 if an invariant was violated or an injected bug was not found.
-Each failure is shrunk and written to a file, and the command that replays it is printed.
+The exit code is 0 if no failure was found, or 2 if an invariant was violated or an injected bug was
+not found. Each failing run is reduced and written to a file, and the command that replays it is
+printed.
 """
 
 import argparse
@@ -29,8 +30,8 @@ STORY_LINES = 60
 all events."""
 
 KEPT_MAX = 3
-"""Maximum number of failures of the simulator that one search shrinks and saves. Further failures
-rarely show anything new."""
+"""Maximum number of failures of the simulator that one search reduces and saves. Further failures
+rarely provide new information."""
 
 BUG_SECONDS_DEFAULT = "120s"
 BAR_WIDTH = 24

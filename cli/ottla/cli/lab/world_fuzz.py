@@ -1,7 +1,8 @@
 """`ottla world fuzz`: fuzzes every parser that reads untrusted bytes.
 
-Exit code 0 if nothing was found; 2 if a parser raised an unexpected exception, or needed too much
-time or memory. Each such input is written to a file, which the next run tries first.
+The exit code is 0 if no failure was found, or 2 if a parser raised an unexpected exception or
+needed too much time or memory. Each failing input is written to a file, and the next run begins
+with these inputs.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """`ottla world soak`: runs all kinds of simulations for a given time, and writes one table of the
 results.
 
-Exit code 0 if no invariant was violated, 2 otherwise. The table is written each minute, and when a
-signal ends the search, so that no result is lost.
+The exit code is 0 if no invariant was violated, otherwise 2. The table is written every minute, and
+when a signal ends the search, so that no result is lost.
 """
 
 import argparse

@@ -145,8 +145,8 @@ def checked_entries(path: Path, file: Readable) -> Iterator[Entry | Problem]:
 
 
 def topic_ids_beside(path: Path) -> dict[TopicPartition, UUID] | None:
-    """Return the topic ids of the partitions in a checkpoint file, or None if its directory has no
-    file of topic ids.
+    """Return the topic ids of the partitions in a checkpoint file, or None if its directory
+    contains no file of topic ids.
 
     Raises CorruptDataError if the file of topic ids is damaged.
     """

@@ -1,9 +1,9 @@
-"""`ottla log verify`: checks every file of a log directory, or of a partition, against its other
-files.
+"""`ottla log verify`: checks whether the files of a log directory or a partition are consistent
+with each other.
 
-Each file is read once, in blocks. A flaw is reported with its file and position. Exit code 0, or 2
-if anything is damaged. Irregular states that also occur in an undamaged directory are reported as
-notes.
+Each file is read once, in blocks. Each flaw is reported with its file and position. The exit code
+is 2 if a file is damaged, otherwise 0. Irregularities that also occur in an undamaged directory are
+reported as notes.
 """
 
 import argparse

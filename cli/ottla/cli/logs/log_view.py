@@ -1,7 +1,7 @@
 """Prints rows of log files as tables or as JSON while they are read.
 
 Adjacent rows of one kind form one table of at most `TABLE_ROWS_MAX` rows, so that a file of any
-size needs little memory. JSON is one list with one row a line.
+size needs little memory. JSON is one list with one row per line.
 """
 
 import base64

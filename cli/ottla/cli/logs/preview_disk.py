@@ -1,9 +1,9 @@
 """Simulated disk that reads real files and stores every change elsewhere, to preview a recovery.
 
 It implements the interface `Disk` and is used by one command. It flushes nothing, and changes no
-file below the previewed directory. A file that is written is first copied to a folder outside of
-that directory. For a file that is only truncated, just the new size is stored. No descriptor stays
-open between two calls, so that a directory of any size can be previewed. `changes` lists the
+file below the previewed directory. Before a file is written, it is copied to a folder outside of
+that directory. If a file is only truncated, the new size is stored without a copy. No descriptor
+stays open between two calls, so that a directory of any size can be previewed. `changes` lists the
 differences, file by file.
 """
 
@@ -37,7 +37,7 @@ class FileChange(NamedTuple):
 
 
 class _Node:
-    """One file as it would be after the previewed recovery: bytes of the real file, or of a
+    """State of one file after the previewed recovery: its bytes are in the real file or in a
     copy."""
 
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
@@ -154,7 +154,8 @@ class _File:
         self._node.set_size(size)
 
     def renew_size(self, size: int) -> None:
-        """Set the size of the previewed file as `set_size` does: this disk flushes nothing."""
+        """Set the size of the previewed file in the same way as `set_size`, because this disk
+        flushes no data."""
         self._node.set_size(size)
 
     def set_modified_ms(self, modified_ms: int) -> None:
@@ -173,7 +174,7 @@ class _File:
         self._pin_count -= 1
 
     def expect_rewrite(self) -> None:
-        """Ignore the notice that the file will be written again: the preview flushes nothing."""
+        """Do nothing, because the preview has no unflushed writes to count."""
 
     def close(self) -> None:
         """Close the previewed file."""
@@ -386,8 +387,8 @@ class PreviewDisk:
 
 
 def _is_start(node: _Node, path: str) -> bool:
-    """Return whether the real file begins with the bytes of the preview's version of it, which is
-    not larger."""
+    """Return whether the preview's version of a file is a prefix of the real file. The version is
+    not larger than the real file."""
     size = node.size_bytes
     if not node.is_kept and node.path == path:
         return node.base_bytes == size

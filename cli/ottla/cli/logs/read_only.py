@@ -38,8 +38,8 @@ class ReadOnlyFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def skip_hole(self, position: int) -> int:
-        """Return the first position at or after `position` where the file may have bytes other than
-        zero, or the size of the file if its rest is a hole."""
+        """Return the first position at or after `position` at which the file may have bytes other
+        than zero, or the size of the file if it ends with a hole."""
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -97,8 +97,8 @@ def is_in_use(directory: Path) -> bool:
 
 
 def log_directory_of(path: Path) -> Path | None:
-    """Return the log directory that contains a file or a partition, or the path itself if it is a
-    log directory. Returns None if there is none."""
+    """Return the log directory that contains a file or a partition. If the path itself is a log
+    directory, return the path. Returns None if there is no log directory."""
     candidates = [path, *path.absolute().parents[:2]]
     for directory in candidates:
         with suppress(OSError):

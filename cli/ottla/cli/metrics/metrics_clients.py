@@ -108,7 +108,7 @@ def as_json(client: ClientInstanceDescription) -> dict[str, Any]:
 
 def state_of(client: ClientInstanceDescription) -> str:
     """Return the state of a client that pushes metrics: "terminating", "reporting", "asked"
-    (metrics were requested), "not asked", or the name of its last error."""
+    (metrics were requested), "not asked", or the name of the client's last error."""
     if client.is_terminating:
         return "terminating"
     if client.last_error != ErrorCode.NONE:

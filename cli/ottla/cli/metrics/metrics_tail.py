@@ -77,8 +77,8 @@ class Tail:
         return self._left is not None and self._left <= 0
 
     async def poll_once(self) -> None:
-        """Poll every broker once for client metrics, and print the new pushes in the order of their
-        times. If there are none, wait for POLL_S seconds."""
+        """Poll every broker once for client metrics, and print the new pushes ordered by time. If
+        there are no new pushes, wait for POLL_S seconds."""
         await self._look_around()
         tails: list[TailedMetrics] = []
 

@@ -1,8 +1,8 @@
 """`ottla pipeline lag`: shows the lag of every streaming query, from the group to which it commits
 offsets.
 
-A query resumes only from its Spark checkpoint. It also commits the offsets that it has read to the
-group spark-NAME, where NAME is the query's name. This command reads these groups. `ottla group lag`
+A query commits the offsets that it has read to the group spark-NAME, where NAME is the query's
+name, but resumes only from its Spark checkpoint. This command reads these groups. `ottla group lag`
 shows the partitions of one group.
 """
 

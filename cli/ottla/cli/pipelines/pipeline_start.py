@@ -53,8 +53,8 @@ def check_session(options: SessionOptions) -> None:
 def check_store(option: str, url: str, options: SessionOptions) -> None:
     """Raise ConfigError if an output is in S3 and Spark has no file system for it.
 
-    Spark's own error would only name a Java class. The check is skipped if SPARK_HOME is set: such
-    an installation may have the jar anywhere.
+    Without this check, Spark's error would only contain the name of a Java class. The check is
+    skipped if SPARK_HOME is set, because such an installation may have the jar in any directory.
     """
     scheme = urlsplit(url).scheme
     if scheme in ("s3", "s3n"):

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 TOPIC = "__client_metrics"
 TRIGGER = "1m"
-"""Default interval between batches of the aggregation, as a duration. The default window is one
-minute, so that a shorter interval would not show results any earlier."""
+"""Default interval between batches of the aggregation, as a duration. A shorter interval would not
+show results earlier, because the default window is one minute."""
 CHECKPOINT = "_checkpoint"
 SHUFFLES = "spark.sql.shuffle.partitions"
 SHUFFLES_LOCAL = 4

@@ -32,8 +32,8 @@ USAGE_KEYS = (
     "broker", "user", "client_id", "key", "rate", "limit", "percent", "throttled_s",
 )  # fmt: skip
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a type, which stands for all users or
-client ids without quotas of their own."""
+"""Name that Kafka's tools use for the default entity of a type. The default entity stands for all
+users or client ids without their own quotas."""
 
 
 async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:

@@ -115,7 +115,7 @@ async def _partitions(cluster: Cluster, topic: str, only_this: int | None) -> li
 
 def parse_offset(text: str) -> tuple[str, int | None]:
     """Parse the value of the option --offset as kcat does. Returns the start position, and the
-    timestamp in milliseconds at which to stop, or None if the value has no stop."""
+    timestamp in milliseconds at which to stop reading, or None if the value contains none."""
     start, stop = "beginning", None
     for part in text.split(","):
         if part.startswith("e@") and part[2:].isdecimal():

@@ -1,4 +1,4 @@
-"""`ottla produce`: writes records from standard input, one a line, as kcat does.
+"""`ottla produce`: writes records from standard input, one per line, as kcat does.
 
 An empty line is an empty record, as in Kafka's console producer; kcat skips such lines.
 """
@@ -190,8 +190,8 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
-    """Return the partition for the records without a key in the input chunk number `turn`. Only
-    partitions with a leader are used, unless there are none."""
+    """Return the partition for the records without a key in input chunk number `turn`. Partitions
+    without a leader are used only if no partition has a leader."""
     known = cluster.topics[arguments.topic]
     available = known.available or known.partitions
     return available[turn % len(available)]
@@ -205,8 +205,8 @@ def _sorted(
     *,
     keyless: int,
 ) -> dict[int, list[RecordToBuild]]:
-    """Return the records for the lines of standard input, by partition. A record with a key goes to
-    the partition of the key's hash; all other records go to the partition `keyless`."""
+    """Return the records for the lines of standard input, by partition. The partition of a record
+    with a key is determined by the key's hash; all other records go to the partition `keyless`."""
     now_ms = time.time_ns() // 1_000_000
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
     for line in lines:

@@ -112,7 +112,7 @@ def _operations(
     arguments: argparse.Namespace, patterns: Sequence[Pattern]
 ) -> dict[ResourceType, list[AclOperation]]:
     """Return the requested ACL operations for each resource type. Raises ConfigError if an
-    operation applies to none of the types, or a type has no operation."""
+    operation applies to none of the types, or if a type has no operation."""
     asked = [operation_of(part) for text in arguments.operation for part in text.split(",") if part]
     found: dict[ResourceType, list[AclOperation]] = {kind: [] for kind, _ in patterns}
     if arguments.producer:

@@ -1,10 +1,10 @@
 """`ottla doctor certificates FILE`: checks the certificates in the settings of a node, or in a PEM
 file.
 
-Each certificate in settings is tested in use: a server with this certificate and a client that
-trusts the same CAs do a handshake in memory. This is repeated for each host name to which clients
-connect. A PEM file has no settings: its certificates are decoded, and tested in use if the file has
-their key.
+For each certificate in the settings, a server with this certificate and a client that trusts the
+same CAs perform a TLS handshake in memory. The handshake is repeated for each host name to which
+clients connect. The certificates in a PEM file are decoded, and a handshake is performed if the
+file contains their key.
 """
 
 import ssl
@@ -80,8 +80,8 @@ def look_at_file(
 def _look_at_pem(
     path: Path, text: str, authority: Path | None, now: datetime
 ) -> Iterator[CertificateFinding]:
-    """Yield the findings about the certificates in a PEM file: its first certificate, which the key
-    in the file belongs to, then the other ones."""
+    """Yield the findings about the certificates in a PEM file: first the certificate to which the
+    key in the file belongs, then the others."""
     try:
         certificates = tuple(map(read_certificate, certificates_in(text)))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Writes the logs of partitions for a new broker, if their records stay in the bucket.
+"""Writer of the logs of partitions for a new broker whose records stay in the bucket.
 
 Each log is empty and begins where its copied records end, like the log of a new replica whose
 leader has its older records only in the object store (KIP-405). The metadata of the copied segments

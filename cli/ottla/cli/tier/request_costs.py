@@ -17,8 +17,8 @@ REQUESTS_OF_SMALL_OBJECTS = 2
 """Number of requests that upload, or read, the two small objects of a segment: its indexes and its
 manifest."""
 MULTIPART_REQUESTS = 2
-"""Number of requests, besides one for each part, that upload an object in several parts: one begins
-the upload and one completes it."""
+"""Number of additional requests when an object is uploaded in several parts: one begins the upload
+and one completes it."""
 
 
 class Prices(NamedTuple):
@@ -31,8 +31,8 @@ class Prices(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of some segments in an object store: their number, their size in bytes, the number of
-    PUT requests that uploaded them, and the number of GET requests that read them once."""
+    """Cost of segments in an object store: their number, their size in bytes, the number of PUT
+    requests that uploaded them, and the number of GET requests that read them once."""
 
     segment_count: int = 0
     size_bytes: int = 0

@@ -1,7 +1,8 @@
 """Plans the restore of topics from a bucket: the topics, and their first metadata records. Pure.
 
-All input comes from manifests, which others may have written. Names, numbers of partitions and
-settings are therefore checked. Invalid topics and settings are not restored, and a note says so.
+All input comes from manifests, which may be written by other programs. Names, numbers of partitions
+and settings are therefore checked. Invalid topics and settings are not restored, and are reported
+as notes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +43,7 @@ TIER_SETTINGS = frozenset(
 
 
 class RestoredTopic(NamedTuple):
-    """A topic of the former cluster, with the logs and settings that it has after the restore."""
+    """Topic of the former cluster, with its logs and settings after the restore."""
 
     name: str
     topic_id: UUID
@@ -102,7 +103,7 @@ def plan_restore(
     has_tier: bool = False,
     may_lack_records: bool = False,
 ) -> RestorePlan:
-    """Return the plan to restore the topics in `names`, or all topics if there are none.
+    """Return the plan to restore the topics in `names`, or all topics if `names` is empty.
 
     `logs` has the log of each partition, by topic id and partition index. If several topics have
     the same name, the one with the latest upload is restored. A log with gaps is restored only with

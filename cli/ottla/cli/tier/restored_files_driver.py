@@ -46,8 +46,8 @@ INDEX_SUFFIXES = {
     IndexKind.TRANSACTIONS: TRANSACTION_INDEX,
 }
 BATCH_BYTES_MAX = 256 << 20
-"""Maximum size in bytes of a batch in a segment of which only a part is restored. The whole batch
-is in memory."""
+"""Maximum size in bytes of a batch in a segment that is restored only in part. Such a batch is read
+into memory completely."""
 FLUSHES_AT_ONCE = 16
 
 
@@ -82,8 +82,8 @@ async def write_checkpoints(
     starts: Mapping[TopicPartition, Offset],
     ends: Mapping[TopicPartition, Offset],
 ) -> None:
-    """Write the checkpoint files of a log directory, in which all logs are flushed and committed up
-    to their ends."""
+    """Write the checkpoint files of a log directory. They state that all logs are flushed and
+    committed up to their ends."""
     for name, data in (
         (CHECKPOINT_TOPICS_FILE, format_topic_ids(topic_ids)),
         (RECOVERY_POINT_FILE, format_checkpoint(ends)),
@@ -164,8 +164,8 @@ def _write(disk: Disk, path: str, data: bytes) -> None:
 
 
 async def _flush(disk: Disk, directory: str) -> None:
-    """Make all files of a directory durable, several at the same time, which is faster than one
-    after the other."""
+    """Make all files of a directory durable, several at the same time, which is faster than
+    flushing them one after the other."""
     names = iter(await disk.listdir(directory))
 
     async def work() -> None:

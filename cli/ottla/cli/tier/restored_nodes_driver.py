@@ -87,8 +87,9 @@ async def restore_nodes(
 ) -> None:
     """Write the restored topics into nodes. `brokers` are all brokers of the new cluster.
 
-    Raises ConfigError if a directory is not formatted, has been used, or belongs to another cluster
-    than that of the bucket while its records stay there. Nothing is written then.
+    Raises ConfigError if a directory is not formatted or has been used. If the records stay in the
+    bucket, also raises ConfigError if a directory belongs to another cluster than the bucket. After
+    an error, no file has been written.
     """
     most = min(REPLICAS_DEFAULT, len(brokers))
     placements = plan.placements(brokers, replication_factor or most)
@@ -132,7 +133,7 @@ async def restore_nodes(
 async def _add_records(
     disk: Disk, nodes: Sequence[FormattedNode], records: Sequence[Record]
 ) -> None:
-    """Add the metadata records of the topics to those with which controllers begin."""
+    """Add the metadata records of the topics to the records with which controllers begin."""
     for node in nodes:
         if node.metadata_log_dir is not None:
             await add_first_records(disk, node.metadata_log_dir, records)

@@ -29,7 +29,7 @@ async def read_log(
     missing or invalid.
 
     If the bucket has several topics with this name, the topic with the latest upload is read.
-    Raises ConfigError if there is none."""
+    Raises ConfigError if the bucket has no such topic."""
     with BucketProgress("listing the bucket", "objects") as line:
         scan = await scan_bucket(bucket.store, bucket.cluster_id, on_object=line.advance)
     found = [

@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rows(log: StoredPartition) -> Iterator[tuple[SegmentManifest, str]]:
-    """Yield each segment of the partition with its use, as text: the offsets that the log takes
-    from it, or the reason why it takes none."""
+    """Yield each segment of the partition with its use as text: the range of offsets that the log
+    reads from it, or the reason why the log does not use it."""
     for piece in log.pieces:
         yield (
             piece.manifest,

@@ -85,7 +85,7 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def tiered_topics(admin: Admin, names: list[str]) -> list[str]:
-    """Return those of the named topics that are tiered, sorted by name."""
+    """Return the names of those topics that are tiered, sorted."""
     found = []
     for at in range(0, len(names), TOPICS_PER_REQUEST):
         resources = [

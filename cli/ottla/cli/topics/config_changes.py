@@ -80,7 +80,7 @@ class Entity:
     @property
     def broker(self) -> NodeId | None:
         """Id of the broker to which requests about this entity's settings must be sent, or None for
-        any broker. Only a broker itself knows its settings file and its loggers."""
+        any broker. Settings files and loggers of a broker are known only to that broker."""
         is_one_brokers = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
@@ -92,7 +92,7 @@ class Change(NamedTuple):
     change: ConfigChange
 
     def after(self, now: ConfigEntry | None, own: ConfigSource) -> str | None:
-        """Return the value that a setting has after the change, or None if it then has no value.
+        """Return the value of a setting after the change, or None if it then has no value.
 
         `now` is the setting before the change. `own` is the source of values that are set on the
         entity itself.
@@ -112,7 +112,8 @@ class Change(NamedTuple):
 
 
 def default_of(entity: Entity, key: str) -> str | None:
-    """Return the declared default of a setting of the entity, or None if it has none."""
+    """Return the declared default of a setting of the entity, or None if the setting has no
+    default."""
     # Imported late: commands that change one setting need no declarations.
     from ottla.model.settings.dynamic import definitions_of
 

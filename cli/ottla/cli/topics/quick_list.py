@@ -1,5 +1,5 @@
-"""Fast path of `ottla topic list`, which prints the list with few imports. It applies if no login
-and no TLS is configured, and every broker responds at once.
+"""Fast path of `ottla topic list`, which prints the list with few imports. It is used if no login
+and no TLS is configured, and if all brokers respond at once.
 
 It uses blocking sockets, which avoids the import of trio; that import would take most of the
 command's time. All other cases are left to `topic_list`, which waits, prints notes and explains
@@ -37,8 +37,8 @@ class _UnusualError(Exception):
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:
-    """List every topic by the fast path, which uses blocking sockets. Returns False, and prints
-    nothing, if the fast path does not apply."""
+    """List all topics with the fast path, which uses blocking sockets. If the fast path cannot be
+    used, prints nothing and returns False."""
     addresses = plain_bootstrap_of(arguments)
     if addresses is None:
         return False

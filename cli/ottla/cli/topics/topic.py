@@ -24,8 +24,8 @@ MODULE = "ottla.cli.topics"
 
 
 def create_topics(arguments: argparse.Namespace) -> int:
-    """`ottla topic create`: create topics. --timeout is the time in which the controllers must
-    create them. Returns the exit code."""
+    """`ottla topic create`: create topics. The controllers must create them within --timeout.
+    Returns the exit code."""
     return run_admin(f"{MODULE}.topic_verbs:create", arguments, timeout_s=arguments.timeout)
 
 

@@ -21,8 +21,8 @@ COLUMNS = ("ID", "OWNER", "RENEWERS", "EXPIRES", "LATEST-END")
 
 
 async def create_token(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla token create`: create a delegation token, and show the login settings with which
-    clients use it. Returns the exit code."""
+    """`ottla token create`: create a delegation token, and show the settings for clients that log
+    in with it. Returns the exit code."""
     lifetime_s = None
     if arguments.lifetime is not None:
         lifetime_s = parse_duration("--for", arguments.lifetime)

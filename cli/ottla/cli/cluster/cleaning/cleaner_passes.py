@@ -1,5 +1,5 @@
 """`ottla cleaner run`: requests compaction passes from brokers, waits for them, and shows their
-outcomes."""
+results."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class RequestedPass:
 
     replica: ReplicaAt
     before: CleaningPass | None
-    """Last compaction pass of the log that ended before the command requested this one, or None if
+    """Compaction pass of the log that ended last before the command requested this one, or None if
     there was none."""
     outcome: str = ""
     """Outcome of the requested compaction pass. Empty until the pass has ended."""

@@ -23,7 +23,7 @@ for `ottla cluster balance`."""
 
 async def check_adaptable(admin: Admin, moves: Sequence[Move]) -> None:
     """Raise ConfigError if the controllers cannot make the replica moves, or RefusedError if they
-    already make others."""
+    are already making other moves."""
     if len(moves) > MOVES_MAX:
         raise ConfigError("--adapt", f"takes {MOVES_MAX} moves at most, and {len(moves)} are asked")
     changed = [move for move in moves if len(move.before.replicas) != len(move.after.replicas)]

@@ -106,8 +106,7 @@ def _show(
 
 def _target(text: str) -> tuple[NodeId | None, str]:
     """Parse the log directory `[BROKER:]PATH` to which replicas are moved. Returns the broker and
-    the path. The broker is None if the text has none, which means every broker that has the
-    directory."""
+    the path. If the text has no broker, it is None, which means all brokers with this directory."""
     broker, colon, path = text.partition(":")
     if colon and broker.isdecimal():
         return NodeId(int(broker)), path.rstrip("/")
@@ -124,8 +123,8 @@ def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
 def plan(
     found: Iterable[BrokerDirectories], wanted: Sequence[tuple[NodeId | None, str]]
 ) -> list[DirectoryMove]:
-    """Return the moves that bring replicas to the wanted log directories. If `wanted` has several
-    directories for a broker, the last one counts.
+    """Return the moves that bring replicas to the wanted log directories. If `wanted` contains
+    several directories for a broker, the last one applies.
 
     Raises ConfigError if no broker that responded has one of the directories.
     """

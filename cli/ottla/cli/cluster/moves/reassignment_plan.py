@@ -1,8 +1,8 @@
-"""Plans reassignments of partitions: spread over brokers, away from one broker, or read from a
-file's text. Pure.
+"""Plans for reassignments of partitions, which spread them over brokers, empty one broker, or are
+read from a file's text. Pure.
 
-A plan moves few replicas: a replica stays unless its broker is to be emptied, or has more than an
-equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of two brokers
+A plan moves few replicas: a replica is moved only if its broker is to be emptied, or has more than
+an equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of two brokers
 differ by at most one, as far as racks and hosts allow).
 """
 
@@ -155,9 +155,11 @@ def _check(brokers: Collection[int], copies: int) -> None:
 
 
 def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
-    """Return the id of the best broker for one more replica of a partition. A broker in a rack
-    without a replica is preferred, then a broker on a host without one, then the broker with the
-    fewest replicas."""
+    """Return the id of the best broker for one more replica of a partition.
+
+    A broker in a rack without a replica of the partition is preferred, then a broker on a host
+    without one, then the broker with the fewest replicas.
+    """
     racks = Counter(domains[one].rack for one in taken if one in domains)
     hosts = Counter(domains[one] for one in taken if one in domains)
 
@@ -174,8 +176,8 @@ def _best(domains: Domains, taken: Sequence[int], load: Counter[int]) -> int:
 
 
 def _level(partitions: Sequence[list[int]], domains: Domains, load: Counter[int]) -> None:
-    """Move single replicas in a plan from the most to the least loaded broker, for as long as that
-    reduces the difference in replica counts."""
+    """Balance a plan by moving single replicas from the most to the least loaded broker, as long as
+    that reduces the difference in replica counts."""
     is_stuck = False
     while not is_stuck:
         is_stuck = True

@@ -28,8 +28,8 @@ TOPICS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class RemovedThrottles:
-    """Result of `remove_unneeded`: topics and brokers whose replication throttles were removed.
-    Falsy if there are none."""
+    """Result of `remove_unneeded`: topics and brokers whose replication throttles were removed. Its
+    truth value is False if there are none."""
 
     topics: tuple[str, ...]
     """Topics whose lists of throttled replicas were shortened or deleted."""
@@ -144,7 +144,8 @@ def _changes(left: UnneededThrottles, topic: str) -> dict[str, ConfigChange]:
 
 
 async def with_rates(admin: Admin, keys: Collection[str]) -> list[NodeId]:
-    """Return the brokers for which at least one of the replication throttle rates `keys` is set."""
+    """Return the brokers that have a value for at least one of the replication throttle rates
+    `keys`."""
     found = []
     for broker in await _alive(admin):
         entries = await admin.describe_configs(

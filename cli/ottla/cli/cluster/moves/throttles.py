@@ -2,10 +2,10 @@
 needs. Pure.
 
 A move that adds replicas is throttled as by kafka-reassign-partitions. Every present replica is
-added to the list of throttled leaders, since each may lead; the new replicas are added to the list
-of throttled followers. The rates are set on all of these brokers. Rates are set before lists, and
-lists are removed before rates. A command that is killed may therefore leave lists behind only
-together with rates, and `ottla status` looks for rates.
+added to the list of throttled leaders, because each may become the leader; the new replicas are
+added to the list of throttled followers. The rates are set on all of these brokers. Rates are set
+before lists, and lists are removed before rates. If a command is killed, lists are therefore left
+behind only together with rates, which `ottla status` detects.
 """
 
 from collections import defaultdict

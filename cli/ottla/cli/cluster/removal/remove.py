@@ -1,7 +1,8 @@
 """`ottla broker remove`: moves a broker's replicas away, waits until it has stopped, and
 unregisters it.
 
-Each step starts from the cluster's present state, so a second run resumes where the first ended.
+Each step starts from the cluster's present state, so a second run of the command resumes where the
+first one ended.
 """
 
 import argparse

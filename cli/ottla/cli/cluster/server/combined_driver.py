@@ -2,9 +2,9 @@
 shutdown.
 
 Both roles run in one event loop and share one member of the quorum, as in Kafka: one metadata log,
-one directory id, one voter. The broker therefore never fetches the metadata under the voter's id
-from another directory. With automatic joining, such a fetch would look as if the voter had lost its
-disk. `docs/ARCHITECTURE.md` has measurements of both roles in one loop and in two.
+one directory id, one voter. Otherwise the broker would fetch metadata with the voter's id but
+another directory id. With automatic joining, this would look as if the voter had lost its disk.
+`docs/ARCHITECTURE.md` has measurements of both roles in one loop and in two.
 """
 
 import time

@@ -1,9 +1,9 @@
 """Runs the brokers of a host as processes of one command, which systemd runs as one unit.
 
-A broker that dies is restarted alone. SIGTERM stops all of them at once, each with its controlled
-shutdown. Replicas of a partition are on different hosts, so leaderships move to other hosts. If the
-number of brokers was reduced, a surplus broker runs for as long as it has replicas, and accepts no
-new ones.
+If a broker dies, only this broker is restarted. SIGTERM stops all brokers at once, each with a
+controlled shutdown. Replicas of a partition are on different hosts, so leaderships move to other
+hosts. If the number of brokers was reduced, a surplus broker runs for as long as it has replicas,
+and accepts no new ones.
 """
 
 import os
@@ -34,7 +34,7 @@ class HostSupervisor:
     def __init__(
         self, path: Path, brokers: Sequence[HostBroker], given: Sequence[str] = ()
     ) -> None:
-        """Create the supervisor of a host's brokers, which starts nothing yet. `given` are settings
+        """Create the supervisor of a host's brokers, without starting them. `given` are settings
         KEY=VALUE from the command line."""
         self._given = [f"--set={text}" for text in given]
         self._brokers = {broker.name: broker for broker in brokers}

@@ -92,7 +92,8 @@ def host_brokers(texts: Mapping[str, str], count: int) -> list[HostBroker]:
     """Return the brokers of a host: `count` of them, and surplus brokers (beyond `count`) that
     still have replicas.
 
-    Raises ConfigError if ids or ports are impossible, or if log.dirs belongs to a single broker.
+    Raises ConfigError if ids or ports are out of range, or if log.dirs contains the data of a
+    single broker.
     """
     host = _host_number(texts)
     roots = _directories(texts, "log.dirs") or _directories(texts, "log.dir")

@@ -1,7 +1,7 @@
 """Starts, watches, restarts and stops the processes of several nodes.
 
-One event loop waits for all events: a pipe of each node reports that the node is ready, and a
-process descriptor reports that the process ended.
+One event loop waits for all events: a pipe from each node reports that the node is ready, and a
+process descriptor reports the end of the process.
 """
 
 import os

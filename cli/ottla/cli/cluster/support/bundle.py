@@ -1,7 +1,7 @@
 """`ottla bundle`: collects the state of the cluster in one archive, without secrets.
 
-The archive is for a helper who has no access to the cluster. It contains the output of commands of
-`ottla` as JSON, and no records, passwords, users or ACLs.
+The archive is meant for a supporter who has no access to the cluster. It contains the output of
+commands of `ottla` as JSON, and no records, passwords, users or ACLs.
 """
 
 import argparse
@@ -83,8 +83,8 @@ async def collected(admin: Admin) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 async def _of_one(admin: Admin, section: Section) -> Any:
-    """Return the content of one file of the support archive, or the error because of which the file
-    is missing."""
+    """Return the content of one file of the support archive. If the content cannot be read, return
+    the error instead."""
     try:
         with trio.fail_after(SECTION_TIMEOUT_S):
             return await section(admin)

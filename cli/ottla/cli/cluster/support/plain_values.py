@@ -22,8 +22,8 @@ def is_secret(key: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to types that JSON has: named tuples and dataclasses become objects, bytes
-    become a text with their number, and any other value becomes its text."""
+    """Convert a value to types of JSON: named tuples and dataclasses become objects, bytes become a
+    text with the number of bytes, and any other value becomes its text."""
     match value:
         case ConfigEntry():
             return _config(value)
