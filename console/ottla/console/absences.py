@@ -1,5 +1,5 @@
-"""Reasons for facts that a page cannot show: the user lacks a right, the cluster has no such
-request, or a node does not answer. The page shows the reason in place of the fact."""
+"""Reasons why a page cannot show a fact: the user lacks a right, the cluster does not support the
+request, or a node does not respond. The page shows the reason in place of the fact."""
 
 import shlex
 from collections.abc import Awaitable, Callable
@@ -68,7 +68,7 @@ class Absence:
     right: NeededRight | None = None
     """Right that the user lacks to see the fact, or None if the reason is another one."""
     is_unsupported: bool = False
-    """True if the fact is missing because the cluster has no request for it."""
+    """True if the fact is missing because the cluster does not support the request for it."""
 
     def part(self, user: str) -> SheetPart:
         """Return the part of a page that shows the reason for the missing fact, for a signed-in
@@ -100,8 +100,8 @@ def absence_of(thing: str, error: Exception, needs: NeededRight) -> Absence:
 async def attempt(
     thing: str, call: Awaitable[T], needs: NeededRight, *, timeout_s: float = FACT_S
 ) -> T | Absence:
-    """Return the result of an admin call, or the reason why there is none. `thing` names the fact
-    that the call reads; `needs` is the right for it."""
+    """Return the result of an admin call, or the reason why it has none. `thing` is the name of the
+    requested fact; `needs` is the right that the call requires."""
     try:
         with trio.fail_after(timeout_s):
             return await call
@@ -176,5 +176,5 @@ async def attempt_each(
 
 BROKERS_AT_ONCE = 16
 ABSENT_MAX = 10
-"""Maximum number of reasons for silent brokers that one page shows. Further silent brokers are on
-the page of brokers."""
+"""Maximum number of reasons for unresponsive brokers that one page shows. Further unresponsive
+brokers are on the page of brokers."""

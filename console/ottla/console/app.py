@@ -1,4 +1,5 @@
-"""The ASGI application of the console: a route for each page, action and live part of PAGES.
+"""The ASGI application of the console, with a route for each page, action and live part (a part of
+a page that is updated while the page is open).
 
 Every response has the security headers of `HEADERS`. An error of a view (the function that computes
 a page) becomes a page with one sentence; only errors that are bugs are logged with their traceback.
@@ -73,8 +74,8 @@ AT_WORK_OF_SESSION_MAX = 12
 at a time."""
 STREAMS_MAX = 100
 STREAMS_OF_SESSION_MAX = 8
-"""Maximum number of open event streams of one session, of which each open page may have one.
-Browsers keep at most six HTTP/1.1 connections to a server open."""
+"""Maximum number of open event streams of one session. Each open page may have one. Browsers keep
+at most six HTTP/1.1 connections to a server open."""
 WAITING_MAX = 256
 """Maximum number of requests that wait for their turn. The console refuses further ones with status
 503."""
@@ -282,8 +283,8 @@ class ConsoleApp:
         view: PageView,
     ) -> dict[str, object]:
         def here(**changes: object) -> str:
-            """Return the address of the present page with other query parameters. Actions and live
-            parts have other paths, so that the address is made from the page's."""
+            """Return the address of the present page with other query parameters. It is derived
+            from the page's path, because actions and live parts have other paths."""
             return address(page.path, asked.path, {**asked.query, **changes})
 
         pad = self._seams.random_bytes(len(signed.form_secret))

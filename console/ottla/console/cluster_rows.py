@@ -58,7 +58,7 @@ class BrokerRow:
     warnings: tuple[str, ...]
     disks: tuple[DiskRow, ...]
     is_reported: bool
-    """False if the broker does not report its state, as brokers of Apache Kafka do not."""
+    """False if the broker does not report its state. Brokers of Apache Kafka do not."""
     denial: str
     """Reason why the user may not read the broker's state. Empty if the user may."""
     leader_count: int | None

@@ -8,8 +8,8 @@ def command_line(command: str, values: Mapping[str, str]) -> str:
     """Return a command of `ottla` with values in place of its parameters in braces, such as
     `{topic}`.
 
-    A parameter without a value becomes its name in capitals. Values are quoted, since other users
-    may have chosen them.
+    A parameter without a value is replaced by its name in capitals. Values are quoted for the
+    shell, because they may have been chosen by other users.
     """
     words = []
     for word in command.split():

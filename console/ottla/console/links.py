@@ -1,8 +1,8 @@
 """Builds and matches the addresses of pages, whose path segments may be any value. Pure.
 
 Ids of groups may contain slashes, or be `..`, which browsers would resolve. A slash is therefore
-sent as `%2F` and the path is matched undecoded; a value that is empty, consists of dots or begins
-with `~` gets a `~` in front.
+sent as `%2F`, and the undecoded path is matched. A value that is empty, consists of dots or begins
+with `~` gets the prefix `~`.
 """
 
 from collections.abc import Mapping

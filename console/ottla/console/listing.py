@@ -1,8 +1,8 @@
 """Searches and sorts a list, and divides it into pages. Pure.
 
 Each list of the console has the same query parameters: `q` searches, `sort` orders (`-size` in
-descending order), `page` counts from 1. Unknown values fall back to the default, so that old
-addresses work.
+descending order), `page` counts from 1. Unknown values select the default, so that old addresses
+work.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,8 +48,8 @@ class ListPage(Generic[Row]):
         return self.first + len(self.rows) - 1 if self.rows else 0
 
     def sort_after(self, key: str) -> str:
-        """Return the value of the query parameter `sort` that the header of a column links to: the
-        other direction if the list is already sorted by it."""
+        """Return the value of the query parameter `sort` for the link in a column's header. If the
+        list is already sorted by this column, it selects the opposite direction."""
         return f"-{key}" if key == self.sort and not self.is_descending else key
 
     def with_rows(self, rows: Iterable[Other]) -> "ListPage[Other]":
@@ -73,10 +73,11 @@ def listing(
     text_of: Callable[[Row], str],
     sorts: Mapping[str, Callable[[Row], Any]],
 ) -> ListPage[Row]:
-    """Return the page of a list that the query parameters of an address ask for.
+    """Return the page of a list that the query parameters of an address select.
 
     The search finds rows whose `text_of` contains all words of `q`, regardless of case. `sorts` has
-    the key functions of the sortable columns; the first is the default. A key of None sorts last.
+    the key functions of the sortable columns; the first is the default. Rows with a key of None are
+    last.
     """
     everything = list(rows)
     search = query.get("q", "").strip()[:SEARCH_CHARS_MAX]

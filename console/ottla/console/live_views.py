@@ -9,7 +9,8 @@ import trio
 from ottla.console.page_types import LiveFunction, PageRequest, PageView, ViewFunction
 
 INTERVAL_S_MIN = 1.0
-"""Minimum interval of a live part in seconds, so that an open page costs the brokers little."""
+"""Minimum interval in seconds between two updates of a live part, so that an open page costs the
+brokers little."""
 
 
 def every(interval_s: float, view: ViewFunction) -> LiveFunction:

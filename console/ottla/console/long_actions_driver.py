@@ -1,8 +1,8 @@
 """Runs actions that take longer than a page: they continue after the page that started them was
 closed.
 
-Such an action has a page of its own, with its progress. It ends with the console process. All of
-them can be started again after that, because their progress is stored in the cluster.
+Each of these actions has its own page, which shows the progress. The actions end with the console
+process. They can be started again after that, because their progress is stored in the cluster.
 """
 
 import logging
@@ -27,7 +27,8 @@ RUNNING_MAX = 8
 ENDED_MAX = 50
 """Maximum number of long actions that ended, and that the console still shows."""
 LINES_MAX = 100
-"""Maximum number of progress lines that the console keeps for one action; the latest ones."""
+"""Maximum number of progress lines that the console stores for one action. The latest ones are
+kept."""
 LINE_CHARS_MAX = 1_000
 
 Work: TypeAlias = Callable[[Report], Awaitable[str]]
@@ -140,8 +141,8 @@ class LongActions:
         return action
 
     def visible_to(self, user: str, *, is_admin: bool) -> list[LongAction]:
-        """Return the long actions that a user may see, newest first: the user's own ones, or all of
-        them for an administrator."""
+        """Return the long actions that a user may see, newest first. These are the user's own
+        actions, or all actions for an administrator."""
         found = [one for one in self._actions.values() if is_admin or one.user == user]
         return found[::-1]
 

@@ -1,7 +1,7 @@
 """Types of the console's pages: the row of a page in PAGES, its request, its view and its actions.
 
-A view is an async function from a `PageRequest` to a `PageView`. It knows nothing of HTTP, so that
-a test calls it with an admin client and reads the context of the template.
+A view is an async function from a `PageRequest` to a `PageView`. It does not depend on HTTP. A test
+can therefore call it with an admin client, and check the template's context.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -155,8 +155,8 @@ class Action:
     run: ViewFunction
     role: UserRole = UserRole.OPERATOR
     confirms: str = ""
-    """Parameter of the action's path whose value the user has to type into the form's field
-    `confirm`. Empty if the action destroys nothing."""
+    """Parameter of the action's path whose value the user must type into the form's field
+    `confirm`. Empty if the action is not destructive."""
 
 
 @frozen(kw_only=True)

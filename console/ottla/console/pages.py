@@ -1,4 +1,4 @@
-"""PAGES: the one table of the console's screens, actions and live parts.
+"""PAGES, the table of the console's screens, actions and live parts.
 
 Each view module has its own `PAGES`; to add a screen, add its module to `_MODULES`. The navigation
 shows pages in this order.

@@ -1,5 +1,5 @@
-"""Reads offsets of partitions from each leader separately, so that a leader that does not respond
-costs only its own partitions."""
+"""Reader of partition offsets that sends a separate request to each leader. If a leader does not
+respond, only its own partitions lack offsets."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ async def known_offsets(
     """Return the first offset of each partition whose record has a timestamp at or after a time in
     ms since 1970, or -1 if there is none. EARLIEST and LATEST are special times.
 
-    `leaders` are the partitions and their leaders. Partitions without a leader, and those whose
-    leader does not answer in time, are absent. Raises RefusedError if the user may not read the
-    topic.
+    `leaders` are the partitions and their leaders. The result does not contain partitions without a
+    leader, or whose leader does not respond in time. Raises RefusedError if the user may not read
+    the topic.
     """
     by_leader: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
     for at, leader in leaders.items():

@@ -1,8 +1,7 @@
 """Prepares the console's templates: their filters, and the functions that templates call.
 
-Every value is escaped for HTML, and shown with visible escapes for control characters and
-bidirectional overrides, also without a filter: templates cannot forget it. A name that the context
-lacks is an error.
+Every value is escaped for HTML, even without a filter. Control characters and bidirectional
+overrides are replaced by visible escapes. A name that is missing in the context causes an error.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Runs the console's web server: hypercorn on trio, with clients of the cluster for its users.
 
-The server closes connections of slow or silent browsers: one that has not sent a whole request
-within `IDLE_S`, one that sends its form too slowly, and one that does not read for `UNREAD_MS`.
+The server closes the connection of a browser that does not send a whole request within `IDLE_S`,
+sends its form too slowly, or does not read for `UNREAD_MS`.
 """
 
 import logging
@@ -41,14 +41,13 @@ LOG = logging.getLogger(__name__)
 
 CLIENT_ID = "ottla-console"
 ADMIN_TIMEOUT_S = 20.0
-"""Timeout of the console's requests to the cluster in seconds. It is shorter than that of a page,
-so that a page can name the broker that does not respond."""
+"""Timeout in seconds of the console's requests to the cluster. It is shorter than the timeout of a
+page, so that a page can name the broker that does not respond."""
 IDLE_S = 15
-"""Time in seconds in which a browser must send a whole request, including the first one of a
-connection."""
+"""Time in seconds within which a browser must send a whole request."""
 READ_S = 3_600
-"""Time in seconds after which the server closes a connection on which the browser sends nothing,
-such as a live part's."""
+"""Time in seconds after which the server closes a connection on which the browser sends no data,
+such as the connection of a live part."""
 UNREAD_MS = 60_000
 """Time in ms after which the server closes a connection whose data the browser does not read."""
 HEADER_BYTES_MAX = 64 * 1024
@@ -61,8 +60,8 @@ BootstrapAddresses = tuple[tuple[str, int], ...]
 
 
 def secured(config: Any, security: ClientSecurity | None) -> Any:
-    """Return a cluster client's settings with the given login and encryption in place of its
-    own."""
+    """Return the settings of a cluster client in which login and encryption are replaced by the
+    given ones."""
     if security is None:
         return config
     own = {one.name: getattr(security, one.name) for one in fields(ClientSecurity)}
@@ -94,8 +93,8 @@ def clients_for(
 
 
 class UserConnections:
-    """Admin clients of the console's sessions, each in a task of its own. The failure of one client
-    does not end the others."""
+    """Admin clients of the console's sessions. Each runs in its own task, so that the failure of
+    one client does not end the others."""
 
     def __init__(
         self, nursery: trio.Nursery, bootstrap: BootstrapAddresses, security: ClientSecurity

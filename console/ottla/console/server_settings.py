@@ -24,8 +24,8 @@ class AccessKind(Enum):
     """Way in which the console controls the access of users."""
 
     OPEN = "open"
-    """Access without a login: the cluster has none either, and the address is a loopback
-    address."""
+    """Access without a login. The cluster has no login either, and the console's address is a
+    loopback address."""
     KEY = "key"
     """Access by a key in the address that the console prints, because the console's own login has
     rights."""
@@ -47,7 +47,7 @@ class ServerSettings:
     key: str | None = None
     """Path of the PEM file with the private key for HTTPS, or None."""
     names: tuple[str, ...] = ()
-    """Further host names by which browsers reach the console, besides its address."""
+    """Host names by which browsers reach the console, in addition to its address."""
     access: AccessKind
     roles: RoleTable
     security: ClientSecurity | None = None
@@ -121,6 +121,7 @@ def user_security(texts: Mapping[str, str]) -> ClientSecurity:
 
 
 def default_role(kind: AccessKind) -> UserRole:
-    """Return the default of --default-role, the role of users without one: admin without a login,
-    because the reader has the rights of the command line anyway, otherwise viewer."""
+    """Return the default of --default-role, the role of users that have none. It is admin for a
+    console without a login, because its reader has the rights of the command line anyway, and
+    viewer otherwise."""
     return UserRole.VIEWER if kind in (AccessKind.LOGIN, AccessKind.PROXY) else UserRole.ADMIN

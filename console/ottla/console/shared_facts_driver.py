@@ -1,7 +1,7 @@
 """Facts about the cluster that pages share: the numbers of its partitions, and its last changes.
 
-The facts of each admin client are kept, so that a page and its live part, and several open pages,
-cost the brokers one request.
+The facts of each admin client are cached, so that a page, its live part, and several open pages
+need only one request to the brokers.
 """
 
 from weakref import WeakKeyDictionary

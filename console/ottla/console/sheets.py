@@ -1,6 +1,6 @@
 """Types for the parts of a page: facts, tables, notes, forms and plots. Pure.
 
-A view (the function that computes a page) whose page needs no layout of its own returns a `Sheet`.
+If a page needs no special layout, its view (the function that computes the page) returns a `Sheet`.
 The template `sheet.html` shows its parts in order, and escapes all values. A test reads the values
 without HTML.
 """
@@ -80,7 +80,7 @@ def when(time_ms: int | None) -> Cell:
 
 
 def badge(value: str, tone: str = "neutral", href: str = "") -> Cell:
-    """Return a table cell with a state, and a judgement (good, warning, bad or neutral) of it."""
+    """Return a table cell with a state, and its tone: good, warning, bad or neutral."""
     return Cell(value=value, form="badge", tone=tone, href=href)
 
 
@@ -111,11 +111,12 @@ class ListColumn(Generic[Thing]):
     """Value of the query parameter that sorts the list by this column. Empty if the list cannot be
     sorted by it."""
     order: Callable[[Thing], Any] | None = None
-    """Function that returns the value by which the list is sorted. None for that of the cell."""
+    """Function that returns the value by which the list is sorted, or None to sort by the value of
+    the cell."""
     is_number: bool = False
 
     def order_of(self, thing: Thing) -> Any:
-        """Return the value by which the list is sorted, for one of its elements."""
+        """Return the value of one element of the list by which the list is sorted."""
         return self.cell(thing).value if self.order is None else self.order(thing)
 
 
@@ -188,8 +189,8 @@ class FormField:
     label: str
     value: str = ""
     type: str = "text"
-    """Type of the HTML input element, or "select", "area", "hidden" or "username". The last one is
-    hidden, has no name and is not sent: it names the user to password managers."""
+    """Type of the HTML input element, or "select", "area", "hidden" or "username". A "username"
+    element is hidden, has no name and is not sent; password managers read the user name from it."""
     hint: str = ""
     is_required: bool = False
     options: tuple[tuple[str, str], ...] = ()
@@ -281,7 +282,7 @@ SheetPart: TypeAlias = (
 
 @frozen(kw_only=True)
 class Sheet:
-    """Content of a page that has no layout of its own."""
+    """Content of a page without a special layout."""
 
     heading: str
     """Heading of the page, which is also its title."""
@@ -332,9 +333,12 @@ def list_table(
     empty_command: str = "",
     search_label: str = "Search",
 ) -> TablePart:
-    """Return a table with one page of a list: searched in `text_of`, sorted and paged as the query
-    parameters say. Cells are made only for the elements on this page of the list, and for the
-    column that decides the order."""
+    """Return a table with one page of a list. The list is searched in `text_of`, sorted and divided
+    into pages according to the query parameters.
+
+    Cells are created only for the elements on this page of the list, and for the column by which
+    the list is sorted.
+    """
     page = listing(
         things,
         query,

@@ -1,7 +1,8 @@
 """The table of answers: questions about a cluster that `ottla explain` answers. Each has its
 parameters, its command and its MCP tool. Pure.
 
-Command line, MCP server and web pages are made from this table and offer exactly its answers.
+The command line, the MCP server and the web pages are generated from this table, and offer the same
+answers.
 """
 
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ class Conclusion(Enum):
     CAUSED = "caused"
     """Verdict that at least one cause was found."""
     CLEAR = "clear"
-    """Verdict that all facts are known, and none of the possible causes applies."""
+    """Verdict that all facts are known, and that none of the possible causes applies."""
     UNKNOWN = "unknown"
     """Verdict that no cause was found, but facts are missing."""
 
@@ -72,12 +72,12 @@ class Explanation:
     """Noun phrase that names the examined thing, such as "group billing"."""
     verdict: Conclusion
     causes: tuple[Cause, ...] = ()
-    """Causes of the examined state, in the order in which they should be removed."""
+    """Causes of the examined state, in the order in which an operator should remove them."""
     tables: tuple[FactTable, ...] = ()
     """Tables of facts that the explanation shows although they are no causes, such as the busiest
     topics."""
     notes: tuple[str, ...] = ()
-    """Sentences about the examined thing that state no cause, such as an ACL that allows the
+    """Sentences about the examined object that are not causes, such as an ACL that allows the
     operation."""
     unknown: tuple[str, ...] = ()
     """Facts for the explanation that could not be read, each with the reason, as text."""
@@ -166,8 +166,8 @@ def command(*words: object) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word quoted for a shell. Unprintable characters, on which a terminal would act, are
-    written as escape sequences in `$'…'`, which bash, zsh and POSIX 2024 read."""
+    """Return a word quoted for a shell. Unprintable characters, which could control a terminal, are
+    written as escape sequences in `$'…'`, which bash, zsh and POSIX 2024 support."""
     if word.isprintable():
         return shlex.quote(word)
     shown = (

@@ -37,7 +37,7 @@ from ottla.model.values import frozen
 
 PATH = "/mcp"
 TOKEN_CHARS_MIN = 32
-"""Minimum length of the MCP server's bearer token in characters. A shorter token could be
+"""Minimum length in characters of the MCP server's bearer token. A shorter token could be
 guessed."""
 TOKEN_CHARS_MAX = 1_024
 BODY_BYTES_MAX = 256 * 1024
@@ -47,8 +47,8 @@ REQUESTS_MAX = 32
 """Maximum number of concurrent requests to the MCP server with a valid token. It refuses further
 ones with status 503."""
 READ_TIMEOUT_S = 120
-"""Time in seconds after which the MCP server closes a connection that sends nothing. It exceeds the
-time of the slowest answer, since a client sends nothing while it waits."""
+"""Time in seconds after which the MCP server closes a connection that sends no data. It exceeds the
+time of the slowest answer, because a client sends no data while it waits."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -115,9 +115,9 @@ def read_token(path: str) -> str:
 
 
 class TokenGate:
-    """ASGI application that passes HTTP requests with the right bearer token to the MCP
-    application. It refuses all others with status 401, and requests beyond REQUESTS_MAX with status
-    503."""
+    """ASGI application that passes HTTP requests with the correct bearer token to the MCP
+    application. It refuses all others with status 401, and requests in excess of REQUESTS_MAX with
+    status 503."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app

@@ -1,5 +1,5 @@
-"""An MCP (Model Context Protocol) server whose tools are the answers of `ottla explain`. All tools
-only read.
+"""MCP (Model Context Protocol) server whose tools are the answers of `ottla explain`. The tools
+never change the cluster.
 
 It runs on trio, and speaks the Model Context Protocol over standard input and output, for an agent
 that starts it as a child process. `mcp_http_driver` serves the same tools over HTTP. The package
@@ -21,7 +21,7 @@ from ottla.model.version import VERSION
 from ottla.model.visible_text import visible, visible_json
 
 CALLS_AT_ONCE = 4
-"""Maximum number of tool calls whose answers are gathered at the same time; further calls wait."""
+"""Maximum number of tool calls that are processed at the same time. Further calls wait."""
 INSTRUCTIONS = (
     "Explanations of an Ottla or Apache Kafka cluster. All tools only read, with the rights of the "
     "user that the server logs in as. Names of topics, groups, users and clients in the results "

@@ -15,8 +15,8 @@ FIELD = "csrf"
 
 
 def token_of(secret: bytes, pad: bytes) -> str:
-    """Return a token for forms, made from a session's secret. `pad` is random, and as long as the
-    secret."""
+    """Return a token for forms, derived from a session's secret. `pad` is random, and as long as
+    the secret."""
     return base64.urlsafe_b64encode(pad + _xor(secret, pad)).decode("ascii")
 
 

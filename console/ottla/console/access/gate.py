@@ -39,7 +39,7 @@ class SignedIn:
     notices: deque[str]
     """Sentences about finished actions, which the next page of the session shows."""
     can_sign_out: bool = False
-    """True if the user can sign out, because the console has a login page of its own."""
+    """True if the user can sign out. This requires that the console has its own login page."""
 
 
 class RenderPage(Protocol):

@@ -1,8 +1,9 @@
 """Host names by which browsers reach the console, and the detection of requests from other sites.
 Pure.
 
-A web page of an attacker cannot send requests to the console through a browser on the same machine
-(DNS rebinding): its host name points to the console's address, but stays in the `Host` header.
+This prevents DNS rebinding, in which a web page of an attacker sends requests to the console
+through a browser on the same machine. The attacker's host name then resolves to the console's
+address, but the `Host` header still contains the attacker's host name.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,7 @@ class HostNames:
     exact: frozenset[str]
     """Accepted values of the `Host` header: host names with a port, in lower case."""
     any_port: frozenset[str]
-    """Accepted host names whose port does not matter, because there may be a proxy or a port
+    """Host names that are accepted with any port, because there may be a proxy or a port
     mapping."""
     has_all: bool = False
     """True if every host name is accepted: the console listens at all addresses, and has a login

@@ -1,8 +1,8 @@
-"""Access control of a console whose own login to the cluster has rights: users need the key in the
-address that the console prints.
+"""Access control by a key, for a console whose own login has rights in the cluster. The key is part
+of the address that the console prints.
 
-Other users of the machine can connect to a loopback address, too. The key begins a session, so that
-only the reader of the printed address has the console's rights.
+A key is needed because other users of the machine can connect to a loopback address, too. A session
+begins with the key, so that only readers of the printed address have the console's rights.
 """
 
 import hmac

@@ -20,7 +20,7 @@ FORGOTTEN_AFTER_MS = 60 * 60_000
 """Time in ms without a failed login after which earlier failures of a user or an address no longer
 count."""
 HOST_BITS_V6 = 64
-"""Number of low bits of an IPv6 address that one host chooses freely."""
+"""Number of low bits of an IPv6 address that a single host can choose freely."""
 
 
 @frozen

@@ -1,7 +1,7 @@
 """Access control of a console with a login: users of the cluster sign in by SCRAM.
 
 The console has no passwords: it connects to the cluster with the name and password of the form. The
-session keeps these clients, so that each answer has the rights of the user.
+session keeps these clients, so that each page shows only data that the user may read.
 """
 
 from collections import deque

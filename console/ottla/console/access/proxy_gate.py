@@ -1,8 +1,8 @@
 """Access control of a console behind a proxy that signs users in, and sends the user's name in a
 header.
 
-The header counts only from the listed addresses; all other requests are refused. The console's own
-login applies, so that roles are the only difference between users.
+The header is accepted only from the listed addresses; all other requests are refused. Requests to
+the cluster use the console's own login, so users differ only in their roles.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""Sets the cookie of a session, and finds the signed-in user of a request by it."""
+"""Cookies of sessions: sets the cookie, and finds the signed-in user of a request by its cookie."""
 
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit

@@ -1,8 +1,9 @@
 """Table of the sessions of signed-in users, by the secret in the session's cookie. Pure.
 
-The table keeps digests of the secrets. A session ends after `IDLE_MS` without a request, after
-`SESSION_MS` in any case, by signing out, and if its user signs in more than `SESSIONS_OF_USER_MAX`
-times. A login always gets a new secret: the value of a cookie that the browser sent is never used.
+The table keeps digests of the secrets. A session ends after `IDLE_MS` without a request, at the
+latest after `SESSION_MS`, when the user signs out, and if its user has more than
+`SESSIONS_OF_USER_MAX` sessions. A login always gets a new secret: the value of a cookie that the
+browser sent is never used.
 """
 
 import hashlib
@@ -62,8 +63,8 @@ class SessionTable:
         return secret
 
     def find(self, secret: str, now_ms: int) -> SignedIn | None:
-        """Return the signed-in user of the session with this secret, and note its use. None if
-        there is no such session, or if it has expired."""
+        """Return the signed-in user of the session with this secret, and record its use. Returns
+        None if there is no such session, or if it has expired."""
         if not secret or len(secret) > COOKIE_CHARS_MAX:
             return None
         key = _digest(secret)

@@ -1,6 +1,6 @@
-"""Values over time that the console keeps in memory, as far as open pages have read them.
+"""Values over time that the console keeps in memory. They come from the requests of open pages.
 
-The console never reads by itself, so that an unused console costs the brokers nothing.
+The console sends no requests of its own, so that an unused console costs the brokers nothing.
 
 lag_history.py      lags of groups (pure)
 metric_history.py   metrics of nodes during the last hour (pure)

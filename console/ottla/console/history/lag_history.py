@@ -1,7 +1,6 @@
-"""Keeps the lags of groups over time, as far as open pages have read them, in memory. Pure.
+"""Lags of groups over time, kept in memory. The samples come from the requests of open pages. Pure.
 
-The console keeps the samples that open pages caused, and never reads by itself: an unused console
-costs the brokers nothing.
+The console sends no requests of its own, so that an unused console costs the brokers nothing.
 """
 
 from collections import OrderedDict, deque
@@ -9,8 +8,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 GROUPS_MAX = 100
-"""Maximum number of groups whose lag samples are kept. The group whose page was opened longest ago
-loses its samples first."""
+"""Maximum number of groups whose lag samples are kept. Above it, the samples of the group whose
+page was opened longest ago are dropped."""
 SAMPLES_MAX = 360
 """Maximum number of lag samples of one group: half an hour of an open page."""
 SERIES_MAX = 6
@@ -48,8 +47,8 @@ class LagHistory:
 
 
 def series_of(samples: tuple[LagSample, ...]) -> tuple[tuple[str, tuple[float | None, ...]], ...]:
-    """Return the lines of a plot of a group's lag: label and values of the sum, and of the
-    partitions that are furthest behind now. A value of None is a gap."""
+    """Return the lines of a plot of a group's lag, each with its label and values. The first line
+    is the sum; the others are the partitions with the largest lag now. A value of None is a gap."""
     latest = samples[-1].by_name
     names = sorted(latest, key=lambda name: (-latest[name], name))[: SERIES_MAX - 1]
     return (

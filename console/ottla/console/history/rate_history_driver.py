@@ -1,8 +1,7 @@
 """Reads rates of traffic for pages: the difference between two samples of the brokers' counters.
 
-The samples of each admin client are kept, so that a page that is opened or renewed again shows the
-rates since the sample before. No page waits for a second sample. The same samples are the history
-of the nodes' metrics.
+The samples of each admin client are kept. A page therefore shows the rates since the previous
+sample, without waiting for a second one. The same samples are the history of the nodes' metrics.
 """
 
 from collections.abc import Mapping
@@ -35,8 +34,8 @@ HISTORIES_MAX = 4
 """Maximum number of admin clients whose metrics over time are kept. The client that was used
 longest ago loses its history first."""
 BYTES_IN, BYTES_OUT = "topics.bytes.in", "topics.bytes.out"
-"""Names of two metrics of each broker, in addition to its own ones: the bytes that clients wrote to
-its topics, and read from them."""
+"""Names of two metrics of each broker that the console computes: the bytes that clients wrote to
+the broker's topics, and the bytes that they read."""
 _SAMPLES: WeakKeyDictionary[Admin, _Samples] = WeakKeyDictionary()
 
 

@@ -71,8 +71,8 @@ class FilteredRecord(Protocol):
         ...
 
     def header_text(self, name: str) -> str | _AbsentProperty | None:
-        """Return the record's last header with this name as text, None if its value is null, or
-        MISSING if there is none."""
+        """Return the record's last header with this name as text. Returns None if its value is
+        null, or MISSING if the record has no such header."""
         ...
 
 

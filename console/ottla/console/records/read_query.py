@@ -129,8 +129,8 @@ def _time(text: str, now_ms: int) -> int:
 
 
 def _one_of(name: str, text: str, values: list[str] | tuple[str, ...]) -> str:
-    """Return the value of a query parameter that allows only `values`, or the first of them if it
-    is empty."""
+    """Return the value of a query parameter, which must be one of `values`. If it is empty, return
+    the first of `values`."""
     if text and text not in values:
         raise ConfigError(name, f"is {text[:50]!r}; it must be one of {', '.join(values)}")
     return text or values[0]

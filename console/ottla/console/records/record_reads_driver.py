@@ -41,16 +41,16 @@ FILTERED_WINDOW = 500
 WINDOW_MAX = 10_000
 WINDOW_GROWTH = 4
 PACE_BYTES = 256 * KIB
-"""Bytes of records that one page's scan examines before other pages get their turn."""
+"""Number of bytes of records that one page's scan examines before other pages' scans continue."""
 RECORD_COST_BYTES = KIB
-"""Bytes for which each examined record counts in addition to its size, for the fixed work per
-record."""
+"""Number of bytes that are added to the size of each examined record, to account for the fixed work
+per record."""
 SCANS_AT_ONCE = 4
-"""Maximum number of pages whose records are read at the same time; others wait. Each may hold
-SCANNED_BYTES_MAX bytes in memory."""
+"""Maximum number of pages whose records are read at the same time. Other pages wait. Each scan may
+hold SCANNED_BYTES_MAX bytes in memory."""
 KEPT_MATCHES = 200
-"""Number of matching records beyond those of the page that are kept in memory before some are
-dropped."""
+"""Number of additional matching records that are kept in memory beyond those of the page before
+some are dropped."""
 STALE_MAX = 5
 STALE_WAIT_S = 0.2
 
@@ -68,8 +68,8 @@ class FoundRecords:
     cursor: Mapping[int, int] | None = None
     """Offset of each partition at which the next page of records continues, or None at the end."""
     unreadable: tuple[int, ...] = ()
-    """Numbers of the partitions whose records could not be read: they have no leader, or it does
-    not respond."""
+    """Numbers of the partitions whose records could not be read because they have no leader, or
+    because the leader does not respond."""
     left_out: int = 0
     """Number of partitions beyond PARTITIONS_MAX, whose records were not read."""
 

@@ -1,6 +1,6 @@
 """Converts records to rows for templates and for downloads. Pure.
 
-If the console hides messages, neither keys nor values nor headers leave this module.
+If the console hides messages, this module removes keys, values and headers.
 """
 
 import base64
@@ -117,8 +117,8 @@ def record_row(
 
 
 def whole_record(record: ConsumerRecord, decoder: DecodesFields, *, is_hidden: bool) -> WholeRecord:
-    """Return a record for a page of its own, with hexadecimal next to the chosen format of key and
-    value."""
+    """Return a record for its own page, with the key and value in hexadecimal next to the chosen
+    format."""
     row = record_row(
         record,
         decoder,
@@ -143,7 +143,7 @@ def download_lines(
     topic: str, records: Iterable[ConsumerRecord], decoder: DecodesFields
 ) -> Iterator[bytes]:
     """Yield records as lines of JSON for a download, up to about DOWNLOAD_BYTES_MAX bytes. Contents
-    that are not UTF-8 are Base64 in a field of their own, so that no byte is lost."""
+    that are not valid UTF-8 are in a separate field in Base64, so that no byte is lost."""
     size = 0
     for record in records:
         fields: dict[str, Any] = {

@@ -31,8 +31,8 @@ KEPT_BYTES_MAX = 16 * MIB
 RESPONSE_BYTES = MIB
 PARTITION_BYTES = 64 * KIB
 FULL_ROUNDS_MAX = 5
-"""Number of consecutive full responses after which the reader of new records skips to the end: the
-topic is written faster than a page can show."""
+"""Number of consecutive full responses after which the reader of new records skips to the end of
+the topic, because records arrive faster than a page can show them."""
 
 
 @frozen(kw_only=True)

@@ -71,9 +71,8 @@ class SchemaFiles:
     """Readers of records by the schemas in the console's files."""
 
     readers: dict[str, tuple[str, DecodePayload]]
-    """Name of each format, and the function that decodes a record's key or value in it, by the
-    value of the query parameter that selects it: `file:orders.avsc` or `file:shop.desc:shop.Order`.
-    """
+    """Formats of keys and values, by the value of the query parameter that selects them, such as
+    `file:orders.avsc` or `file:shop.desc:shop.Order`. Each has a name and a decoding function."""
     problems: tuple[str, ...]
     """Sentences about schema files that cannot be used."""
 

@@ -24,7 +24,8 @@ from ottla.insight.rules.listener_findings import ListenerFinding, judge
 from ottla.model.settings.security.tls import TlsConfig
 
 BROKERS_MAX = 50
-"""Maximum number of listeners that one page examines. Each costs five short connections."""
+"""Maximum number of listeners that one page examines. Each examination opens five short
+connections."""
 CHECK_S = 25.0
 TONES = {"ok": "good", "warning": "warning", "failed": "bad"}
 COLUMNS = (

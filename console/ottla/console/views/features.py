@@ -92,8 +92,8 @@ async def finalize(request: PageRequest) -> PageView:
 
 
 def raisable(levels: Mapping[NodeId, Mapping[str, FeatureLevels]]) -> dict[str, int]:
-    """Return the feature levels to which an upgrade can be finalized: the highest ones that all
-    brokers support, where they are higher than the finalized ones."""
+    """Return the feature levels to which an upgrade can be finalized: the highest levels that all
+    brokers support, for features whose finalized level is lower."""
     found: dict[str, int] = {}
     for name in FINALIZED_TOGETHER:
         known = [one[name] for one in levels.values() if name in one]

@@ -45,9 +45,9 @@ def start_long(
     about: str,
     command: str,
 ) -> PageView:
-    """Start a long action with an admin client of its own, which has the rights of the signed-in
-    user. Returns a redirect to the page of the action. `about` is the address of the page about the
-    thing that the action changes."""
+    """Start a long action with a separate admin client, which has the rights of the signed-in user.
+    Returns a redirect to the page of the action. `about` is the address of the page of the changed
+    object."""
 
     async def with_admin(report: Report) -> str:
         async with request.open_admin() as admin:

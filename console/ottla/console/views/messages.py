@@ -1,8 +1,8 @@
 """Pages of a topic's records: by offset, time or key, chosen by a filter, as they arrive, and one
 by one; downloads; and the form that writes one.
 
-If the console hides messages, keys, values and headers are shown nowhere, and no choice of records
-may depend on them.
+If the console hides messages, keys, values and headers are not shown, and records cannot be
+selected by them.
 """
 
 from collections.abc import AsyncGenerator

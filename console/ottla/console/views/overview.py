@@ -35,8 +35,8 @@ FIRST_S = 0.25
 FACT_S = 15.0
 """Timeout in seconds for reading one kind of facts for the part of the page that is renewed."""
 PARTITIONS_AT_ONCE = 1_000
-"""Maximum number of partitions whose state the page itself contains. If there are more, the live
-part sends their state."""
+"""Maximum number of partitions whose state is part of the page itself. Above it, the live part
+sends the states."""
 NODES, PARTITIONS = "state of the nodes", "state of the partitions"
 HOUR_MS = 3_600_000
 CHANGES_MAX = 40
@@ -73,7 +73,7 @@ class ClusterTotals:
 
 @frozen(kw_only=True)
 class ClusterState:
-    """State of the cluster as far as it was read."""
+    """State of the cluster, as far as it could be read."""
 
     nodes: Survey | None = None
     """Quorum and brokers, without partitions."""
@@ -85,7 +85,8 @@ class ClusterState:
 
 
 class _Reader:
-    """Reads the state of the cluster piece by piece, so that a page can show what it has."""
+    """Reader of the cluster's state in several steps. A page can show the steps that have
+    succeeded."""
 
     def __init__(self, admin: Admin, now_ms: int) -> None:
         self._admin = admin
@@ -138,9 +139,9 @@ async def overview(request: PageRequest) -> PageView:
 
 
 async def first_overview(request: PageRequest) -> PageView:
-    """Return the view with the facts that can be read at once. The page's live part, which is
-    renewed while the page is open, has the others: the state of many partitions, and of nodes that
-    respond late."""
+    """Return the overview with the facts that are available at once. The page's live part, which is
+    updated while the page is open, adds the state of many partitions, and of nodes that respond
+    late."""
     if request.query.get("whole", "") == "1":
         return await overview(request)
     reader = _Reader(request.admin, request.now_ms)

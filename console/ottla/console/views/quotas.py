@@ -116,8 +116,8 @@ async def usage(request: PageRequest) -> PageView:
 
 
 async def explain(request: PageRequest) -> PageView:
-    """Return the page that shows the levels at which quotas of a client may be set, and the ones
-    that apply."""
+    """Return the page that shows the levels at which a client's quotas may be set, and the level
+    that applies."""
     user = request.query.get("user", "ANONYMOUS")
     client_id = request.query.get("client_id", "")
     found = await attempt("limits", request.admin.describe_quotas(), READS)

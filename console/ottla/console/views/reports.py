@@ -1,7 +1,7 @@
 """Pages of reports of `ottla jepsen` and `ottla world`, from the folders in the console's settings.
 
-Only files below these folders are read: names from the address are compared with the names in the
-folder, and never joined to a path.
+Only files below these folders are read, because names from the address are compared with the names
+in the folder, and are never used to build a path.
 """
 
 from http import HTTPStatus

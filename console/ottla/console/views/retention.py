@@ -1,5 +1,5 @@
-"""Page of topics whose records stay longer than their retention, because a timestamp is ahead of
-the clock."""
+"""Page of topics that keep records longer than their retention time, because a record's timestamp
+is in the future."""
 
 import trio
 

@@ -332,11 +332,11 @@ def _credentials(name: str, found: Sequence[UserCredential]) -> SheetPart:
 
 
 def _password_form(name: str = "") -> FormPart:
-    """Return the form that sets a password: of the user with the name, or of a user to be named.
+    """Return the form that sets a password, for the user `name` or for a user to be entered.
 
-    The name of an existing user is in the form's address, because a field would contain the escapes
-    with which pages show invisible characters, and would create a user of that name. The form then
-    has a field without a name, which is not sent: password managers store its value as the user.
+    The name of an existing user is in the form's address. In a field, invisible characters would be
+    replaced by escapes, which would create another user. In this case the form has a field without
+    a name, which is not sent; password managers store its value as the user name.
     """
     user = FormField(name="user", label="User", is_required=True)
     known_user = FormField(name="", label="", type="username", value=name)

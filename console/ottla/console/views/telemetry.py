@@ -111,8 +111,8 @@ async def telemetry(request: PageRequest) -> PageView:
 
 
 async def client(request: PageRequest) -> PageView:
-    """Return the page that shows one client: its metrics over time, as far as brokers keep its
-    pushes."""
+    """Return the page that shows one client: its metrics over time, from the pushes that brokers
+    have stored."""
     name = request.path["client"]
     tails, absent = await attempt_each(
         request.admin,

@@ -1,7 +1,7 @@
 """Page that lists topics with search, sizes and rates, and the form that creates one.
 
-The names of all topics are one small request. Only the topics on the present page of the list are
-described, so that the work does not depend on the number of topics.
+One small request returns the names of all topics. Only the topics on the present page of the list
+are described, so the cost does not depend on the number of topics.
 """
 
 from collections import defaultdict

@@ -353,8 +353,8 @@ def _topic_form() -> FormPart:
 
 
 async def find(request: PageRequest) -> PageView:
-    """Return a redirect to the open transactions of the topic that the query names, or a page that
-    asks for a topic if it names none."""
+    """Return a redirect to the open transactions of the topic in the query. If the query has no
+    topic, return a page that asks for one."""
     topic = request.query.get("topic", "").strip()
     if topic:
         return PageView(context={}, location=open_address(topic))

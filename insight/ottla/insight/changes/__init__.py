@@ -1,4 +1,4 @@
-"""Changes of a cluster that take several steps, for commands and pages alike.
+"""Changes of a cluster that take several steps, for commands and for pages of the console.
 
 A function checks the conditions of a change and raises RefusedError with the next step, or makes
 the change. Functions that take long report their progress to a `Report` function.

@@ -21,8 +21,8 @@ SEEN_AGAIN_S = 0.02
 
 
 def is_running(broker: SurveyedBroker) -> bool:
-    """Return whether a broker is running: either the controllers receive its heartbeats, or it
-    answers requests."""
+    """Return whether a broker is running. It is, if the controllers receive its heartbeats, or if
+    it answers requests."""
     return not (broker.is_fenced and broker.failure)
 
 

@@ -44,7 +44,7 @@ class RemovalResult(NamedTuple):
     moved_count: int
     """Number of partitions whose replica was moved away."""
     is_removed: bool
-    """False if the broker has no replica any longer, but did not stop in time."""
+    """False if the broker has no replicas any longer, but did not stop in time."""
     left: str
     """Sentence about partitions that still list the broker as a replica. Empty if there are
     none."""
@@ -63,7 +63,7 @@ async def remove_broker(
     """Move a broker's replicas to others, wait until the broker has stopped, and unregister it.
 
     `throttle` is the highest rate of the moves in bytes per second. `watch` replaces the reports of
-    the moves. Raises RefusedError if the broker cannot be emptied, or not within `timeout_s`.
+    the moves. Raises RefusedError if the broker cannot be emptied within `timeout_s`.
     """
     watching = watch or _reporter_of(report)
     # Neither new topics nor a balance may give it replicas while it is emptied.

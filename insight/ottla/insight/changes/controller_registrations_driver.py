@@ -28,10 +28,10 @@ effect as once."""
 
 
 async def check_controller_gone(admin: Admin, node: int) -> str:
-    """Check that a controller is no voter. Raises RefusedError if it is one.
+    """Raise RefusedError if a controller is a voter of the quorum.
 
-    Returns a sentence if the controller still runs, so that it would register again. Empty if it
-    does not run.
+    Returns a warning if the controller is still running, because it would then register again.
+    Returns an empty text if it is not running.
     """
     quorum = await described_quorum(admin)
     if any(one.id == node for one in quorum.voters):
@@ -88,6 +88,6 @@ async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
 
 
 def _last_fetch_ms_ago(quorum: SurveyedQuorum, node: int) -> int | None:
-    """Return the time, in ms, since an observer (a node of the quorum that does not vote) last
-    fetched the metadata log, or None if it is not known."""
+    """Return the time in ms since an observer (a node of the quorum that does not vote) last
+    fetched the metadata log, or None if it is unknown."""
     return next((one.last_fetch_ms_ago for one in quorum.observers if one.id == node), None)

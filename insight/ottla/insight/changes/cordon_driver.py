@@ -1,4 +1,5 @@
-"""Cordons brokers: new topics and balances place no replicas on them (KIP-1066)."""
+"""Cordoning of brokers: new topics and balances place no replicas on a cordoned broker
+(KIP-1066)."""
 
 import trio
 
@@ -22,8 +23,8 @@ async def cordon_broker(admin: Admin, broker_id: int, *, is_cordoned: bool) -> N
     """Cordon a registered broker, or end its cordon. Raises RefusedError if no such broker is
     registered.
 
-    Returns when the broker has reported its new state, but no later than after SEEN_TIMEOUT_S. The
-    next request then finds that state. A broker that has stopped reports nothing.
+    Returns when the broker has reported its new state, so that the next request sees that state,
+    but after SEEN_TIMEOUT_S at the latest. A stopped broker reports no state.
     """
     found = next((one for one in await registered(admin) if one.id == broker_id), None)
     if found is None:

@@ -21,8 +21,8 @@ from ottla.model.settings.balance import (
 )
 
 AT_A_TIME = 2
-"""Maximum number of replica copies in which one broker takes part at the same time. The controllers
-enforce it."""
+"""Maximum number of simultaneous replica copies in which one broker takes part. The controllers
+enforce this limit."""
 
 
 async def check_idle(admin: Admin) -> None:
@@ -80,8 +80,8 @@ def lowest_rate(produced: Iterable[int], rate_max: int) -> int:
     catch up with producers.
 
     `produced` has the produce rates of the partitions that are copied, in bytes per second. The
-    result is based on the `AT_A_TIME` highest rates, because a broker takes part in that number of
-    copies at the same time.
+    result is based on the `AT_A_TIME` highest rates, because a broker takes part in up to
+    `AT_A_TIME` copies at the same time.
     """
     highest = sorted(produced, reverse=True)[:AT_A_TIME]
     return min(max(DEFAULT_RATE_MIN, 2 * sum(highest)), rate_max)

@@ -1,9 +1,9 @@
 """Redrives dead letters of a share group: moves them back to the partitions of their records.
 
-Each transaction writes up to `LETTERS_MAX` records and the progress of the redrive. A redrive that
-is killed leaves an open transaction, which the next one aborts. The records of that transaction are
-not committed, and are moved again. The transactional id is derived from the group and the dead
-letter topic, so that a second redrive fences the first one.
+Each transaction writes up to `LETTERS_MAX` records and the progress of the redrive. If a redrive is
+killed, its open transaction is aborted by the next redrive. The records of that transaction are not
+committed, and are moved again. The transactional id is derived from the group and the dead letter
+topic, so that a second redrive fences the first one.
 """
 
 from collections import Counter, OrderedDict
@@ -52,11 +52,11 @@ LETTERS_MAX = 500
 """Maximum number of dead letters that one transaction moves. A larger value repeats more work after
 a kill. A smaller value is slower, since each transaction takes several round trips."""
 LETTER_BYTES_MAX = 4 << 20
-"""Total size of keys and values, in bytes, after which a transaction that moves dead letters is
+"""Total size in bytes of keys and values at which a transaction that moves dead letters is
 committed."""
 ORIGINS_KEPT = 100_000
-"""Maximum number of moved records whose origin a redrive remembers, so that it finds a second
-dead letter for the same record."""
+"""Maximum number of moved records whose origin a redrive stores, in order to detect a second dead
+letter for the same record."""
 REQUEST_BYTES_MAX = 100 << 20
 
 
@@ -66,7 +66,7 @@ class RedriveChoice:
 
     group: str
     dead_letter_topic: str = ""
-    """Topic with the dead letters. Empty for that of the group's settings."""
+    """Topic with the dead letters, or an empty text for the topic in the group's settings."""
     cause: LetterCause | None = None
     places: Mapping[str, frozenset[int] | None] | None = None
     """Partitions of each source topic whose letters are moved, as in `LetterFilter`."""
@@ -102,8 +102,8 @@ class Letters(NamedTuple):
 
 
 class Tally:
-    """Counts of dead letters that one run examined: of moved ones, by the partition of their record
-    and their cause, and of all others, by the reason why they were not moved."""
+    """Numbers of dead letters that one run examined. Moved letters are counted by partition and
+    cause; all others by the reason why they were not moved."""
 
     def __init__(self) -> None:
         self.moved: Counter[tuple[TopicPartition, LetterCause]] = Counter()
@@ -116,7 +116,8 @@ class Tally:
 
     def rows(self) -> list[tuple[str, int, int, int, int]]:
         """Return a row for each partition to which dead letters are moved: topic, partition, number
-        of records, and how many of them were rejected or exhausted."""
+        of records, number of rejected records, and number of records whose deliveries were
+        exhausted."""
         places = sorted({at for at, _ in self.moved})
         return [
             (
@@ -163,8 +164,8 @@ async def letters_of(admin: Admin, choice: RedriveChoice) -> Letters:
 
 
 async def count_letters(admin: Admin, letters: Letters, progress: Report = ignore) -> Tally:
-    """Examine dead letters without moving any. Returns the numbers of letters that a redrive would
-    move, and of others."""
+    """Examine dead letters without moving them. Returns the number of letters that a redrive would
+    move, and of all others."""
     return await Redrive(admin, letters, None, progress, ignore).run()
 
 
@@ -172,8 +173,9 @@ async def move_letters(
     admin: Admin, letters: Letters, producer: Producer, progress: Report, note: Report = ignore
 ) -> Tally:
     """Move dead letters back to their partitions. Returns the numbers of moved letters and of
-    others. `progress` gets the number of letters moved so far, `note` the refusals of single
-    letters. `producer` has the settings `producer_config` of the letters."""
+    others. `progress` is called with the number of letters moved so far, and `note` with the
+    refusals of single letters. `producer` must have the settings `producer_config` of the
+    letters."""
     await _create_progress_topic(admin, letters.progress_topic)
     return await Redrive(admin, letters, producer, progress, note).run()
 
@@ -211,8 +213,8 @@ async def _create_progress_topic(admin: Admin, name: str) -> None:
 
 
 class Redrive:
-    """One pass over the dead letters of a share group, which moves the letters back to their
-    partitions or only counts them."""
+    """One pass over the dead letters of a share group. It moves the letters back to their
+    partitions, or only counts them."""
 
     def __init__(
         self,
@@ -402,18 +404,18 @@ class Redrive:
 
 
 class MovedRecord(NamedTuple):
-    """Record to write from the dead letter topic back to the partition that it came from."""
+    """Record that is written from the dead letter topic back to its original partition."""
 
     letter: Letter
     letter_offset: int
     """Offset of the record's dead letter in the dead letter topic."""
     source: ConsumerRecord
-    """Record with the key, value and headers to write: the dead letter itself, or the record that
-    the letter names."""
+    """Record with the key, value and headers to write. It is the dead letter itself, or the
+    original record to which the letter refers."""
 
 
 class Lot:
-    """Records that one transaction moves back, and the progress that the transaction stores."""
+    """Records that one transaction moves back, with the progress that the transaction stores."""
 
     def __init__(self, done: DoneOffsets) -> None:
         self.done = done.copy()

@@ -66,7 +66,7 @@ class Letter(NamedTuple):
     """Offset of the original record, which became the dead letter."""
     cause: LetterCause
     redrive_count: int
-    """Number of times that the dead letter's record was moved back to its partition before."""
+    """Number of times that the dead letter's record was moved back before."""
 
 
 def letter_in(record: ConsumerRecord) -> Letter | None:
@@ -122,8 +122,8 @@ class LetterFilter(NamedTuple):
     """
 
     def verdict(self, record: ConsumerRecord) -> Letter | LeftReason:
-        """Return the dead letter in a record if the filter selects it, otherwise the reason why it
-        is not moved."""
+        """Return the dead letter in a record if the filter selects it. Otherwise return the reason
+        why it is not moved."""
         letter = letter_in(record)
         if letter is None:
             return LeftReason.NO_LETTER

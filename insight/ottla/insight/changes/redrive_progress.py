@@ -2,7 +2,8 @@
 topic: the offsets that later runs skip, because their letters were moved or belong to other groups.
 
 Pure. One transaction moves records and stores this progress. Committed offsets of a consumer group
-would not suffice: filters leave letters behind that are moved later, and committed offsets expire.
+would not suffice, because letters that a filter skips may be moved later, and because committed
+offsets expire.
 """
 
 import json
@@ -13,9 +14,8 @@ from uuid import UUID
 from ottla.model.errors import CorruptDataError
 
 RANGES_MAX = 20_000
-"""Maximum number of offset ranges in one stored progress record. Each has up to 40 bytes, so that
-the record stays below 1 MB (`max.message.bytes`). More would be needed if filters left that many
-letters between moved ones."""
+"""Maximum number of offset ranges in one stored progress record. A range takes up to 40 bytes, so
+the record stays below 1 MB (`max.message.bytes`)."""
 KEY_VERSION = 1
 
 

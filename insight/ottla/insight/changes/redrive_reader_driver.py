@@ -1,5 +1,5 @@
-"""Reads records for a redrive: those of a partition up to an offset, and single records
-that dead letters name."""
+"""Reader of records for a redrive: records of a partition up to an offset, and single records to
+which dead letters refer."""
 
 import trio
 
@@ -61,8 +61,8 @@ class PartitionReader:
 
 
 class SourceRecords:
-    """Reader of the records that dead letters without a copy name, from the records' own topics. It
-    keeps the result of the last fetch, since letters are in the order of their records."""
+    """Reader of the original records of dead letters that contain no copy. It keeps the result of
+    the last fetch, because letters are in the order of their records."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin

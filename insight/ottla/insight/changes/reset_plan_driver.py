@@ -89,7 +89,7 @@ async def plan_reset(
 async def plan_given(
     admin: Admin, before: Mapping[TopicPartition, int], given: Mapping[TopicPartition, int]
 ) -> list[ResetRow]:
-    """Return the plan of a reset to the given offsets, such as those of a file."""
+    """Return the plan that resets a group to the given offsets, such as those in a file."""
     starts = await offsets_at(admin.cluster, given, EARLIEST)
     ends = await offsets_at(admin.cluster, given, LATEST)
     return limited(before, given, starts, ends)

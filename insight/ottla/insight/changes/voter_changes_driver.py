@@ -45,8 +45,8 @@ them, the change may also be requested again."""
 
 SEE_LEVELS = "'ottla cluster upgrade status' names the command"
 MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
-"""Error codes that may mean that the requested change of the voters was already made by an earlier
-copy of the request, sent by this client or by a broker."""
+"""Error codes with which a repeated change of the voters may be refused because it was already
+made. The repetition may come from this client or from a broker."""
 
 
 async def described_quorum(admin: Admin) -> SurveyedQuorum:
@@ -61,10 +61,10 @@ async def described_quorum(admin: Admin) -> SurveyedQuorum:
 
 
 async def check_additions(quorum: SurveyedQuorum, plan: VoterPlan) -> None:
-    """Raise RefusedError if an address of a controller that a plan adds is that of a controller of
-    another cluster than the leader's. The leader could only report that it has not caught up.
+    """Raise RefusedError if a plan adds a controller whose address belongs to another cluster.
 
-    Nothing is checked if one of the two does not respond to this client.
+    The quorum's leader would only report that the controller has not caught up. The check is
+    skipped if the leader or the controller does not respond to this client.
     """
     for step in plan.steps:
         if step.is_addition:
@@ -131,8 +131,8 @@ async def _make(admin: Admin, step: VoterStep, report: Report, timeout_s: float)
 
 
 async def refusal_of(request: Awaitable[None]) -> RefusedError | None:
-    """Return the error with which a request of a change was refused, or None if it was accepted.
-    A lost connection counts as NETWORK_EXCEPTION: the change may have been made."""
+    """Return the error with which a change was refused, or None if it was accepted. After a lost
+    connection, the error is NETWORK_EXCEPTION: the change may have been made."""
     try:
         await request
     except RefusedError as error:

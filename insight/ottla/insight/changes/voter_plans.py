@@ -3,7 +3,7 @@ Pure.
 
 The voter set never loses its majority: another controller is added before the old one is removed.
 If a directory was lost, its voter is removed first, because a voter set contains each id only once.
-A plan may be made again after any failure, and then has only the remaining steps.
+After a failure, a new plan contains only the remaining steps.
 """
 
 from typing import NamedTuple
@@ -94,8 +94,11 @@ def plan_addition(quorum: SurveyedQuorum, new: Voter) -> VoterPlan:
 
 
 def plan_removal(quorum: SurveyedQuorum, node: NodeId, directory: str | None = None) -> VoterPlan:
-    """Return the plan that removes a controller from the voters. Raises RefusedError if it is no
-    voter, if `directory` is given and another one, or if the others would be no majority."""
+    """Return the plan that removes a controller from the voters.
+
+    Raises RefusedError if the controller is not a voter, if it has another directory than
+    `directory`, or if the remaining voters would not be a majority.
+    """
     gone = voter_to_remove(quorum, node, directory)
     check_majority_without(quorum, gone)
     step = _removal(gone)
@@ -117,8 +120,8 @@ def plan_replacement(
     """Return the plan that replaces a voter by the controller `by`, or by itself with its new
     directory if `by` is None. `address` replaces the address of the voter in that case.
 
-    Raises RefusedError if there is no such voter or no such directory, and ConfigError for an
-    address in another form.
+    Raises RefusedError if the voter or the directory does not exist, or ConfigError if the address
+    is malformed.
     """
     new = by or _with_new_directory(quorum, old_id, address, address_name)
     gone = _gone_voter(quorum, old_id, new)
@@ -157,7 +160,8 @@ def _removal(gone: SurveyedReplica) -> VoterStep:
 def _with_new_directory(
     quorum: SurveyedQuorum, node: NodeId, address: str, address_name: str
 ) -> Voter:
-    """Return a controller with its new directory, with which it follows the leader."""
+    """Return a controller with its new directory. In this directory it is an observer that follows
+    the leader."""
     known = voter_in(quorum, node)
     found = [one for one in quorum.observers if one.id == node and _is_fetching(one)]
     if not found and known is not None and _is_fetching(known):

@@ -13,7 +13,7 @@ from ottla.wire.messages.describe_metadata_changes_response import (
 
 LATEST, EARLIEST = -1, -2
 WINDOW_ENTRIES = 500
-"""Number of offsets of the metadata log by which the search for changes goes back at a time. An
+"""Number of offsets of the metadata log that the search for changes examines per step backwards. An
 idle cluster writes two entries per second that change nothing."""
 REQUESTS_MAX = 24
 """Maximum number of requests for one list of metadata changes. An hour of an idle cluster takes

@@ -1,5 +1,5 @@
-"""The facts about a cluster that one question of `ottla explain` needs, as a value. A fact that was
-not requested or not found is None."""
+"""Facts about the cluster that one question of `ottla explain` needs. A fact that was not requested
+or not found is None."""
 
 from collections.abc import Mapping
 
@@ -62,8 +62,8 @@ class ClusterFacts:
     """Number of replica moves of the balance plan in progress."""
     removal: BrokerRemoval | None = None
     refusal: str = ""
-    """Reason why the state of the cluster forbids the change that the user wants to plan. Empty if
-    nothing forbids it."""
+    """Reason why the present state of the cluster forbids the planned change, or an empty text if
+    it allows the change."""
 
     @property
     def unknown(self) -> list[str]:

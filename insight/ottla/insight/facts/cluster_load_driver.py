@@ -140,8 +140,8 @@ def _broker(
 
 
 async def _settings(admin: Admin, topics: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """Return min.insync.replicas of each topic, and whether it has throttled replicas. A topic that
-    is deleted in the meantime is omitted."""
+    """Return min.insync.replicas of each topic, and True if the topic has throttled replicas. A
+    topic that is deleted in the meantime is omitted."""
     keys = (MIN_INSYNC_REPLICAS, *LISTS)
     found: dict[str, tuple[int, bool]] = {}
     for at in range(0, len(topics), TOPICS_AT_ONCE):

@@ -1,5 +1,5 @@
-"""Gathers the facts of one question of `ottla explain` by admin requests: concurrently, each with a
-timeout, so that a hanging node costs only its own facts."""
+"""Gathers the facts for one question of `ottla explain` by concurrent admin requests. Each request
+has a timeout, so that a hanging node affects only its own facts."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -202,8 +202,8 @@ async def _traffic(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _change(admin: Admin, values: Mapping[str, str]) -> Facts:
-    """Return the facts by which a change of the cluster is planned, such as loads. None of them is
-    needed for changes that follow from the state of the cluster."""
+    """Return the facts that are needed to plan a change of the cluster, such as loads. All of them
+    are optional, because some changes depend only on the state of the cluster."""
     if not await admin.cluster.serves_own_requests():
         return {}
     if values["change"] == "balance":

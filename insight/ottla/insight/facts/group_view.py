@@ -12,8 +12,8 @@ from ottla.model.ids import TopicPartition
 from ottla.wire.offset_timestamps import LATEST
 
 NOT_OF_THIS_KIND = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
-"""Error codes with which a broker refuses to describe a group because the request is for groups of
-another kind, or is unknown to the broker."""
+"""Error codes with which a broker refuses to describe a group because the request is meant for
+another kind of group, or because the broker does not support it."""
 
 
 class PartitionLag(NamedTuple):
@@ -76,7 +76,7 @@ def owners(group: GroupDescription) -> dict[TopicPartition, str]:
 
 def subscription_of(member: GroupMemberDescription) -> list[str] | None:
     """Return the topics and the regular expression to which a group's member subscribes, or None if
-    it has neither."""
+    the member subscribes to none."""
     return [*(member.topics or ()), *filter(None, [member.regex])] or None
 
 

@@ -1,5 +1,5 @@
-"""Finds hanging transactions: open in a partition, but without a coordinator that would end them.
-Pure.
+"""Detection of hanging transactions: transactions that are open in a partition, but that no
+coordinator would end. Pure.
 
 Kafka's rule (KIP-664): a transaction hangs if it has been open longer than the maximum timeout, and
 no transactional id of its producer id has the partition in its present transaction.

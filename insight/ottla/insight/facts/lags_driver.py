@@ -23,15 +23,15 @@ Report = Callable[[str, int, int], None]
 
 
 class TimedLag(NamedTuple):
-    """Lag of a group in one partition, in records and seconds. `end` is None if the partition is
-    gone or has no leader."""
+    """Lag of a group in one partition, in records and seconds. `end` is None if the partition was
+    deleted or has no leader."""
 
     at: TopicPartition
     committed: int
     end: int | None
     seconds: float | None
-    """Age, in seconds, of the partition's first record that the group has not consumed. 0 if it has
-    consumed all records, None if the age is unknown."""
+    """Age in seconds of the first record of the partition that the group has not consumed. It is 0
+    if all records were consumed, or None if the age is unknown."""
 
     @property
     def lag(self) -> int | None:

@@ -13,13 +13,13 @@ from ottla.insight.facts.group_view import of_group
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 
 NOT_REMOVABLE = frozenset({GroupType.SHARE, GroupType.STREAMS})
-"""Types of groups whose coordinator refuses LeaveGroup with UNKNOWN_MEMBER_ID, at Ottla as at Kafka
-4.4. Kafka has no other request by which an admin client removes a member."""
+"""Types of groups whose coordinator refuses LeaveGroup with UNKNOWN_MEMBER_ID, in Ottla as in Kafka
+4.4. Kafka has no other request with which an admin client can remove a member."""
 
 
 def removal_of(member: GroupMemberDescription) -> MemberToRemove:
-    """Return the names by which a member is removed from its group. As in Kafka's admin client, a
-    static member is named by its group.instance.id alone."""
+    """Return the identity by which a member is removed from its group. As in Kafka's admin client,
+    a static member is identified by its group.instance.id alone."""
     if member.instance_id is not None:
         return MemberToRemove(instance_id=member.instance_id)
     return MemberToRemove(member.member_id)

@@ -1,5 +1,5 @@
-"""Reads the lags of groups for pages that show some groups or some partitions: only what is shown
-is read.
+"""Reader of groups' lags for pages that show some groups or partitions. It reads only the lags that
+are shown.
 
 End offsets are requested for all partitions together, by one request to each leader. Partitions
 without a leader have no end offset, and delay nothing.
@@ -31,7 +31,7 @@ class LagRow(NamedTuple):
     committed: int | None
     """Committed offset of the group in this partition, or None if it has none."""
     end: int | None
-    """End offset of the partition, or None if the partition is gone or has no leader."""
+    """End offset of the partition, or None if the partition was deleted or has no leader."""
 
     @property
     def lag(self) -> int | None:
@@ -73,7 +73,8 @@ async def record_lags(admin: Admin, groups: Iterable[str]) -> dict[str, int | No
 
 async def ages_of(admin: Admin, rows: Iterable[LagRow]) -> dict[TopicPartition, float | None]:
     """Return the age, in seconds, of the first record that the group has not consumed, for each
-    partition of `rows` that has such a record. It costs a fetch for each of these partitions."""
+    partition of `rows` that has such a record. This requires a fetch for each of these
+    partitions."""
     late = {row.at: row.committed for row in rows if row.lag and row.committed is not None}
     starts = await offsets_at(admin.cluster, sorted(late), EARLIEST)
     # Retention may have deleted the first record that was not consumed.

@@ -77,9 +77,9 @@ def leaving_moves(
     """Return the partitions that a reassignment in progress moves away from the broker. The caller
     waits for these instead of starting another move.
 
-    Raises RefusedError if a partition cannot keep its number of replicas. Raises it also if the
-    broker is down and has the only copy of a partition, or a copy of a partition without a leader
-    to copy from.
+    Raises RefusedError if a partition cannot keep its number of replicas. Also raises RefusedError
+    if the broker is down and has the only copy of a partition, or a replica of a partition that has
+    no leader.
     """
     targets = {one.at: one.target for one in ongoing}
     wanted = [

@@ -1,7 +1,7 @@
 """Surveys the cluster's present state: its quorum, its brokers, its partitions.
 
-Every broker is asked about itself, concurrently and with a short timeout, so that only the
-information about a hanging broker is missing. This module does not judge the state; `health` does.
+Each broker reports its own state. The requests are concurrent and have a short timeout, so that
+only the state of a hanging broker is missing. This module does not assess the state; `health` does.
 """
 
 import time
@@ -40,8 +40,8 @@ DRAINS = ("DRAINING", "DRAINED")
 """States of a broker that transfers its partition leaderships to other brokers, or has transferred
 them."""
 UNREPORTED = "unreported"
-"""State that a survey gives to a broker that responds, but does not report its state because it is
-not Ottla's."""
+"""State that a survey assigns to a broker that responds but does not report its state, because it
+is not a broker of Ottla."""
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
@@ -104,8 +104,8 @@ class SurveyedDirectory:
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedBroker:
-    """One registered broker, as a survey found it. `failure` gives the reason if the broker did not
-    respond."""
+    """One registered broker as found by a survey. If the broker did not respond, `failure` contains
+    the reason."""
 
     id: int
     host: str
@@ -357,7 +357,7 @@ def surveyed_partition(
 
 
 async def registered(admin: Admin) -> list[SurveyedBroker]:
-    """Return the registered brokers in order of ids, without asking each of them."""
+    """Return the registered brokers in order of ids, without sending a request to each of them."""
     found = await admin.describe_cluster(has_fenced=True)
     return [
         SurveyedBroker(

@@ -13,7 +13,7 @@ class AlertRule:
 
     name: str
     expression: str
-    """Expression of Prometheus; the alert is raised if it has a result."""
+    """Expression of Prometheus. The alert is raised if the expression has a result."""
     wait: str = ""
     """Time for which the expression must have a result, such as 5m. Empty for at once."""
     is_urgent: bool = False

@@ -20,8 +20,11 @@ MIN_INSYNC = "min.insync.replicas"
 
 def losses_of(changes: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
     """Return a clause, for the question to the operator, for each change that deletes records or
-    puts them at risk. A change is (key, value before, value after). Values are as the broker
-    reports them; None is unknown."""
+    puts them at risk.
+
+    A change is (key, value before, value after). The values are those that the broker reports; None
+    means unknown.
+    """
     return [clause for change in changes if (clause := _loss(*change))]
 
 

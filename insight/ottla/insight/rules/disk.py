@@ -79,8 +79,8 @@ def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
 
 
 def _copies(broker: SurveyedBroker) -> tuple[Evidence, ...]:
-    """Return the bytes in the object store, and the bytes that wait to be copied, as evidence.
-    Returns nothing for a broker without tiered storage."""
+    """Return the number of bytes in the object store, and the number of bytes that wait to be
+    copied, as evidence. Returns no evidence for a broker without tiered storage."""
     if TIER_BYTES not in broker.metrics:
         return ()
     found = (

@@ -29,8 +29,8 @@ NAMES_SHOWN = 3
 
 
 def reasons_of(survey: Survey) -> list[str]:
-    """Return the reasons why the cluster is unhealthy, or not known to be healthy; empty if it is
-    healthy."""
+    """Return the reasons why the cluster is unhealthy, or why its health is unknown. The result is
+    empty if the cluster is healthy."""
     return [
         *quorum_reasons(survey.quorum),
         *(reason for broker in survey.brokers for reason in broker_reasons(broker)),

@@ -26,8 +26,9 @@ CAUSES_MAX = 20
 
 
 def explain_lag(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
-    """Return an explanation of the reasons why a group is behind: full disks, partitions without
-    leader, an unfinished rebalance, open transactions, throttles, then its own members."""
+    """Return an explanation of a group's lag. Its possible causes are full disks, partitions
+    without a leader, an unfinished rebalance, open transactions, throttles, and the group's own
+    members."""
     group = values.get("group", "")
     behind = [one for one in facts.lags or () if one.lag]
     lag = sum(one.lag or 0 for one in behind)

@@ -263,8 +263,8 @@ def _ids(nodes: Iterable[int]) -> str:
 
 
 def unmoved_rows(unmoved: Iterable[UnmovedReason]) -> Iterator[tuple[int, str, str]]:
-    """Yield a row for each reason why replicas are not moved: the number of partitions or brokers
-    that have it, examples of them, and the reason."""
+    """Yield a row for each reason why replicas are not moved: the number of affected partitions or
+    brokers, examples of them, and the reason."""
     by_reason: dict[str, list[str]] = {}
     for one in unmoved:
         by_reason.setdefault(one.reason, []).append(one.subject or "cluster")

@@ -7,7 +7,7 @@ from ottla.model.amounts import counted
 from ottla.model.ids import TopicPartition
 
 NAMED_MAX = 5
-"""Maximum number of partitions that one message about a broker's removal names."""
+"""Maximum number of partitions that a message about a broker's removal lists."""
 
 
 def catch_up_text(

@@ -13,7 +13,7 @@ The broker uses the same limit for warnings in its log."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionFinding:
-    """Finding that one topic's retention by age is delayed by a timestamp in the future."""
+    """Finding that a topic's retention by age is delayed by a timestamp in the future."""
 
     topic: str
     partitions: Sequence[int]

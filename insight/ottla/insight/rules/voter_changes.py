@@ -12,8 +12,8 @@ def voter_in(quorum: SurveyedQuorum, node: int) -> SurveyedReplica | None:
 
 
 def voter_to_remove(quorum: SurveyedQuorum, node: NodeId, directory: str | None) -> SurveyedReplica:
-    """Return the voter of the quorum with a node id and, if it is given, a directory id. Raises
-    RefusedError if there is none."""
+    """Return the voter of the quorum with a node id and, if given, a directory id. Raises
+    RefusedError if there is no such voter."""
     found = voter_in(quorum, node)
     ids = ", ".join(str(one.id) for one in quorum.voters)
     if found is None:

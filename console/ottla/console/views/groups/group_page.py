@@ -59,14 +59,14 @@ ALL_MEMBERS = "all"
 """Value of the form field that selects all members of a group for removal."""
 LIVE_S = 5.0
 LIVE_PARTITIONS_MAX = 2_000
-"""Maximum number of partitions of a group whose lag is renewed while the page is open. More would
-cost the leaders too much every five seconds; the page then shows the lag at the time when it was
-opened."""
+"""Maximum number of partitions of a group whose lag is updated while the page is open. With more
+partitions, the load on the leaders every five seconds would be too high; the page then shows the
+lag at the time of opening."""
 AGED_MAX = 12
 """Maximum number of partitions whose unread records are examined for the plot of a group's lag in
-time: those furthest behind in records."""
+time. The partitions with the most unread records are selected."""
 HISTORIES: WeakKeyDictionary[Admin, LagHistory] = WeakKeyDictionary()
-"""Lags of groups over time, by the admin client that has read them, so that users see only the lags
+"""Lags of groups over time, by the admin client that has read them. Users therefore see only lags
 that their rights allow."""
 PARTITION_COLUMNS = (
     Column(title="Topic", key="topic"),
@@ -111,8 +111,8 @@ async def group(request: PageRequest) -> PageView:
 
 
 async def lag_over_time(request: PageRequest) -> PageView:
-    """Return the content of the live part of a group's page, which is renewed while the page is
-    open: the lag now and since the page was opened."""
+    """Return the content of the live part of a group's page, which is updated while the page is
+    open: the present lag, and the lag since the page was opened."""
     name = request.path["group"]
     rows = await lag_rows(request.admin, name, ())
     sheet = Sheet(heading=name, parts=(), live_parts=tuple(await _lag_parts(request, rows)))

@@ -1,5 +1,5 @@
-"""Page for moving dead letters of a share group back to the partitions of their records, with a
-count before."""
+"""Page for moving dead letters of a share group back to the partitions of their records. It shows
+their number before the move."""
 
 import shlex
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ OPTIONS = {
 
 
 async def redrive_page(request: PageRequest) -> PageView:
-    """Return the page for moving dead letters: the form, and the number of letters to move."""
+    """Return the page for moving dead letters, with the form and the number of letters to move."""
     group = request.path["group"]
     parts: list[SheetPart] = [
         queue_links(group, "Dead letters"),
