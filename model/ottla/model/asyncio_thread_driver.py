@@ -46,13 +46,13 @@ class AsyncioThread:
         return result
 
     def post_to_asyncio(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the asyncio loop soon, without waiting for it. Ignored if the loop is
-        closed."""
+        """Schedule a function on the asyncio loop without waiting for it. Does nothing if the loop
+        is closed."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, *arguments)
 
     def post_to_trio(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a function on the trio loop soon, without waiting for it. Ignored if trio has
+        """Schedule a function on the trio loop without waiting for it. Does nothing if trio has
         ended."""
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(callback, *arguments)

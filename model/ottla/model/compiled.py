@@ -1,9 +1,9 @@
 """Form in which Ottla is installed, compiled or interpreted, and class attributes for the compiler
 mypyc.
 
-`mypyc_attr` has no effect on an interpreted class. mypyc reads it and removes it from compiled
-code. It replaces the function of the same name in the package mypy_extensions, which only the
-compiler needs. See docs/compiled.md.
+`mypyc_attr` has no effect on an interpreted class. mypyc reads it, and removes it from compiled
+code. With this function, the package mypy_extensions is needed only by the compiler. See
+docs/compiled.md.
 """
 
 from collections.abc import Callable

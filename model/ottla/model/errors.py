@@ -525,7 +525,7 @@ class OttlaError(Exception):
 
 
 class ProtocolError(OttlaError):
-    """A peer sent bytes that violate the protocol.
+    """Error for bytes of a peer that violate the protocol.
 
     The usual cause is a client, a proxy or a port scanner that speaks another protocol. The
     connection is closed, and no other connection is affected. `where` names the field or the rule
@@ -574,8 +574,8 @@ class RefusedError(OttlaError):
 
 
 class CorruptDataError(OttlaError):
-    """Data that Ottla wrote is corrupt. The log that contains it goes offline; all other logs stay
-    online."""
+    """Error for corrupt data that Ottla has written. The log that contains the data goes offline;
+    all other logs stay online."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)

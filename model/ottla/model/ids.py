@@ -1,5 +1,5 @@
-"""Ids, offsets and epochs. Each is a type of its own, so that a type checker finds integers that
-are mixed up."""
+"""Ids, offsets and epochs. Each has its own type, so that a type checker detects mixed-up
+integers."""
 
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple, NewType

@@ -31,8 +31,8 @@ latency of the other clients."""
 
 TURN_NS_MAX = 5_000_000
 """Time in ns after which the network stops serving requests in one event-loop iteration, so that
-other tasks run. It finishes the current request first. With a shorter time, heartbeats stay
-punctual under load. With a longer time, less time is lost by switching tasks."""
+other tasks run. It finishes the current request first. With a shorter time, heartbeats are less
+delayed under load. With a longer time, less time is spent on switching tasks."""
 
 REQUESTS_IN_FLIGHT_MAX = 64
 """Maximum number of requests of one connection that may wait for a response. Further requests are
@@ -90,21 +90,20 @@ PRODUCER_ID_BLOCK_COUNT = 1_000
 (KIP-730)."""
 
 PRODUCER_BATCHES_KEPT = 5
-"""Number of each producer's latest batches that a log remembers to detect duplicates. A producer
-may have this many batches in flight."""
+"""Number of latest batches of each producer that a log stores to detect duplicates. A producer may
+have this many batches in flight."""
 
 PRODUCERS_PER_LOG_MAX = 10_000
-"""Maximum number of idempotent producers that one log remembers. With a smaller number, a client
-that invents producer ids can make the log forget a producer between two attempts. With a larger
-number, rolling a segment and forgetting producers block the event loop for longer."""
+"""Maximum number of idempotent producers that one log stores. With a smaller number, a client that
+invents producer ids can cause a producer to be evicted between two attempts. With a larger number,
+segment rolls and evictions block the event loop for longer."""
 
 PRODUCERS_PER_LOG_SURE = 64
-"""Number of idempotent producers that each log may remember, even if `PRODUCERS_MAX` is
-exceeded."""
+"""Number of idempotent producers that each log may store, even if `PRODUCERS_MAX` is exceeded."""
 
 PRODUCERS_MAX = 250_000
-"""Maximum number of idempotent producers that all logs of a broker remember together, at 0.6 to 1.6
-KB each. With a smaller number, brokers with many partitions forget producers early. With a larger
+"""Maximum number of idempotent producers that all logs of a broker store together, at 0.6 to 1.6 KB
+each. With a smaller number, brokers with many partitions evict producers early. With a larger
 number, one client can use more memory."""
 
 assert TOPIC_NAME_LENGTH_MAX + len("-2147483647") < 4096

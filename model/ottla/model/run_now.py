@@ -7,8 +7,8 @@ T = TypeVar("T")
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end and return its result. Raises AssertionError if the coroutine
-    waits for anything."""
+    """Run a coroutine to its end, and return its result. Raises AssertionError if the coroutine
+    suspends."""
     try:
         coroutine.send(None)
     except StopIteration as end:

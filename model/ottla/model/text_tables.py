@@ -63,7 +63,7 @@ def fitted_widths(
     is_whole: Sequence[bool],
     width: int,
 ) -> list[int]:
-    """Return the width of each column so that the table fits into `width`. Columns for which
+    """Return the widths of columns with which the table fits into `width`. Columns for which
     `is_whole` is true are narrowed last."""
     cells = [max((len(row[at]) for row in rows), default=0) for at in range(len(headers))]
     natural = [max(len(header), cell) for header, cell in zip(headers, cells, strict=True)]
@@ -93,8 +93,8 @@ def broken(text: str, width: int) -> list[str]:
 
 
 def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Return the widths, limited by the largest common limit with which their sum fits into `room`.
-    No width is reduced below its value in `least`."""
+    """Return the widths after applying the largest common limit at which their sum fits into
+    `room`. No width is reduced below its value in `least`."""
     limit = min(max(natural), room)
     while True:
         found = [max(low, min(one, limit)) for one, low in zip(natural, least, strict=True)]

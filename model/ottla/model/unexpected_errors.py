@@ -17,8 +17,8 @@ LINES_PER_KIND_MAX = 100
 how often the exception occurs. A larger number fills the log."""
 
 KINDS_MAX = 1_000
-"""Maximum number of kinds of exceptions that are remembered. Few lines of the program raise
-unexpected exceptions, so this limit is rarely reached."""
+"""Maximum number of kinds of exceptions that are stored. Few lines of the program raise unexpected
+exceptions, so this limit is rarely reached."""
 
 
 class UnexpectedErrors:

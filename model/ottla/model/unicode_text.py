@@ -12,7 +12,7 @@ from typing import Any
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text, which is true unless it contains lone surrogates."""
+    """Return whether UTF-8 can encode a text. It can, unless the text contains lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -7,7 +7,7 @@ other methods are shared by all classes and read the fields through a common get
 `replace`, `asdict`, pickling and `match` work as with `dataclass`, and so do `repr=False`,
 `compare=False` and `init=False` of a field.
 
-Compiled modules still use `dataclass`, which the compiler knows, and so do classes with an order.
+Compiled modules use `dataclass`, because the compiler supports it, and so do classes with an order.
 """
 
 from collections.abc import Callable

@@ -49,9 +49,9 @@ class BrokerLoad:
         return sum(one.total_bytes for one in self.volumes or ())
 
     def room_bytes(self, percent_max: int) -> int | None:
-        """Return the number of bytes that a replica may have so that it fits on every volume of the
-        broker. A volume may be at most `percent_max` percent full. Returns None if the sizes of the
-        volumes are unknown.
+        """Return the maximum size in bytes of a replica that fits on every volume of the broker, if
+        a volume may be `percent_max` percent full. Returns None if the sizes of the volumes are
+        unknown.
 
         The broker itself selects the log directory of a new replica, so each volume must have
         enough free space.
@@ -98,8 +98,7 @@ class BalanceLimits:
     """Maximum deviation of a broker from its share of the load, in percent. With a smaller value,
     the moves copy more data for a smaller improvement."""
     ignored_bytes: int = 64 * MIB
-    """Deviation of a broker from its share, in bytes, up to which no logs are copied to reduce
-    it."""
+    """Deviation of a broker from its share, in bytes, that is too small to justify copying logs."""
     moves_max: int = MOVES_MAX
     """Maximum number of partitions that one plan moves."""
     work_max: int = 1_000_000

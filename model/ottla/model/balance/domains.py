@@ -10,13 +10,13 @@ known."""
 
 NO_DOMAIN: Domain = (None, None)
 Collisions = tuple[int, int]
-"""Number of replicas that share a rack with an earlier replica of the same partition, and number of
-replicas that share a host with an earlier one."""
+"""Numbers of collisions: replicas in the same rack as an earlier replica of the partition, and
+replicas on the same host as an earlier one."""
 
 
 def collisions(domains: Mapping[NodeId, Domain], replicas: Iterable[NodeId]) -> Collisions:
-    """Return the number of replicas that share a rack with an earlier replica, and the number of
-    replicas that share a host with an earlier replica."""
+    """Return the number of replicas in the same rack as an earlier replica of the partition, and
+    the number of replicas on the same host as an earlier one."""
     found = [domains.get(one, NO_DOMAIN) for one in replicas]
     racks = {rack for rack, _ in found}
     return len(found) - len(racks), len(found) - len(set(found))

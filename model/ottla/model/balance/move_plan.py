@@ -55,8 +55,10 @@ class BrokerTotals(NamedTuple):
 @frozen(kw_only=True)
 class BalancePlan:
     """Planned moves in the order in which they are started: first leader elections, then copies.
-    The plan also contains the reasons for moves not made, and the loads of brokers before and
-    after."""
+
+    The plan also contains the reasons why other moves are not made, and the loads of brokers before
+    and after.
+    """
 
     moves: tuple[PlannedMove, ...] = ()
     unmoved: tuple[UnmovedReason, ...] = ()

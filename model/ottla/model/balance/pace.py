@@ -2,7 +2,7 @@
 
 Pure. The throttle is halved when Produce requests take longer than before the moves, or when more
 replicas have fallen out of sync. Otherwise it rises by a quarter, up to the configured maximum.
-Like a TCP window, it falls faster than it rises, and so stays below the rate that slows down
+Like a TCP window, it falls faster than it rises. It therefore stays below the rate that slows down
 producers.
 """
 
@@ -29,8 +29,8 @@ latency of Produce requests."""
 
 class BalancePace:
     """Throttle of a balance, as one controller decides it. A controller that becomes active during
-    a balance has no samples from before the moves. It uses the lowest percentile that it has seen
-    as the normal latency."""
+    a balance has no samples from before the moves. It uses the lowest percentile measured so far as
+    the normal latency."""
 
     def __init__(self) -> None:
         self._idle_us: deque[int] = deque(maxlen=SAMPLES_KEPT)

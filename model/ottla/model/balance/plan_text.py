@@ -2,7 +2,7 @@
 
 The text is the value of the cluster-wide setting `ottla.balance.plan`: the moves that are not
 complete yet, separated by semicolons. `orders:0:1,2>1,3` moves partition 0 of topic orders from
-brokers 1 and 2 to brokers 1 and 3. The plan is a setting and not a new kind of metadata record,
+brokers 1 and 2 to brokers 1 and 3. The plan is a setting instead of a new kind of metadata record,
 because nodes of the previous release would stop at an unknown record.
 """
 
@@ -23,7 +23,7 @@ ID_MAX = (1 << 31) - 1
 
 
 class StoredMove(NamedTuple):
-    """One move in a stored balance plan. A move that copies nothing elects the first replica as
+    """One move in a stored balance plan. A move without a copy elects the first replica as
     leader."""
 
     at: TopicPartition

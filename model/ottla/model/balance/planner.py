@@ -4,8 +4,8 @@ Pure.
 If brokers are leaving the cluster, the planner moves only their replicas. Otherwise it has four
 goals, the most important first:
 
-1. The replicas of a partition share no rack and no host, as far as there are enough racks and
-hosts.
+1. The replicas of a partition are in different racks and on different hosts, if there are enough
+   racks and hosts.
 2. The bytes on each broker are in proportion to the size of its disks.
 3. Each broker has the same number of replicas.
 4. Each broker leads the same number of partitions. Only leader elections serve this goal.
@@ -166,7 +166,8 @@ class _Search:
     def _replace(
         self, index: int, giver: NodeId, reason: str, *, is_separating: bool = False
     ) -> bool:
-        """Replace one replica by one on the best broker.  Returns False if there is none."""
+        """Replace one replica by a replica on the best broker. Returns False if no broker is
+        suitable."""
         now = self._now
         obstacles: Counter[Obstacle] = Counter()
         best = None
@@ -245,7 +246,7 @@ class _Search:
 
     def _give(self, goal: str, giver: NodeId, band: Band, byte_band: Band) -> bool:
         """Move one replica from `giver` to the least loaded broker that may receive it. Returns
-        False if there is none."""
+        False if no broker may receive one."""
         for taker in band.by_load():
             if band.relative(taker) >= band.relative(giver):
                 return False
@@ -293,8 +294,8 @@ class _Search:
         self._hinder("bytes", giver, taker, Obstacle.EFFECT)
 
     def _smallest(self, giver: NodeId, taker: NodeId, band: Band, bytes_: Band) -> Iterator[int]:
-        """Yield the partitions whose move improves the balance of replicas and does not worsen that
-        of bytes, the smallest first."""
+        """Yield the partitions whose move improves the balance of replica counts without worsening
+        the balance of bytes, smallest first."""
         if band.effect(giver, taker, 1) >= 0:
             self._hinder("replicas", giver, taker, Obstacle.EFFECT)
             return
@@ -307,10 +308,11 @@ class _Search:
             yield index
 
     def _balance_leaders(self) -> bool:
-        """Change preferred leaders where that improves the balance.  Returns True if any changed.
+        """Change preferred leaders if that improves the balance. Returns True if any was changed.
 
         Each partition of a broker above the band is examined, and then each partition of a broker
-        below it, since the brokers that could give leaderships may all be within the band.
+        below it. The second step is needed because the brokers that could give up leaderships may
+        all be within the band.
         """
         band = self._count_band(self._now.leaders)
         for broker in self._takers:

@@ -1,5 +1,5 @@
-"""Conditions under which the planner of balance moves must not move anything, or must not move one
-partition. Pure.
+"""Conditions under which the planner of a balance must not make any move, or must not move a
+certain partition. Pure.
 
 A move copies a partition while clients use it. The planner makes no move that could reduce
 availability: if the partition already lacks replicas, if more than one host of the cluster is down,

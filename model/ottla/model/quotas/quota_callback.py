@@ -4,7 +4,7 @@
 The class has the methods of Kafka's ClientQuotaCallback under Python names: see `QuotaCallback`. If
 the operator's code raises an exception or returns an invalid limit, the error is logged and the
 client has no limit. A broker calls the code on its event loop, and a controller calls it during a
-decision. The code must therefore never wait for anything.
+decision. The code must therefore never block.
 """
 
 import math

@@ -14,8 +14,8 @@ from ottla.model.compiled import mypyc_attr
 
 
 class QuotaEntity(NamedTuple):
-    """One component of the entity that a quota is for: a user, a client id, an IP address, or the
-    default of one of these."""
+    """One component of the entity to which a quota applies: a user, a client id, an IP address, or
+    the default of one of these."""
 
     type: str
     is_default: bool
@@ -30,8 +30,8 @@ default. The components are sorted, as in the metadata image."""
 
 
 class Level(NamedTuple):
-    """One level of client quotas. It states whether the user and the client id are given by name,
-    as default, or not at all."""
+    """One level of client quotas. It specifies whether the user and the client id are given by
+    name, as default, or not at all."""
 
     user: bool | None
     """True if the user is given by name, False for the default user, None if the level ignores the
@@ -89,8 +89,8 @@ class Limits:
         self._levels = self._levels_used()
 
     def changed(self, changes: Mapping[ClientEntity, float | None]) -> "Limits":
-        """Return a copy of these limits with some of them changed. The value None removes the limit
-        of an entity."""
+        """Return a copy of these limits with the given changes. The value None removes the limit of
+        an entity."""
         limits = Limits()
         by_entity = limits._by_entity = self._by_entity.copy()
         counts = limits._kind_counts = self._kind_counts.copy()
@@ -113,7 +113,7 @@ class Limits:
 
     @property
     def by_entity(self) -> Mapping[ClientEntity, float]:
-        """The limit of each entity that has one."""
+        """Limits by entity, for entities that have a limit."""
         return self._by_entity
 
     @property
@@ -129,8 +129,8 @@ class Limits:
         return False
 
     def find(self, user: str, client_id: str) -> Match | None:
-        """Return the limit that applies to a client: the one of the most specific level. Returns
-        None if no level has a limit for this client."""
+        """Return the most specific limit that applies to a client, or None if no level has a limit
+        for this client."""
         for level in self._levels:
             limit = self._by_entity.get(level.entity(user, client_id))
             if limit is not None:
@@ -138,8 +138,8 @@ class Limits:
         return None
 
     def considered(self, user: str, client_id: str) -> Iterator[tuple[ClientEntity, float | None]]:
-        """Yield, for each level, the entity that a client belongs to and the entity's limit. The
-        most specific level comes first. The limit is None if there is none."""
+        """Yield, for each level, the entity to which a client belongs, and the entity's limit or
+        None. The most specific level comes first."""
         for level in LEVELS:
             entity = level.entity(user, client_id)
             yield entity, self._by_entity.get(entity)

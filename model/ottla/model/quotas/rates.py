@@ -147,8 +147,8 @@ class SimpleRate(SampledRate):
 class RateBetweenLooks:
     """Rate at which a counter increases, computed from samples of its value.
 
-    The code that increases the counter does not need a clock. If two samples are further apart than
-    `span_ms`, the rate is measured over the time between them.
+    The code that increments the counter does not need a clock. If two samples are further apart
+    than `span_ms`, the rate is measured over the time between them.
     """
 
     def __init__(self, *, span_ms: int, begun_ms: int) -> None:

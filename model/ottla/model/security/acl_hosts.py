@@ -1,4 +1,4 @@
-"""Hosts that an ACL entry applies to: all hosts, one address, or an address range. Pure.
+"""Hosts to which an ACL entry applies: all hosts, one address, or an address range. Pure.
 
 Ranges are in CIDR notation (KIP-1276), in the forms that Kafka accepts. Kafka compares addresses as
 text. Ottla compares their numeric values, so that `2001:db8::1` and `2001:db8:0:0:0:0:0:1` are the

@@ -10,8 +10,8 @@ from ottla.model.settings.offset_reset import offset_reset_text
 from ottla.model.values import frozen
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""Maximum number of requests that an idempotent producer may have in flight. A broker remembers the
-last five batches of each producer. With more in flight, it could take a retried batch for a new
+"""Maximum number of requests that an idempotent producer may have in flight. A broker stores the
+last five batches of each producer. With more in flight, it could mistake a retried batch for a new
 one."""
 
 ON_MISSING = "ottla.on.missing"

@@ -97,15 +97,15 @@ class ConnectionBounds:
     count_max: int = INT32_MAX
     count_max_per_ip: int = INT32_MAX
     count_max_of_ips: Mapping[str, int] = field(default_factory=dict)
-    """Maximum number of connections from an IP address, for the addresses that have a limit of
-    their own. It replaces `count_max_per_ip` for these addresses."""
+    """Maximum number of connections from an IP address, for addresses with a separate limit. It
+    replaces `count_max_per_ip` for these addresses."""
     rate_max: float = INT32_MAX
     count_max_of_listeners: Mapping[str, int] = field(default_factory=dict)
-    """Maximum number of open connections of a listener, for the listeners that have a limit of
-    their own. The keys are listener names in lower case."""
+    """Maximum number of open connections of a listener, for listeners with a separate limit. The
+    keys are listener names in lower case."""
     rate_max_of_listeners: Mapping[str, float] = field(default_factory=dict)
-    """Maximum number of connections that a listener accepts per second, for the listeners that have
-    a limit of their own. The keys are listener names in lower case."""
+    """Maximum number of connections that a listener accepts per second, for listeners with a
+    separate limit. The keys are listener names in lower case."""
 
 
 def listener_definition(key: str) -> Definition | None:

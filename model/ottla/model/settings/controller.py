@@ -225,8 +225,8 @@ class ControllerConfig:
 
     @property
     def controllers(self) -> tuple[ConfiguredVoter, ...]:
-        """Controllers that this one asks for the leader of the quorum: the voters and bootstrap
-        servers in its settings."""
+        """Controllers from which this one requests the leader of the quorum: the voters and
+        bootstrap servers in its settings."""
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers
         )

@@ -74,7 +74,8 @@ class Definition:
     is_dynamic: bool = False
     """True if a running broker applies a changed value. Always True for topic settings."""
     has_no_effect_yet: str = ""
-    """Reason why the setting is accepted but has no effect yet; empty if it has an effect."""
+    """Reason why the setting is accepted but has no effect yet, or an empty text if it has an
+    effect."""
     no_effect_values: tuple[str, ...] = ()
     """Values that have no effect, for a setting whose other values have an effect."""
     is_internal: bool = False

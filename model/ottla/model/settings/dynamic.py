@@ -183,8 +183,8 @@ ONE_BROKERS_KEYS = (LISTENER_PREFIX, CORDONED_LOG_DIRS, KERBEROS_PREFIX)
 """Prefixes of the keys that can be set only for a single broker, not for all brokers."""
 
 AT_LEAST_ONE = frozenset({MAX_CONNECTIONS, MAX_CONNECTION_CREATION_RATE, MAX_CONNECTIONS_PER_IP})
-"""Keys of settings that may be zero in a file, but not on a running broker: no client could then
-connect to change the value back."""
+"""Keys of settings that may be zero in a file, but not on a running broker. With zero, no client
+could connect to change the value again."""
 
 
 @cache

@@ -109,8 +109,8 @@ socket.connection.setup.timeout.ms LONG 10000
 unstable.api.versions.enable BOOLEAN false internal
 unstable.feature.versions.enable BOOLEAN false internal
 """
-"""One row per key: name, type and default, then the bounds if there are any, `dynamic` if Kafka can
-change the key at run time, and `internal` if Kafka does not describe it."""
+"""One row per key: name, type and default, then the bounds, if any, `dynamic` if Kafka can change
+the key at run time, and `internal` if Kafka does not describe it."""
 
 _REASONS: tuple[tuple[str, str], ...] = (
     ("group.share.assignor.", "targets are computed in steps of the event loop"),
@@ -222,5 +222,5 @@ def check_promises(texts: Mapping[str, str]) -> None:
 
 
 def keys_of_kafka(keys: Iterable[str]) -> list[str]:
-    """Return, sorted, those of the given keys that exist in Kafka but have no effect in Ottla."""
+    """Return those of the given keys that exist in Kafka but have no effect in Ottla, sorted."""
     return sorted(key for key in keys if key in idle_definitions() or key in FORMER_KEYS)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 LENGTH_MIN = 6
-"""Minimum length, in characters, of a key for which a suggestion is made. Shorter keys are similar
-to too many other words."""
+"""Minimum length in characters of a key for which a suggestion is made. Shorter keys resemble too
+many other words."""
 
 
 def meant_key(key: str, known: Iterable[str]) -> str | None:

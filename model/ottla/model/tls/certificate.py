@@ -56,7 +56,7 @@ CERTIFICATE_LABELS = ("CERTIFICATE", "X509 CERTIFICATE")
 
 
 class Element(NamedTuple):
-    """One DER element: its tag, the range of its content, and its start, as byte offsets."""
+    """DER element: its tag, the range of its content, and its start, as byte offsets."""
 
     tag: int
     begin: int

@@ -311,8 +311,7 @@ def _words(error: ssl.SSLError) -> str:
 
 
 def check_own_trust(config: TlsConfig, material: TlsMaterial) -> None:
-    """Raise ConfigError if this node would reject its own certificate when another node presented
-    it.
+    """Raise ConfigError if this node would reject its own certificate on another node.
 
     Nodes with the same configuration connect to each other, so they must accept each other's
     certificates. The error states why the connection would fail.

@@ -145,8 +145,8 @@ def _replacement(text: str, pattern: Any) -> Replacement:
 
 
 def _numbered(digits: str, group_count: int) -> list[str | int]:
-    """Return the group in `$digits`: the longest number that is a group, and the remaining digits
-    as text.
+    """Return the group in `$digits`: the longest prefix that is the number of a group, and the
+    remaining digits as text.
 
     If the pattern has groups, a number that is not one of them is literal text, as in Kafka. If the
     pattern has no groups, any number is an error.

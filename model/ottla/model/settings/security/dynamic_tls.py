@@ -73,8 +73,8 @@ def is_secret_key(key: str) -> bool:
 def tls_in_force(
     config: ListenerSettings, listener: str, overrides: Mapping[str, str]
 ) -> TlsConfig:
-    """Return the effective TLS settings of a listener: those of the settings file, replaced by
-    dynamic settings where these are set.
+    """Return the effective TLS settings of a listener: the settings of the file, overridden by
+    dynamic settings.
 
     `overrides` contains all dynamic settings of this broker. Raises ConfigError if they contradict
     each other or the file.

@@ -390,7 +390,8 @@ def grant_of(
     of the login module.
 
     TLS options of the login module take precedence over `tls`. Raises ConfigError if the settings
-    are incomplete, or if the URL is not on the allow-list. Clients need no allow-list.
+    are incomplete. Also raises ConfigError if the URL is not on the allow-list; without
+    `must_be_listed`, the allow-list may be missing.
     """
     value(JWT_RETRIEVER)
     url = value(TOKEN_URL)

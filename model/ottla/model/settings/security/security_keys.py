@@ -1,9 +1,9 @@
 """Kafka's settings for encryption, authentication and authorization. Each is either supported or
 refused.
 
-An operator who writes such a setting relies on its effect. A node that started without that effect
-would be open to clients that the setting is meant to exclude. Ottla refuses only settings that
-would have an effect in Kafka. It accepts a blank value, the protocol PLAINTEXT, and entries of
+An operator who writes such a setting relies on its effect. Without the effect, a node would accept
+clients that the setting is meant to exclude. Ottla refuses only settings that would have an effect
+in Kafka. It accepts a blank value, the protocol PLAINTEXT, and entries of
 `listener.security.protocol.map` for listeners that this node does not have, because Kafka's own
 files contain such entries.
 
@@ -169,8 +169,8 @@ def with_protocols(
 
 
 def _protocol_of(name: str, protocols: Mapping[str, str]) -> str | None:
-    """Return the protocol of a listener: the one in the protocol map or, if there is none, the
-    protocol with the same name as the listener."""
+    """Return the protocol of a listener according to the protocol map or, if the map lacks the
+    listener, the protocol with the listener's name."""
     return protocols.get(name) or (name if name in PROTOCOLS else None)
 
 

@@ -52,7 +52,7 @@ def check_tiering(
     not allowed: they contradict each other, or the brokers have no tiered storage.
 
     `before` and `after` are the valid settings of the topic itself, before and after the change.
-    `defaults` returns the settings of a topic without any of its own. It is called for tiered
+    `defaults` returns the settings of a topic that has none of its own. It is called for tiered
     topics only.
     """
     if is_tiered_text(after.get(REMOTE_STORAGE_ENABLE)):

@@ -384,9 +384,9 @@ UNSET_DEFAULTS: Mapping[str, str | None] = {
     "log.roll.jitter.hours": "0",
     "log.flush.interval.ms": None,
 }
-"""Kafka's defaults of broker keys, for the keys whose topic setting has another default. None means
-that the key has no default. If several broker keys supply one topic setting, at most one of them
-has a default."""
+"""Kafka's defaults of broker keys whose topic setting has a different default. None means that the
+key has no default. If several broker keys supply one topic setting, at most one of them has a
+default."""
 
 RETENTION_TIMES = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 """Broker keys of retention times. Any negative value means unlimited retention. Zero is refused."""
