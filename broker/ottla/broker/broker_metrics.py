@@ -38,8 +38,8 @@ DELAYED_OPERATIONS = (
     "TransactionLoad",
     "Metadata",
 )
-"""Kinds of requests that wait in the purgatory, as the metrics name them. The first four have
-Kafka's names."""
+"""Names of the kinds of requests that wait in the purgatory, as used in metrics. The first four
+names are Kafka's."""
 
 
 def register_metrics(

@@ -72,7 +72,7 @@ class LogDirectories:
 
     def free_spaces(self) -> list[FreeSpaceReport]:
         """Return the free space of each log directory of this broker. If the metadata log has a
-        directory of its own, that directory is the last entry."""
+        separate directory, this directory is the last entry."""
         free_spaces = [one.free_space for one in self._logs.directories if one.is_live]
         free_spaces += [] if self._member.free_space in free_spaces else [self._member.free_space]
         return [each.report() for each in free_spaces]

@@ -1,4 +1,5 @@
-"""The active controller, as pure decisions: `(image, request, now) -> Decision(records, reply)`.
+"""The active controller, whose decisions are pure functions: `(image, request, now) ->
+Decision(records, reply)`.
 
 decision.py              a decision: its records, reply and image; and its context
 client_requests.py       the decision for each client request that brokers forward

@@ -33,7 +33,7 @@ after the loss of a rack. With more, the controller opens a burst of connections
 PROBE_PAUSES_MS = (0, 30, 100)
 """Pauses in ms before each probe of a broker's address after the call that the broker kept open was
 cut off. When a process ends, the kernel closes its connections one by one, and the listening socket
-may be the last. A single probe may therefore be too early; more than a few have no benefit."""
+may be the last. A single probe may therefore be too early."""
 
 LOOK_MS = 50
 """Interval, in ms, between checks whether a silent broker has opened a new call to this

@@ -43,8 +43,8 @@ SENTENCES = "\n"
 
 PARTITIONS_MAX = 1_000
 """Maximum number of partitions in a DescribeQuorum request, although only one partition has a
-quorum. With a lower limit, a client that asks for all partitions it knows would be refused. With a
-higher limit, anyone could demand a large, useless response."""
+quorum. With a lower limit, a client that requests all of its partitions would be refused. With a
+higher limit, a client could request a large and useless response."""
 
 
 def quorum_status(

@@ -46,7 +46,7 @@ class LocalForwarding:
 
     @property
     def _is_pending(self) -> bool:
-        """True if it is unknown whether this controller or another one will be active."""
+        """True if it is unknown which controller will be active."""
         controller = self._controller
         return controller.epoch is None and self._leader_id() in (None, controller.node_id)
 

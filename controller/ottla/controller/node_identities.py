@@ -39,8 +39,8 @@ A_BROKER = ""
 accepted as the caller."""
 
 SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
-"""Classes of the requests that only the quorum's leader sends. Requests that add, remove or change
-a voter are not among them: only the voter itself may send them."""
+"""Classes of the requests that only the quorum's leader sends. They do not include requests that
+add, remove or change a voter, which only the voter itself may send."""
 
 SENDER_FIELDS: dict[str, str | None] = {
     CLUSTER_ID.path: ANY_NODE,
@@ -82,8 +82,8 @@ class NodeIdentities:
         self._authorizer = authorizer
 
     def admit(self, path: str, request: Message, caller: Caller) -> None:
-        """Check that the caller of a gRPC method is the node that it claims to be. In a request
-        that registers a broker, set the principal in the caller's certificate.
+        """Check that the caller of a gRPC method is the node whose id the request contains. If the
+        request registers a broker, the principal of the caller's certificate is added to it.
 
         Raises RefusedError(CLUSTER_AUTHORIZATION_FAILED) if the caller is another node.
         """

@@ -27,8 +27,7 @@ from ottla.telemetry.metrics.prometheus_text import render
 
 def unready_reason(*, is_leader: bool, knows_leader: bool, is_caught_up: bool) -> str | None:
     """Return the reason why a controller is not ready, as a sentence for its readiness probe.
-    Returns None if the controller leads the quorum, or follows a known leader, and has caught up.
-    """
+    Returns None if the controller has caught up, and leads the quorum or follows a known leader."""
     if is_caught_up and (is_leader or knows_leader):
         return None
     if is_leader:

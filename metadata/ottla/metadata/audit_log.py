@@ -18,8 +18,8 @@ LOGGER = logging.getLogger("ottla.authorizer")
 
 DENIALS_PER_WINDOW_MAX = 100
 """Maximum number of denials logged per window of the limiter (10 s). At 300 bytes each, this is at
-most 250 MB a day. With a smaller value, the denials of a client that retries continuously would
-crowd out those of other clients."""
+most 250 MB a day. With a smaller value, denials of other clients would not be logged while one
+client retries continuously."""
 
 NAME_CHARS_MAX = 256
 """Maximum length of a name in an audit log line, in characters. Longer names are cut off."""

@@ -66,7 +66,8 @@ class Resigned:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Record that a voter has confirmed EndQuorumEpoch, if the response shows it."""
+        """Record that a voter has confirmed EndQuorumEpoch, if the response contains the
+        confirmation."""
         if response.error is ErrorCode.NONE and isinstance(response, EndQuorumEpochResponse):
             self._to_tell.discard(outgoing.to)
         else:

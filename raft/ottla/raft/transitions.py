@@ -54,7 +54,7 @@ LEGAL: dict[Role, frozenset[Role]] = {
 }
 
 OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
-"""The only roles that an observer, or a voter whose directory was wiped, may have."""
+"""The only possible roles of an observer, and of a voter whose directory was wiped."""
 
 
 class Standing(Enum):

@@ -12,7 +12,7 @@ from ottla.raft.transitions import Role
 
 
 class Unattached:
-    """The role of a replica that knows no leader to follow."""
+    """Role of a replica without a known leader."""
 
     __slots__ = ("awaits_address", "election_deadline_ms")
 
@@ -42,6 +42,6 @@ class Unattached:
     def on_response(
         self, replica: Replica, outgoing: OutgoingRequest, response: Response, now_ms: int
     ) -> None:
-        """Schedule the next request for the leader, because the node that responded knows no
-        leader."""
+        """Schedule the next request for the leader, because the responding node does not know the
+        leader either."""
         replica.requests.back_off(outgoing.to, now_ms)

@@ -17,9 +17,9 @@ MEMBERS_MAX = 1_000
 """Maximum number of quorum members whose working endpoint is remembered."""
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-"""Error codes that show that another quorum member now has the called member's address. A leader
-that has just resigned responds with these codes, too; its other endpoints are then tried without
-need."""
+"""Error codes that indicate that another quorum member now has the called member's address. A
+leader that has just resigned responds with these codes, too; its other endpoints are then tried
+unnecessarily."""
 
 
 class QuorumClient:

@@ -26,7 +26,7 @@ UNKNOWN_SERVER_ERROR."""
 class LostCallError(RefusedError):
     """Error of a call during which the peer disconnected. The peer may have processed the request.
 
-    The request itself may also be the reason why the peer crashed.
+    The request itself may have caused a crash of the peer.
     """
 
 

@@ -42,8 +42,8 @@ class AutoCreate:
         on_refused: Callable[[], object],
         internal: Mapping[str, CreatableTopic] | None = None,
     ) -> None:
-        """Create the sender of these requests. `internal` contains the specification of each
-        internal topic, by name; other topics get the cluster's defaults."""
+        """Create the sender. `internal` contains the specifications of internal topics by name;
+        other topics get the cluster's defaults."""
         self._controller = controller
         self._internal = internal or {}
         self._timeout_ms = timeout_ms

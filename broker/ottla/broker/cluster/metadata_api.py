@@ -35,7 +35,7 @@ from ottla.wire.messages.metadata_response import (
 )
 
 TOPIC_IDS_FROM = 12
-"""First version of Metadata in which topics can be requested by id. Versions 10 and 11 have the
+"""First version of Metadata that supports requesting topics by id. Versions 10 and 11 have the
 field, but do not support it."""
 
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)

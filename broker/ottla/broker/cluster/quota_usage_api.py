@@ -1,5 +1,5 @@
-"""DescribeQuotaUsage (Ottla's own, key 20006): describes how much of their quotas clients use on
-this broker. Pure."""
+"""DescribeQuotaUsage (Ottla's own, key 20006): describes the usage of clients' quotas on this
+broker. Pure."""
 
 from collections.abc import Callable
 

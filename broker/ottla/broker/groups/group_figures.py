@@ -19,8 +19,8 @@ RATE_SPAN_MS = 60_000
 
 
 class Rebalances:
-    """Rebalances of consumer groups and share groups that this broker has coordinated since its
-    start: their counts and recent rates. A rebalance is an increment of a group's epoch."""
+    """Counts and recent rates of rebalances of consumer groups and share groups that this broker
+    has coordinated since its start. A rebalance is an increment of a group's epoch."""
 
     def __init__(self, now_ms: int) -> None:
         self._ended: Counter[str] = Counter()

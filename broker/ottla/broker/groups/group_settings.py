@@ -23,9 +23,11 @@ value, the broker parses settings more often."""
 
 
 def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) -> GroupConfig:
-    """Return a broker's group settings, in which dynamic assignment intervals replace the values of
-    `config`. `config` has the values of the broker's file. As in Kafka, a dynamic value beyond the
-    broker's bounds counts as the nearest allowed one."""
+    """Return a broker's group settings in which dynamic assignment intervals replace those in
+    `config`, the settings of the broker's file.
+
+    As in Kafka, a dynamic value outside the broker's limits is replaced by the nearest limit.
+    """
     share = config.share
     consumer_ms = _value_in_force(image, node_id, "consumer_assignment_interval_ms", config)
     share_ms = _value_in_force(image, node_id, "assignment_interval_ms", share)

@@ -35,7 +35,7 @@ class ReadAheads:
 
     def bring_in(self, piece: FileSlice, done: Done) -> bool:
         """Start to load a range of a log into the page cache, and call `done` on the event loop
-        when it is loaded. Always returns False, since a load takes time."""
+        when the load has ended. Always returns False, because the range is not loaded yet."""
         if self._nursery is None:
             done(_not_begun(piece))
         else:

@@ -25,9 +25,9 @@ MAY_NOT = (
     "the user of the brokers may not create it or write to it; allow it both: ottla acl create "
     f"--allow USER --topic {TOPIC} --operation create,write"
 )
-"""Error message for a refusal by ACLs to write the topic `__client_metrics`, with advice for the
-operator. Brokers have ClusterAction, which does not permit writes to ordinary topics like this one.
-"""
+"""Error message if ACLs forbid writing to the topic `__client_metrics`, with advice for the
+operator. The permission ClusterAction of brokers does not allow writes to ordinary topics such as
+this one."""
 
 
 @cache

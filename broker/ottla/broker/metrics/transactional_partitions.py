@@ -10,8 +10,8 @@ from ottla.telemetry.metrics.kafka_families import counter, gauge
 from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 LATE_AFTER_MS = 5 * 60_000
-"""Milliseconds beyond the longest transaction timeout after which an open transaction counts as
-late, as in Kafka. A coordinator that knows the transaction has ended the transaction by then."""
+"""Time in milliseconds, beyond the longest transaction timeout, after which an open transaction
+counts as late, as in Kafka. By then, its coordinator should have ended it."""
 
 PARTITIONS_PER_SLICE = 256
 """Number of partitions whose transaction metrics are computed before other tasks run. This takes

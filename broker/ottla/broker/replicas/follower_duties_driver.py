@@ -35,8 +35,8 @@ class FollowerDuties:
         *,
         on_late: Callable[[], None],
     ) -> None:
-        """Create the driver without disk work. `on_late` is called when disk work has ended and the
-        fetcher no longer waited for it."""
+        """Create the driver without disk work. `on_late` is called when disk work ends after the
+        fetcher has stopped waiting for it."""
         self._core = core
         self._clock = clock
         self._errors = errors

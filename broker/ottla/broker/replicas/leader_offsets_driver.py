@@ -91,8 +91,8 @@ class LeaderOffsets:
         )
 
     async def _answer(self, request: Message, response: type[R]) -> R:
-        """Send a request to the leader, and return the response. Raises ConnectionLostError if
-        there is none within the timeout."""
+        """Send a request to the leader, and return the response. Raises ConnectionLostError if no
+        response arrives within the timeout."""
         with trio.move_on_after(self._timeout_s) as patience:
             answer = await self._connection.request(request, response)
         if patience.cancelled_caught:

@@ -8,8 +8,8 @@ P = TypeVar("P")
 
 
 class WakeKey:
-    """Key that waiting requests watch in the purgatory, and that is cheap to hash. Each partition
-    has one for its high watermark and one for its log end."""
+    """Key under which requests wait in the purgatory, which is cheap to hash. Each partition has
+    one key for its high watermark and one for its log end."""
 
     __slots__ = ()
 

@@ -26,7 +26,7 @@ STATE_BYTES = 192
 """Upper bound of the bytes that a record of `__share_group_state` has in addition to its batches
 and its group id."""
 BATCH_BYTES = 20
-"""Encoded bytes of one state batch: two int64, an int8, an int16 and its tag count."""
+"""Encoded size in bytes of one state batch: two int64, an int8, an int16 and the number of tags."""
 
 _int16 = Struct(">h")
 _PREFIX = {number: _int16.pack(number) for number in (SNAPSHOT_KEY, UPDATE_KEY)}

@@ -85,8 +85,8 @@ def _skip_settled(share: SharePartition, order: DeliveryOrder) -> None:
 def _add_batch(
     share: SharePartition, order: DeliveryOrder, read: ShareRead, batch: LogBatch, now: Instant
 ) -> None:
-    """Add a batch whose records need not be read to the order of deliveries, or prepare the batch
-    for `_add_pending`."""
+    """Add a batch to the order of deliveries. If its records must be read first, the batch is
+    prepared for `_add_pending` instead."""
     if batch.first_offset > order.scanned_offset:
         share.pass_gap(order, batch.first_offset - 1)
     if not batch.is_delivered:

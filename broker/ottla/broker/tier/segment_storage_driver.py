@@ -20,8 +20,8 @@ from ottla.storage.tier.segment_upload_driver import (
 from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
 
 DELETE_TIMEOUT_S = 60.0
-"""Maximum seconds that a deletion of one segment's objects may take before it is cancelled. It is
-repeated later."""
+"""Maximum time in seconds for the deletion of one segment's objects, after which it is cancelled.
+The deletion is repeated later."""
 
 KEYS_PER_DELETION = 300
 """Maximum number of objects that one call of the object store deletes."""

@@ -1,4 +1,4 @@
-"""Finds the copied segment after which a follower begins; implements `TierStarts`."""
+"""Search for the copied segment after which a follower's log begins; implements `TierStarts`."""
 
 import trio
 
@@ -10,7 +10,8 @@ from ottla.model.ids import Epoch, Offset, TopicIdPartition
 from ottla.storage.tier.reads.remote_reader_driver import RemoteReader
 
 TIMEOUT_S = 60.0
-"""Timeout, in seconds, of one search for the copied segment. The follower repeats it later."""
+"""Timeout in seconds of one search for the copied segment. After a timeout, the follower repeats
+the search later."""
 
 
 class StoreStarts:

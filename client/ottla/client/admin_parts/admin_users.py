@@ -27,8 +27,7 @@ from ottla.wire.messages.describe_user_scram_credentials_response import (
 ITERATIONS_DEFAULT = 8_192
 
 SALT_BYTES = 13
-"""Number of random bytes from which a salt is made. The salt is sent as their hexadecimal
-digits."""
+"""Number of random bytes in a salt. The salt is sent as hexadecimal digits."""
 
 
 class UserCredential(NamedTuple):

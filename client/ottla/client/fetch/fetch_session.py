@@ -22,7 +22,7 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 
 TopicKey: TypeAlias = TopicIdPartition | TopicPartition
-"""A partition as fetch requests identify it: by topic id or, before version 13, by topic name. One
+"""Identity of a partition in fetch requests: by topic id or, before version 13, by topic name. One
 session uses only one of the two forms."""
 
 
@@ -43,8 +43,8 @@ class FetchSessionHandler:
         return len(self._wanted)
 
     def want(self, partition: TopicKey, asked: FetchPartition) -> None:
-        """Add a partition to the session, or change its fetch position and limits. The change takes
-        effect with the next request."""
+        """Add a partition to the session, or change its fetch position and limits. The change is
+        part of the next request."""
         self._wanted[partition] = asked
         self._changed[partition] = asked
         self._forgotten.pop(partition, None)

@@ -71,8 +71,8 @@ def read_sticky_user_data(
 
 
 def read_cooperative_user_data(data: bytes | memoryview | None) -> int:
-    """Decode user data of the `cooperative-sticky` assignor. Returns the generation in which a
-    member owned its partitions."""
+    """Decode user data of the `cooperative-sticky` assignor. Returns the generation in which the
+    member owned its former partitions."""
     if data is None or len(data) < INT32.size:
         return NO_GENERATION
     found: int = INT32.unpack_from(data)[0]

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def only(rows: Sequence[T], what: str) -> T:
-    """Return the only row of a response. Raises ProtocolError if the response has no row or
+    """Return the single row of a response. Raises ProtocolError if the response has no row or
     several."""
     if len(rows) != 1:
         raise ProtocolError(f"one {what} was requested, and {len(rows)} came")

@@ -31,8 +31,8 @@ COUNTERPARTS = {
     "highwater": "call `end_offsets`",
     "store_offsets": "set `enable_auto_commit=False` and call `commit`",
 }
-"""Method or expression of Ottla that replaces a method of another Python client, by the name of
-that method. It becomes part of an error message."""
+"""Methods or expressions of Ottla by the name of the method of another Python client that they
+replace. They are used in error messages."""
 
 
 class CallsOfOthers:

@@ -90,8 +90,8 @@ def client_block(
 
 
 def _remedy_for_setting(function: Callable[..., object], given: Mapping[str, object]) -> str:
-    """Return the end of an error message for a setting that was passed as a keyword argument, as
-    other clients accept it. Empty if no such argument was passed."""
+    """Return the end of an error message if a setting was passed as a keyword argument, which other
+    clients accept. Returns an empty text if no such argument was passed."""
     known = inspect.signature(function).parameters
     unknown = next((name for name in given if name not in known), None)
     if unknown is None or "config" not in known:

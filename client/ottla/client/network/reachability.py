@@ -12,8 +12,8 @@ LOG = logging.getLogger("ottla.client.network")
 
 SILENT_S = 1.0
 """Seconds for which a broker must be unreachable before a message is logged. With a smaller value,
-every restart of a broker is logged. With a larger value, a program that waits for a broker seems to
-hang."""
+every restart of a broker is logged. With a larger value, users of a program that waits for a broker
+get the reason later."""
 ADDRESS_COUNT_MAX = 1_000
 """Maximum number of stored unreachable addresses. It limits memory, because brokers can report
 arbitrary addresses."""

@@ -35,7 +35,7 @@ def payload_of(
 ) -> bytes:
     """Encode the payload of a push of metrics.
 
-    If it would be larger than `bytes_max`, the points with labels (of brokers and partitions) are
+    If the payload would exceed `bytes_max`, the points with labels (of brokers and partitions) are
     left out. If it is still too large, all points are left out. KIP-714 requires that a client
     sends less in this case.
     """

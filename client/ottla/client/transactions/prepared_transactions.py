@@ -117,8 +117,7 @@ def _abort_error(answer: CoordinatorAnswer) -> type[RefusedError] | None:
     """Return the class of the error to raise for the response to an abort, or None if the abort
     counts as successful.
 
-    A transaction that is no longer open was already completed by another process, which is not an
-    error.
+    If the transaction is no longer open, another process has completed it, which is not an error.
     """
     ended = ResponseMeaning.DONE, ResponseMeaning.IDENTIFY, ResponseMeaning.FENCED
     return None if answer.verdict in ended else RefusedError

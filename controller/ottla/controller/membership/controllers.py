@@ -33,8 +33,9 @@ from ottla.wire.messages.unregister_controller_request import UnregisterControll
 from ottla.wire.messages.unregister_controller_response import UnregisterControllerResponse
 
 CONTROLLERS_MAX = 1_000
-"""Maximum number of registered controllers. More would let a faulty node fill the metadata; fewer
-could refuse a controller in a quorum that has replaced many."""
+"""Maximum number of registered controllers. With a larger number, a faulty node could fill the
+metadata. With a smaller number, a controller could be refused in a quorum that has replaced many
+controllers."""
 
 VERSION_LENGTH_MAX = 100
 """Maximum number of characters of a controller's software version, which every broker keeps in

@@ -96,8 +96,8 @@ def update_features(
 
 
 def _one_min_isr(image: MetadataImage, config: ControllerConfig) -> Iterator[Record]:
-    """Yield the metadata records that give the cluster exactly one default of min.insync.replicas,
-    which all controllers know."""
+    """Yield the metadata records that set a single default of min.insync.replicas for the whole
+    cluster."""
     for (resource_type, name), values in image.configs.items():
         if resource_type == BROKER_RESOURCE and name and MIN_INSYNC_REPLICAS in values:
             yield config_record(BROKER_RESOURCE, name, MIN_INSYNC_REPLICAS, None)

@@ -75,8 +75,8 @@ class ArrayRecordWork:
         return None
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return which records of each batch body (its decompressed records) the compaction keeps.
-        No body may be empty."""
+        """Return the records of each batch body (the decompressed records of a batch) that the
+        compaction keeps. No body may be empty."""
         placed, fields = _fields_of(bodies)
         if fields is None:
             return self._plain.select_kept(bodies, rule)

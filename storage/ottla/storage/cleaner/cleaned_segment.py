@@ -32,8 +32,8 @@ COPY_BYTES = MIB
 """Number of bytes per step when the unchanged start of an old segment is copied to the new
 segment."""
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Number of bytes written to a new segment after which the kernel is asked to write them to the
-device. With a larger number, appends to other logs wait longer for the device."""
+"""Number of bytes after which a new segment's write-back to the device is requested from the
+kernel. With a larger number, appends to other logs wait longer for the device."""
 
 
 class CleanedSegment:
@@ -166,8 +166,8 @@ class CleanedSegment:
             index.close()
 
     async def remove(self) -> None:
-        """Remove the files of the new segment, as far as the disk permits. The next start of the
-        broker removes files that remain."""
+        """Remove the files of the new segment. Files that the disk fails to remove are removed at
+        the next start of the broker."""
         if self._log is None:
             return
         self._log.close()

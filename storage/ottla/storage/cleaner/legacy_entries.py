@@ -70,8 +70,7 @@ def _is_kept(
 
 
 def _wrapped_again(entry: bytes, found: list[LegacyMessage], is_kept: list[bool]) -> bytes:
-    """Return a v0 or v1 wrapper message that contains only the messages for which `is_kept` is
-    True."""
+    """Return a v0 or v1 wrapper message with only the messages for which `is_kept` is True."""
     (wrapper,) = shallow_messages(entry)
     assert wrapper.codec is not Codec.NONE
     assert wrapper.value is not None

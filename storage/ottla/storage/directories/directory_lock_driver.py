@@ -1,5 +1,5 @@
-"""Lock of a log directory, by its lock file `.lock`. Only one process at a time can hold the lock
-of a directory (flock). The lock ends with the process."""
+"""Lock of a log directory by its lock file `.lock`. Only one process at a time can hold the lock
+(flock), which ends with the process."""
 
 import fcntl
 import os

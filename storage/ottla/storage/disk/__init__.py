@@ -1,4 +1,4 @@
-"""The `Disk` interface, the real disk behind it, and slices of files.
+"""The `Disk` interface, its implementation for real disks, and slices of files.
 
 disk_seam.py              operations on files and directories that storage needs
 real_disk_driver.py       the real disk

@@ -43,7 +43,7 @@ def is_disk_failure(error: OSError) -> bool:
 
 
 def is_unopened(error: OSError) -> bool:
-    """Return whether an OSError occurred while a file was opened, before anything was done with the
+    """Return whether an OSError occurred while a file was opened, before any other operation on the
     file."""
     return error.errno in UNOPENED_ERRNOS
 

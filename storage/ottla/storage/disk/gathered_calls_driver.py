@@ -54,8 +54,8 @@ class GatheredCalls(Generic[T]):
         self._threads = trio.CapacityLimiter(workers.total_tokens)
 
     async def run(self, asked: T) -> None:
-        """Perform one disk call with the argument `asked` in a worker thread. Raises the exception
-        that the call raises for this argument."""
+        """Perform one disk call with the argument `asked` in a worker thread. If the call fails for
+        this argument, raises its exception."""
         while True:
             call = _Call(asked)
             batch = self._waiting

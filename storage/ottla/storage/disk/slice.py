@@ -16,7 +16,7 @@ time, the range is checked again for each portion that a socket accepts."""
 
 @mypyc_attr(native_class=False)
 class SliceError(OSError):
-    """Error of a file slice whose file could not be read. `filename` is the file's path."""
+    """Error of reading a file slice. `filename` is the path of the slice's file."""
 
     def __init__(self, error: OSError, path: str) -> None:
         super().__init__(error.errno, error.strerror or str(error), path)

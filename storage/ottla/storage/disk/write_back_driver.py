@@ -1,5 +1,5 @@
-"""Binding of Linux's `sync_file_range`, which Python's library lacks: it starts write-back of dirty
-pages."""
+"""Binding to Linux's `sync_file_range`, which starts write-back of dirty pages. Python's library
+does not have this function."""
 
 import ctypes
 import os

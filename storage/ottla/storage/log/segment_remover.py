@@ -46,8 +46,8 @@ class SegmentRemover:
         await self._remove_durably(self._state.log_start_offset)
 
     async def _remove_durably(self, offset: Offset) -> None:
-        """Make the raised log start offset durable, and remove the segments below `offset`. If the
-        disk is full, they are removed nevertheless, and then the log start is written again."""
+        """Make the raised log start offset durable, then remove the segments below `offset`. If the
+        disk is full, the segments are removed first, and the log start offset is written again."""
         is_full = False
         try:
             await self._keep_log_start()
@@ -162,8 +162,8 @@ class SegmentRemover:
     async def _remove_below(self, offset: Offset) -> None:
         """Remove the log's segments that are completely below `offset`.
 
-        Unflushed segments are flushed first. Otherwise a power failure may bring back a torn
-        segment, and the next start would drop everything after it.
+        Unflushed segments are flushed first. Otherwise a torn segment may reappear after a power
+        failure, and the next start would drop all later segments.
         """
         state = self._state
         if state.is_being_cleaned:

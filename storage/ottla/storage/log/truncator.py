@@ -194,8 +194,9 @@ class Truncator:
         epochs: EpochCache | None = None,
         producers: ProducerStates | None = None,
     ) -> None:
-        """Remove all segments, and begin the local log at `offset`. The log starts there, too,
-        unless `log_start_offset` is given; leader epochs and producers are unknown by default."""
+        """Remove all segments, and begin the local log at `offset`. The log start offset becomes
+        `log_start_offset` or, by default, `offset`. By default, leader epochs and producers are
+        unknown."""
         state, health, files = self._state, self._health, self._files
         state.generation += 1
         before = state.recovery_checkpoint, state.high_watermark

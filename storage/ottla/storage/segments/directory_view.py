@@ -77,8 +77,8 @@ class DirectoryView:
         return None if self._survey is None else self._survey.sizes.get(posixpath.basename(path))
 
     def has(self, path: str) -> bool:
-        """Return whether a file exists at a path, according to the survey or, without one, to the
-        disk."""
+        """Return whether a file exists at a path, according to the survey. Without a survey, the
+        disk is queried."""
         if self._survey is None:
             return self._disk.exists(path)
         return posixpath.basename(path) in self._survey.sizes

@@ -15,8 +15,8 @@ SEGMENT_SUFFIXES = (LOG, *INDEX_SUFFIXES)
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 PRODUCER_BATCHES = "producer-batches"
-"""Name of a file of Ottla's own that accompanies the newest producer snapshot: it contains the
-recent batches of each producer."""
+"""Name of Ottla's own file with the recent batches of each producer. It belongs to the newest
+producer snapshot."""
 
 OFFSET_DIGITS = 20
 """Number of digits of an offset in a file name. Offsets are zero-padded, so that the order of names

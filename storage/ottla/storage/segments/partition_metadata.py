@@ -28,7 +28,7 @@ def encode_partition_metadata(topic_id: UUID) -> bytes:
 
 def is_unfinished(data: bytes) -> bool:
     """Return whether a power failure left a `partition.metadata` file incomplete: its end is
-    missing, or some of its bytes read as zero."""
+    missing, or some of its bytes are zero."""
     whole = encode_partition_metadata(ZERO_UUID)
     if len(data) > len(whole) or (len(data) == len(whole) and 0 not in data):
         return False

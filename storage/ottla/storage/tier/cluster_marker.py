@@ -19,8 +19,8 @@ this release have less than 200 bytes."""
 
 
 def encode_cluster_marker(cluster_id: str) -> bytes:
-    """Return the content of a cluster marker (the object `cluster.json`). It is always the same for
-    one cluster, so that a repeated upload can be recognised."""
+    """Return the content of a cluster marker (the object `cluster.json`). A cluster always has the
+    same content, so that a repeated upload can be recognised."""
     assert is_cluster_id(cluster_id)
     return json.dumps({"format": MARKER_FORMAT, "cluster_id": cluster_id}).encode()
 

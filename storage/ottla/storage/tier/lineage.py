@@ -59,8 +59,8 @@ class Lineage:
 
     def contains(self, segment: RemoteSegment) -> bool:
         """Return whether the log contains the same records as a copied segment, with the same
-        leader epochs. Records below the log start offset are ignored. Returns False if no record is
-        left.
+        leader epochs. Records below the log start offset are ignored. Returns False if no other
+        records remain.
 
         Kafka compares the lists of epochs (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs) and
         accepts some segments whose oldest records have an epoch of another lineage.

@@ -22,8 +22,8 @@ SENTENCE_CHARS_MAX = 300
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _QUERY = re.compile(r"\?[^\s<]*")
-"""Pattern of the query in a URL. A query may contain a signature, so that it is removed from
-messages."""
+"""Pattern of the query in a URL. The query is removed from messages, because it may contain a
+signature."""
 NO_BUCKET_MARKS = (
     "<Code>NoSuchBucket</Code>",  # S3, and Google Cloud Storage by its XML API
     "The specified bucket does not exist",  # Google Cloud Storage, JSON

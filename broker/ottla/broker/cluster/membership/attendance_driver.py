@@ -25,8 +25,8 @@ the call ended. The controller considers a broker dead if no call arrives for lo
 (`ottla.controller.membership.attendances`)."""
 
 NOT_SUPPORTED_MS = 60_000
-"""Milliseconds before this broker makes its open call again to a controller of an older release
-that does not support it."""
+"""Delay in milliseconds before this broker makes its open call again, if the controller is of an
+older release that does not support it."""
 
 
 class AttendanceDriver:

@@ -64,11 +64,11 @@ def registration_request(
 def failure_domain_warnings(
     request: pb.RegisterRequest, others: Iterable[BrokerRegistration], *, has_machine_id: bool
 ) -> Iterator[str]:
-    """Yield a warning for each reason why a broker's registration may name the wrong machine.
-    Applies to brokers whose settings do not name the machine.
+    """Yield a warning for each reason why the machine in a broker's registration may be wrong. The
+    check applies to brokers whose settings do not specify the machine.
 
-    Containers may lack a machine id, or share the id of their image. Replicas of a partition could
-    then be on one machine, or be kept off machines that are different.
+    Containers may lack a machine id, or share the id of their image. Several replicas of a
+    partition could then be placed on one machine, or suitable machines could be avoided.
     """
     setting = f"set {FAILURE_DOMAIN_HOST} to the name of the machine"
     if not has_machine_id:

@@ -72,7 +72,8 @@ class ResourceSettings:
         overrides: Mapping[str, str],
         own: ConfigSource,
     ) -> DescribeConfigsResourceResult:
-        """Describe a setting, such as a topic's, whose default is a setting of the brokers."""
+        """Describe a setting (such as a setting of a topic) whose default is a setting of the
+        brokers."""
         given: list[ConfigLayer] = []
         if definition.key in overrides:
             given.append(ConfigLayer(definition.key, overrides[definition.key], own))

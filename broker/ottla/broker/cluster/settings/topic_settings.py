@@ -18,7 +18,7 @@ from ottla.model.settings.storage.topic import (
 )
 
 CLUSTER_DEFAULT = ""
-"""Name of the broker resource that stores the cluster-wide settings: the empty text."""
+"""Name of the broker resource that stores the cluster-wide settings, which is the empty text."""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:

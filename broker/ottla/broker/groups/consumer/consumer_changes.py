@@ -1,7 +1,7 @@
 """Changes consumer groups. Each change is applied in memory and written to the log in one step.
 Pure.
 
-Nothing else changes a group that is being served, so that replaying the log produces the same
+No other module changes a group that is being served. Replaying the log therefore produces the same
 group.
 """
 

@@ -36,8 +36,8 @@ def reconcile(
     owner_epoch_of: Callable[[UUID, int], int],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """Return a group member after its next step towards its target assignment, or the same object
-    if there is no step.
+    """Return the state of a group member after its next step towards its target assignment. If
+    there is no step, the same object is returned.
 
     `owned` contains the partitions that the member reported to own. It is None if the member
     reported none.

@@ -20,8 +20,9 @@ TopicRegex = NewType("TopicRegex", object)
 """Compiled regular expression over topic names."""
 
 REGEX_CHARS_MAX = 4_096
-"""Maximum number of characters in the regular expression of a subscription. A smaller value refuses
-a list of some hundred topic names; an expression ten times as long takes a second to refuse."""
+"""Maximum number of characters in the regular expression of a subscription. A smaller maximum
+refuses a list of some hundred topic names. With a ten times larger maximum, checking an invalid
+expression may take a second."""
 
 PROGRAM_BYTES_MAX = 64 << 10
 """Maximum memory in bytes of one compiled regular expression. With a smaller limit, `.{200}` would

@@ -59,9 +59,11 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         id."""
 
     def is_behind(self, group: AssignedGroupT, now: Instant) -> bool:
-        """Start to compute a group's target assignment if it is older than the group epoch. Returns
-        True if the target is not ready yet, since its computation takes several event-loop
-        iterations or has to wait for the assignment interval."""
+        """Start to compute a group's target assignment if it is older than the group epoch.
+
+        Returns True if the target is not ready yet, because the computation takes several
+        event-loop iterations or must wait for the assignment interval.
+        """
         if group.group_epoch <= group.target_epoch:
             return False
         under_way = self._jobs.get(group.group_id)

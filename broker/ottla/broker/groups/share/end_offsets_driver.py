@@ -1,4 +1,4 @@
-"""Looks up the end offsets of partitions: in the logs of this broker, or with ListOffsets at their
+"""Lookup of the end offsets of partitions: in the logs of this broker, or with ListOffsets at their
 leaders."""
 
 from collections.abc import Callable, Sequence

@@ -40,7 +40,7 @@ Assignor: TypeAlias = Callable[
 ]
 """Function that assigns each subscribed partition to exactly one of its subscribers.
 
-The same members, counts and racks give the same assignment, in whatever order they are passed.
+The assignment depends only on the members, counts and racks, not on their order.
 """
 
 number_of = attrgetter("int")
