@@ -206,8 +206,7 @@ def end_to_end(load: Load, progress: Progress) -> Result:
 
 
 def library(name: str) -> Any:
-    """Import and return a module of librdkafka's Python client, which is not a dependency of Ottla
-    itself.
+    """Import and return a module of librdkafka's Python client, which Ottla does not depend on.
 
     Raises ConfigError with the install command if the module is missing.
     """

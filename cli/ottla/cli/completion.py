@@ -78,8 +78,8 @@ def print_script(arguments: argparse.Namespace) -> int:
 
 
 def print_names(arguments: argparse.Namespace) -> int:
-    """`ottla completion names`: print the names of topics, groups or profiles, one a line. Returns
-    the exit code."""
+    """`ottla completion names`: print the names of topics, groups or profiles, one per line.
+    Returns the exit code."""
     for name in sorted(_names(arguments.kind, arguments.line)):
         if not any(one.isspace() for one in name):
             say(name)

@@ -66,8 +66,8 @@ async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
 
 
 def _decide(arguments: argparse.Namespace) -> bool | None:
-    """Return the answer that the command's options give to the question for confirmation, or None
-    if the user has to be asked."""
+    """Return the answer to the confirmation question that the command's options determine, or None
+    if the user must be asked."""
     if getattr(arguments, "dry_run", False):
         note(f"{UNCHANGED} (--dry-run)")
         return False

@@ -38,7 +38,8 @@ class Command(NamedTuple):
     summary: str
     verbs: tuple[str, ...] = ()
     verbs_module: str = ""
-    """Module that is imported in place of `module` if one of `verbs` follows the command's name."""
+    """Module that is imported instead of `module` if the command's name is followed by one of
+    `verbs`."""
 
 
 COMMANDS = {

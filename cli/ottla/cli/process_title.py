@@ -34,7 +34,7 @@ _SECRET = re.compile(
 def hide_secrets(arguments: Sequence[str]) -> bool:
     """Overwrite secrets among the arguments with which this process was started.
 
-    Returns False if there are secrets that could not be overwritten.
+    Returns False if a secret could not be overwritten.
     """
     if not any(_SECRET.search(os.fsencode(one)) for one in arguments):
         return True

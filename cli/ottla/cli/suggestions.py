@@ -31,8 +31,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return a suggestion in place of the word that argparse refused in `message`, or an empty text
-    if there is none."""
+    """Return a suggestion for the word that argparse refused in `message`, or an empty text if
+    there is none."""
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:
         word = choice.partition(" (")[0].strip("'\"")

@@ -1,5 +1,5 @@
-"""Floods by an unauthenticated client, and the latency of another client during each flood, on
-Ottla and on Apache Kafka.
+"""Floods of requests by an unauthenticated client, and the latency of another client during each
+flood, for Ottla and Apache Kafka.
 
 __main__.py   starts both servers, floods one after the other, and prints a table: start here
 senders.py    the floods: TLS KeyUpdates, tiny TLS records, unfinished frames, idle connections

@@ -35,8 +35,8 @@ CONTROLLER_ID, BROKER_ID = 101, 1
 CLUSTER_ID = "31KS2JtqQaygF2owBPlqAQ"
 DIRECTORY_ID = "3Db5QLSqSZieL3rJBUUegA"
 HEAD_START_S = 6.0
-"""Time in seconds for which idle connections are open before a join is measured. It is longer than
-a controller's time limit for a handshake."""
+"""Time in seconds for which idle connections are open before the time of a join is measured. It
+exceeds the controller's time limit for a handshake."""
 READY_S_MAX = 150.0
 END_S = 30.0
 

@@ -81,8 +81,8 @@ def _tool_row(jars: Path, size: int, count: int, consumers: int) -> PerformanceR
 
 
 def _raw_row(size: int, count: int, connections: int) -> PerformanceRow:
-    """Return the benchmark in which `connections` share consumers, which do little but send and
-    receive, consume `count` records of `size` bytes."""
+    """Return the benchmark in which `connections` share consumers over raw connections consume
+    `count` records of `size` bytes."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
         load = RawShareConsumers(

@@ -92,8 +92,8 @@ async def _described(admin: Admin, topic: str) -> StoredTopic:
 async def _stable_ends(
     admin: Admin, partitions: Sequence[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """Wait until open transactions have ended, and return the last stable offset of each partition,
-    once all records that the partition has now are committed or aborted."""
+    """Wait until all records that a partition contains now are committed or aborted, and return the
+    last stable offset of each partition."""
     present = await _offsets(admin, partitions, LATEST)
     deadline = trio.current_time() + timeout_s
     while True:

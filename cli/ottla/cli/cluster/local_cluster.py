@@ -66,9 +66,8 @@ class LocalCluster:
         return self._supervisor.start(READY_TIMEOUT_S)
 
     def watch(self) -> int:
-        """Report each node that ends, and restart it if the user requested restarts. Returns when
-        all nodes have ended. The result is an exit code, which is 0 if every node was asked to
-        stop."""
+        """Report each node that ends, and restart it if the user requested restarts. Returns an
+        exit code when all nodes have ended, which is 0 if all of them were requested to stop."""
         return self._supervisor.watch()
 
     def stop(self) -> None:

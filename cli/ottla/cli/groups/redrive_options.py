@@ -1,5 +1,5 @@
-"""Declares the options of `ottla share redrive`, apart from its code, which other commands do not
-load."""
+"""Declaration of the options of `ottla share redrive`, in a separate module so that other commands
+need not import the implementation."""
 
 from ottla.cli.confirmation import CONFIRMATION
 from ottla.cli.options import Declared, option

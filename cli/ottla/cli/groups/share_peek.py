@@ -1,6 +1,5 @@
-"""`ottla share peek`: shows the records of a share group that are in flight. For each record it
-shows the member that has acquired it, the end of its acquisition lock and its number of
-deliveries."""
+"""`ottla share peek`: shows the records of a share group that are in flight, with the member that
+has acquired each, the end of its acquisition lock, and its number of deliveries."""
 
 import argparse
 from collections.abc import Iterator

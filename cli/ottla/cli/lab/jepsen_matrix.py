@@ -102,8 +102,8 @@ def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
 
 
 def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":
-    """Return the last stored Jepsen run of a workload under the plan's nemesis. None if there is
-    none, or if it was interrupted or shorter than the plan requires."""
+    """Return the last stored Jepsen run of a workload under the plan's nemesis. Returns None if
+    there is none, or if the run was interrupted or was shorter than planned."""
     run = store.latest(plan.test_of(workload))
     if run is None or run.plan().seconds < plan.seconds or run.plan().clients != plan.clients:
         return None

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
 STORY_LINES = 60
-"""Number of events of a replayed simulation that are shown: the last ones, unless the user requests
-all events."""
+"""Number of events of a replayed simulation that are shown by default. The last events are
+shown."""
 
 KEPT_MAX = 3
 """Maximum number of failures of the simulator that one search reduces and saves. Further failures

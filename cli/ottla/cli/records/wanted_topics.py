@@ -59,8 +59,8 @@ def _check_known(name: str, found: Iterable[str]) -> None:
 
 
 def _whole(pattern: str) -> str:
-    """Return a regular expression in a form that matches whole topic names. An expression that
-    begins with ^ is extended, so that any text may follow it."""
+    """Return a regular expression that matches whole topic names. If `text` begins with ^, the
+    result also matches names that continue after the match."""
     return f"(?:{pattern}).*" if pattern.startswith(PATTERN_MARK) else f"(?:{pattern})"
 
 

@@ -86,8 +86,8 @@ async def set_(admin: Admin, arguments: argparse.Namespace, entities: list[Entit
 
 
 def _check_broker_keys(keys: Iterable[str]) -> None:
-    """Raise ConfigError for an unknown broker setting. The broker itself would store an unknown
-    key, as in Kafka."""
+    """Raise ConfigError for an unknown broker setting. This check is needed because brokers store
+    unknown keys, as in Kafka."""
     # Imported late: only this command needs the declarations.
     from ottla.model.settings.dynamic import described_definitions, of_one_listener
     from ottla.model.settings.storage.topic import TOPIC_DEFINITIONS

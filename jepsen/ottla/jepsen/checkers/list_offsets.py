@@ -39,8 +39,8 @@ class KeyEnd:
     acknowledged: Send | None = None
     """The send with the highest offset of the key that was acknowledged so far, or None."""
     own: dict[int, Send] = field(default_factory=dict)
-    """For each process, the send with the highest offset of the key that was acknowledged to this
-    process."""
+    """For each process, the send with the highest offset of this key among the sends that were
+    acknowledged to the process."""
     answers: dict[int, Operation] = field(default_factory=dict)
     """For each leader epoch of the key, the operation whose response had the highest end offset."""
 

@@ -155,7 +155,7 @@ def _check_polls_of_own_sends(reading: LogReading, findings: Findings) -> None:
 
 
 def _check_transactions_whole(reading: LogReading, findings: Findings) -> None:
-    """Report transactions with an unknown outcome of which only some records exist."""
+    """Report transactions with an unknown outcome if only some of their records exist."""
     for sends in reading.sends_of.values():
         if sends[0].is_promised or sends[0].is_failed or not sends[0].is_transaction:
             continue

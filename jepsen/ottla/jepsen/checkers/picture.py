@@ -18,7 +18,8 @@ def picture(
     states: Iterable[Json],
 ) -> dict[str, Json]:
     """Return JSON data for a picture of a search: each operation and its value, and the longest
-    order found. The order consists of the indexes of the operations, and the state after each."""
+    order that was found. The order consists of indexes of operations, each with the state after
+    it."""
     return {
         "operations": [
             {

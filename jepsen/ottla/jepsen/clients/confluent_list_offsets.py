@@ -26,7 +26,8 @@ LED_ELSEWHERE = frozenset(
         "_NOENT",
     }
 )
-"""Names of errors which show that another broker may lead the partition and know its end offset."""
+"""Names of errors that indicate that another broker leads the partition and knows its end
+offset."""
 
 
 class ConfluentListOffsetsClient(ConfluentClient):

@@ -17,8 +17,8 @@ C = TypeVar("C", bound="OwnClient")
 
 CLOSE_S = 2.0
 GRACE_S = 1.0
-"""Seconds after an operation's own deadline until the harness cancels the operation. An operation
-that ends by itself reports more than a cancelled one."""
+"""Time in seconds after an operation's own deadline at which the harness cancels the operation. A
+cancelled operation reports less than one that ends by itself."""
 
 
 class OwnClient(ABC):

@@ -32,8 +32,8 @@ async def open_producer_and_view(
     """Open a producer, and yield it with its view of the cluster.
 
     This view contains every leader epoch that the producer has received, and each ListOffsets
-    request carries the newest epoch. So a leader that was deposed before an acknowledgement refuses
-    the request.
+    request carries the newest epoch. A leader that was deposed before an acknowledgement therefore
+    refuses the request.
     """
     async with (
         open_cluster(

@@ -81,7 +81,7 @@ class Renewable(Generic[T]):
         return self._life.thing
 
     async def crash(self) -> None:
-        """End the resource without sending anything to the brokers, as a crash does."""
+        """End the resource as in a crash, without sending any request to the brokers."""
         life, self._life = self._life, None
         if life is not None:
             life.transport.cut()

@@ -126,8 +126,8 @@ def _by_coverage(
 def _end_of(
     target: FuzzTarget, ended: "subprocess.CompletedProcess[bytes]", folder: Path
 ) -> FuzzFinding:
-    """Return a report of the input that ended the fuzzing process early, because the target hangs
-    or dies on it."""
+    """Return a report of the input that ended the fuzzing process early, because the target hung or
+    crashed on it."""
     last = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
     data = next((path.read_bytes() for path in folder.glob("report.json.*")), b"")
     what = f"the process ended with {ended.returncode}: {''.join(last)}"

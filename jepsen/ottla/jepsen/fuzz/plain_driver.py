@@ -22,8 +22,8 @@ def fuzz(
     seconds: float = SECONDS_UNBOUNDED,
     kept: Iterable[bytes] = (),
 ) -> Judge:
-    """Run a fuzz target on all valid and kept inputs unchanged, then on mutated inputs, at most
-    `count` or for `seconds`. Returns the judge, which has kept the inputs that were handled
+    """Run a fuzz target on all valid and kept inputs, then on mutated inputs. It ends after `count`
+    inputs or after `seconds`. Returns the judge, which has stored the inputs that were handled
     incorrectly."""
     random = Random(f"{target.name} {seed}")
     judge = Judge(target)

@@ -24,7 +24,8 @@ _JUMP_EQUAL = 0x15
 _JUMP_AT_LEAST = 0x35
 _RETURN = 0x06
 _NETWORK_HEADER = WHOLE - 0x100000
-"""BPF constant SKF_NET_OFF: offsets from here are into the IP header, whatever precedes it."""
+"""BPF constant SKF_NET_OFF. Offsets from it refer to the IP header, regardless of the preceding
+headers."""
 _RANDOM = WHOLE - 0x1000 + 56
 """BPF constant SKF_AD_OFF + SKF_AD_RANDOM: loading it draws a random word."""
 

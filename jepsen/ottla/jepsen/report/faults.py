@@ -13,7 +13,7 @@ from ottla.jepsen.history import Event, History, Json
 from ottla.jepsen.report.words import value_words
 
 SEPARATE = {"phase", "nodes", "id"}
-"""Names of the fields in a fault event's value that are not part of its details."""
+"""Names of the fields in a fault event's value that are not details of the fault."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,8 @@ def _rows(
 
 def cells_of(one: Operation, key: str | None = None) -> Sequence[object]:
     """Return the cells of an operation's row in the timeline, one for each column of `HEADS`. With
-    `key`, the cell of the operation has the records of this key, and the number of others."""
+    `key`, the cell of the operation contains the records of this key, and the number of all other
+    records."""
     words, error = operation_words(one, key), one.completion.error if one.completion else None
     return (
         f"{one.invoke.time_ns / 1e9:.3f} s",

@@ -1,5 +1,5 @@
-"""Decides when clients crash: each thread's client about every 30 seconds, never all clients at
-once.
+"""Schedule of client crashes: each thread's client crashes about every 30 seconds, but never all
+clients at once.
 
 Pure.
 """

@@ -1,7 +1,7 @@
 """The events of a simulated run as one hash: equal hashes mean equal runs, on any machine.
 
-The parts of an event are numbers, texts and bytes, never objects. So the hash cannot depend on an
-address, on `hash()` or on the order of a set.
+The parts of an event are numbers, texts and bytes, never objects. The hash therefore cannot depend
+on an address, on `hash()` or on the order of a set.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ Part = int | str | bytes
 Listener = Callable[[tuple[Part, ...]], None]
 
 _CHUNK_EVENTS = 512
-"""Number of a run's events that are hashed at once, so that adding an event costs little more than
-appending to a list."""
+"""Number of events that are hashed at once, so that adding an event is nearly as cheap as appending
+to a list."""
 
 _listener: Listener | None = None
 

@@ -8,7 +8,7 @@ _NAMED = re.compile(r"([A-Z][A-Za-z]+): (.*)", re.DOTALL)
 
 NO_ASSERTION_FAILS = "NoAssertionFails"
 """Name of the invariant "no assertion fails". It is reported if an assertion of the code under test
-fails and its message names no other invariant."""
+fails without naming another invariant."""
 
 NOTHING_ESCAPES = "NothingEscapes"
 """Name of the invariant "the code under test raises no exception outside its contract"."""

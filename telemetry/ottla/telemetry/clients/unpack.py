@@ -1,7 +1,7 @@
 """Decompression of the payload of a client's push, up to a maximum size. Pure.
 
 For snappy, Java uses xerial's framing and librdkafka a single raw block. For lz4, both use frames.
-A payload takes at most a few times `bytes_max` of memory, whatever size it announces.
+A payload uses at most a few times `bytes_max` of memory, regardless of the size in its header.
 """
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
@@ -9,7 +9,7 @@ from ottla.model.limits import MIB
 from ottla.wire.compression import UnpacksToTooMuchError, codec_of, decompress
 
 UNPACKED_BYTES_MAX = 16 * MIB
-"""Largest decompressed size of a push, in bytes.  With a lower limit, clients with very many
+"""Maximum decompressed size of a push in bytes. With a lower maximum, clients with very many
 metrics are refused. With a higher one, a few hostile clients could exhaust the memory of the
 broker."""
 

@@ -86,9 +86,9 @@ class CollectorTls:
 
 
 def system_trust() -> str | None:
-    """Return the path of the CA certificates that this machine trusts, a file or a directory.
-    Returns None if OpenSSL knows neither. The variables SSL_CERT_FILE and SSL_CERT_DIR override the
-    path."""
+    """Return the path of the CA certificates that this machine trusts, which is a file or a
+    directory, or None if OpenSSL has no path. The variables SSL_CERT_FILE and SSL_CERT_DIR override
+    the path."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath
 

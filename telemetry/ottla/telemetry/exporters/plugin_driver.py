@@ -1,8 +1,8 @@
 """Exporter to the operator's own code: an entry point of `ottla.telemetry_exporter`.
 
 The entry point is called once, when the node starts, with its settings. These have the prefix
-`telemetry.exporter.<name>.`, which is removed.  It returns an object with one method,
-`export(pushes)`.  The exporter calls this method in a worker thread, with one batch at a time.  If
+`telemetry.exporter.<name>.`, which is removed. The entry point returns an object with one method,
+`export(pushes)`. The exporter calls this method in a worker thread, with one batch at a time. If
 the method raises an exception, it is logged and counted as a refusal; the exporter continues.
 """
 

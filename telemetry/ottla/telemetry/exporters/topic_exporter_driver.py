@@ -45,7 +45,8 @@ class TopicExporter:
         self.flush = self._batching.flush
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Queue the pushes of clients for the topic. The metrics of nodes are not written to it."""
+        """Queue the metric pushes of clients, to be written to the topic. Metrics of nodes are not
+        written to the topic."""
         self._batching.offer([push for push in pushes if push.labels is not None])
 
     def counts(self) -> Mapping[str, int]:

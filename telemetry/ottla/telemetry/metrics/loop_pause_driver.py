@@ -26,8 +26,8 @@ IDLE_MBEANS = (
 )
 
 SHARE_NS_MIN = 5_000_000_000
-"""Shortest interval, in ns, for which the idle fraction of the event loop is computed. Two scrapes
-of the metrics in quick succession get the same value."""
+"""Shortest interval in ns for which the idle fraction of the event loop is computed. Scrapes within
+this interval get the same value."""
 
 
 class LoopPauseMeter(Instrument):

@@ -25,7 +25,7 @@ class ClusterFailedError(Exception):
 
 
 class NotInWorldError(RuntimeError):
-    """Raised if a program calls something that a simulated world does not support, such as a
+    """Error for a call of a program that a simulated world does not support, such as the start of a
     thread. The message names the replacement."""
 
 

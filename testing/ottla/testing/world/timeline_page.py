@@ -181,7 +181,8 @@ def _drawing(events: Sequence[TimelineEvent], lanes: dict[str, int]) -> str:
 
 
 def _life_spans(events: Sequence[TimelineEvent], end_s: float) -> list[tuple[str, float, float]]:
-    """Return name, start and end of each time in which a process ran, in virtual seconds."""
+    """Return the name of each instance and broker, with the start and end of each period in which
+    its process ran, in virtual seconds."""
     running: dict[str, float] = {}
     spans = []
     for event in events:

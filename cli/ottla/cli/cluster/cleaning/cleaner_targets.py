@@ -40,8 +40,8 @@ class BrokerAnswer(NamedTuple, Generic[T]):
 
 
 def parse_named(text: str) -> NamedLogs:
-    """Return the topic and partition in a text of the form TOPIC[:PARTITION]. The partition is None
-    if the text has none. Raises ConfigError if the text has another form."""
+    """Return the topic and partition in a text of the form TOPIC[:PARTITION]. If the text has no
+    partition, the partition is None. Raises ConfigError if the text has another form."""
     topic, colon, index = text.rpartition(":")
     if not colon:
         return NamedLogs(text, None)

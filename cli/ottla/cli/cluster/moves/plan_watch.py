@@ -18,8 +18,9 @@ from ottla.model.balance.plan_text import StoredMove
 
 LOOK_AGAIN_S = 0.5
 IDLE_LOOKS = 2
-"""Number of consecutive checks that find no plan of replica moves, after which the plan counts as
-complete. The broker that answers the first check may not know the plan yet."""
+"""Number of consecutive checks without a plan of replica moves after which the plan counts as
+complete. The first check is not sufficient, because its broker may not have received the plan
+yet."""
 LEFT = (
     "the controllers go on with the moves; 'ottla cluster balance --status' shows them, --cancel "
     "undoes those that are not complete"

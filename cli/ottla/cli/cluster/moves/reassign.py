@@ -274,7 +274,7 @@ def _bars(
 
 
 def _draw(lines: Sequence[str], before: int) -> int:
-    """Draw lines on the terminal in place of the `before` lines that the last call has drawn.
-    Returns the number of lines drawn."""
+    """Draw lines on the terminal over the `before` lines of the previous call. Returns the number
+    of lines."""
     draw_lines(lines, line_count_before=before)
     return len(lines)

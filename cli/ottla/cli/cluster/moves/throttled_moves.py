@@ -148,7 +148,7 @@ async def throttled_directories(
 async def _remove_log_dir_rates(
     admin: Admin, brokers: Sequence[NodeId] | None = None
 ) -> list[NodeId]:
-    """Remove the throttle rate of moves between log directories from brokers on which no log moves.
+    """Remove the throttle rate of moves between log directories from brokers without such moves.
     Returns these brokers."""
     limited = await with_rates(admin, (LOG_DIRS_RATE,))
     asked = [broker for broker in limited if brokers is None or broker in brokers]

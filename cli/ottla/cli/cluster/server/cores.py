@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 AUTO = "auto"
-"""Value of the option or setting for the number of brokers on a host that means one broker per
-processor core."""
+"""Value of the setting for the number of brokers on a host that selects one broker per processor
+core."""
 CPU_QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
 
 
@@ -16,8 +16,8 @@ def machine_cores() -> int:
 
 
 def usable_cores(affinity: int, quota: str) -> int:
-    """Return the number of usable processor cores. `affinity` is the number of cores that the
-    process may run on. `quota` is the text of the control group's file cpu.max: time and period in
+    """Return the number of usable processor cores. `affinity` is the number of cores on which the
+    process may run. `quota` is the text of the control group's file cpu.max: time and period in
     microseconds, or `max`."""
     limit, _, period = quota.strip().partition(" ")
     if not limit.isdecimal() or not period.isdecimal() or int(period) == 0:

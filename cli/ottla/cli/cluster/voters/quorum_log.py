@@ -22,8 +22,8 @@ LATEST, EARLIEST = -1, -2
 STARTS = {"latest": LATEST, "earliest": EARLIEST}
 AGAIN_S = 1.0
 WAIT_MS = 2_000
-"""Maximum milliseconds that a broker waits for the next change of the metadata before it responds.
-With a longer time, the command notices Ctrl-C and a lost broker later."""
+"""Maximum time in milliseconds for which a broker waits for the next change of the metadata before
+it responds. With a longer time, the command reacts later to Ctrl-C and to the loss of a broker."""
 
 
 async def log(admin: Admin, arguments: argparse.Namespace) -> int:

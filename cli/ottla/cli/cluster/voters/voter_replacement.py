@@ -1,7 +1,7 @@
 """`ottla quorum replace`: replaces a voter by another controller, or by the same controller with a
 new directory.
 
-The command may be repeated after any failure, and then does only the remaining steps.
+The command may be repeated after a failure. It then performs only the remaining steps.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Fuzz target: gRPC messages between nodes (the codec in both directions, and raft's core).
 
-The core receives arbitrary messages of a peer. It may stop if a message breaks one of the
-INVARIANTS, which hold only among honest peers. It may not fail in any other way.
+The core receives arbitrary messages of a peer. It may end with an error if a message breaks one of
+the INVARIANTS, which are valid only among honest peers. Any other failure is a bug.
 """
 
 from collections.abc import Callable, Iterator

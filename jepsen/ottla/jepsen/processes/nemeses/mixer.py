@@ -8,8 +8,8 @@ from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 
 STABLE_S = 20.0
-"""Length in seconds of each period, in which the combination of faults stays the same. It is long
-enough for leases, sessions and elections to become stable."""
+"""Length in seconds of each period with a constant combination of faults. It is long enough for
+leases, sessions and elections to become stable."""
 NONE_SHARE = 0.25
 AT_ONCE_MAX = 3
 

@@ -21,8 +21,8 @@ class BugRun:
 
 
 def found_by(bug: BugRun, results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the first anomaly in `results` that identifies the bug and names the operations that
-    prove it, or None if no anomaly does."""
+    """Return the first anomaly in `results` that identifies the bug and lists operations as
+    evidence, or None if there is none."""
     for found in results:
         for verdict in found["verdicts"]:
             if verdict["valid"] is not False:

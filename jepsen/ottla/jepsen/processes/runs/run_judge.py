@@ -1,7 +1,7 @@
 """Computes the verdict on a finished run: the checkers' results for its history, results.json, and
 pictures.
 
-It needs only the run's folder, so any run can be judged again later by improved checkers.
+It needs only the run's folder, so a run can be checked again later with improved checkers.
 """
 
 import re

@@ -42,7 +42,8 @@ def mutants() -> tuple[Mutant, ...]:
 
 
 def mutant(name: str) -> Mutant:
-    """Return the mutant (deliberate bug) with this name. Raises RefusedError if there is none."""
+    """Return the mutant (deliberate bug) with this name. Raises RefusedError if no mutant has this
+    name."""
     for each in mutants():
         if each.name == name:
             return each

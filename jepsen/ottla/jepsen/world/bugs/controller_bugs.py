@@ -91,7 +91,7 @@ def _keep_the_leader_epoch() -> Iterator[None]:
 
 @contextmanager
 def _drop_a_recovery_in_silence() -> Iterator[None]:
-    """Mutant: elect a leader that may lack records, without marking the election as unclean."""
+    """Mutant: elect a leader that may lack records, without marking this election as unclean."""
     original = partition_change.elect
 
     def elect(*arguments: Any, **named: Any) -> ElectionResult:
@@ -326,8 +326,8 @@ def _row(
 
 
 def _registers_unsupported_levels() -> Any:
-    """Mutant: register a controller although it does not support a finalized feature level, even if
-    it returns after it was unregistered."""
+    """Mutant: register a controller although it does not support a finalized feature level. This
+    also applies to a controller that was unregistered before."""
     from ottla.controller.membership import controllers
 
     return patched(controllers, uncovered=lambda levels, ranges: None)

@@ -111,8 +111,8 @@ def _offset_by_name(
 async def _forget_nothing(
     self: Checkpoints, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
 ) -> None:
-    """Keep the entries of deleted partitions in the checkpoint files, instead of removing them. A
-    mutant uses this function in place of the original."""
+    """Keep the entries of deleted partitions in the checkpoint files instead of removing them. A
+    mutant installs this function in place of the original."""
 
 
 async def _replace_by_name(
@@ -193,8 +193,8 @@ def _assert_closed_files_open() -> Iterator[None]:
 
 
 async def _wait_for_no_task(log: Log) -> None:
-    """Remove a log's directory without waiting for the tasks that still work on its files. A mutant
-    uses this function in place of the original."""
+    """Remove a log's directory without waiting for tasks that use its files. A mutant installs this
+    function in place of the original."""
 
 
 async def _remove_on(self: SegmentRemover) -> None:

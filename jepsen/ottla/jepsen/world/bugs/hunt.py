@@ -19,7 +19,7 @@ class HuntResult:
     event_count: int
     seconds: float
     seed: int | None
-    """First seed whose run revealed the mutant (deliberate bug), or None if no run did."""
+    """First seed whose run reveals the mutant (deliberate bug), or None if no run does."""
     invariant: str = ""
 
     def row(self) -> dict[str, Any]:

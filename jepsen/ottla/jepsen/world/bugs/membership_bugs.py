@@ -120,8 +120,8 @@ def _wrong_state_at_its_record() -> Any:
 
 
 def _same_change_twice() -> Any:
-    """Mutant: add a voter although its id is already in the voter set, as when an operator repeats
-    a request."""
+    """Mutant: add a voter although the voter set already contains its id. An operator who repeats a
+    request triggers this bug."""
 
     def add(
         self: VoterChanges,
@@ -142,8 +142,8 @@ def _same_change_twice() -> Any:
 
 @contextmanager
 def _in_force_at_the_commit() -> Iterator[None]:
-    """Mutant: use a new voter set only after the commit of its record, not already after its
-    append. Replicas on both sides of a network partition then count majorities of different sets
+    """Mutant: let a new voter set take effect when its record is committed, instead of when it is
+    appended. The two sides of a network partition then count majorities of different sets
     (RethinkDB 2.2.3)."""
     original, adopt = Replica.__init__, Replica.adopt_voters
 

@@ -246,7 +246,7 @@ def cut_at_own_end_of_epoch() -> Any:
 
 @contextmanager
 def _believe_old_answers() -> Iterator[None]:
-    """Mutant: accept responses to earlier requests as if they responded to the current one."""
+    """Mutant: accept responses to earlier requests as responses to the current one."""
     sent: dict[Requests, dict[int, OutgoingRequest]] = {}
     original_start, original_take = Requests.start, Requests.take
 

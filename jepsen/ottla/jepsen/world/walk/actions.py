@@ -29,8 +29,8 @@ def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A
 
 
 def actions_taken(chance: Chance, actions: Sequence[A], budget: int) -> Iterator[A]:
-    """Yield one randomly chosen element of `actions` after the other, at most `budget`. The caller
-    must do each action before asking for the next."""
+    """Yield at most `budget` randomly chosen elements of `actions`, one after the other. The caller
+    must perform each action before it requests the next."""
     count = len(actions)
     for _ in range(budget):
         yield actions[chance.below(count)]

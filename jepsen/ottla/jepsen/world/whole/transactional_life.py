@@ -31,8 +31,8 @@ class TransactionalLife:
         machine: Machine | None = None,
     ) -> None:
         """Create the record of a producer. `name` is unique among the producers of the run.
-        `machine` is the simulated machine on which it runs, or None if it runs on no machine that
-        may stop."""
+        `machine` is the simulated machine on which the producer runs, or None if its machine is
+        never stopped."""
         self.name = name
         self.is_in_transaction = False
         self._machine = machine

@@ -50,7 +50,7 @@ _WRITES = (
     "AddPartitionsToTxn",
     "InitProducerId",
 )
-"""Requests whose responses are lost. A request that is listed more often is drawn more often."""
+"""Requests whose responses are lost. A request that is listed several times is drawn more often."""
 
 _STEPS = (
     *("OffsetCommit",) * 5,
@@ -94,7 +94,7 @@ def settings(**options: Any) -> hypothesis.settings:
 def cluster(
     brokers: int = 1, controllers: int = 1, settings: Mapping[str, str] | None = None
 ) -> SearchStrategy[WorldPlan]:
-    """Return a strategy for plans of clusters of this size, which draws their seeds."""
+    """Return a strategy for plans of clusters of this size. It draws the seeds of the plans."""
     replayed = run_to_replay()
     if replayed is not None:
         return st.just(replayed.plan)

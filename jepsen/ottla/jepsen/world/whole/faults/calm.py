@@ -17,7 +17,7 @@ LOOK_S = 0.1
 
 
 class CalmCheck:
-    """Test that determines whether the fault of one machine is the only fault in the cluster."""
+    """Test whether the fault of one machine is the only fault in the cluster."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
