@@ -94,7 +94,7 @@ class EventStream(Response):
 
 
 def event_text(name: str, data: str) -> str:
-    """Return a server-sent event as text. Each line of its data has a field of its own."""
+    """Return a server-sent event as text. Each line of its data becomes a separate field."""
     lines = "".join(f"data: {line}\n" for line in data.split("\n"))
     return f"event: {name}\n{lines}\n"
 

@@ -37,7 +37,7 @@ class Failure:
     code: str = ""
     """Name of Kafka's error code. Empty if the failure is not an error of the cluster."""
     advice: str = ""
-    """Command or step that helps after the failure. Empty if there is none."""
+    """Command or step that helps after the failure, or an empty text if there is none."""
 
 
 def failure_of(error: Exception) -> Failure:

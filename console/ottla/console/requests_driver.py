@@ -14,8 +14,8 @@ from ottla.console.http_errors import PageError
 FIELDS_MAX = 500
 QUERY_BYTES_MAX = 16_384
 FORM_BYTES_MAX = 4 * 1024 * 1024
-"""Maximum size of a posted form in bytes. A record of 1 MiB, with every byte escaped, has three
-times as many."""
+"""Maximum size of a posted form in bytes. A form with a record of 1 MiB is three times as large if
+every byte is escaped."""
 FORM_S = 30.0
 """Time limit, in seconds, for receiving a posted form."""
 FORM_TYPE = "application/x-www-form-urlencoded"

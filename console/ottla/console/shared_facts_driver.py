@@ -13,10 +13,10 @@ from ottla.insight.facts.changes_driver import RecentChanges, later_changes, rec
 from ottla.insight.facts.partition_totals_driver import PartitionTotals, read_partition_totals
 
 PARTITIONS_PER_S = 500
-"""Maximum number of partitions whose state is requested per second, on average. The numbers of
-10,000 partitions are therefore kept for 20 s."""
+"""Maximum average number of partitions whose state is requested per second. The totals of 10,000
+partitions are therefore kept for 20 s."""
 KEPT_S_MAX = 60.0
-"""Longest time in seconds for which numbers of partitions are kept."""
+"""Maximum time in seconds for which totals of partitions are kept."""
 CHANGES_KEPT_S = 600.0
 """Time in seconds after which all changes are read again. Until then, only the changes since the
 last read are requested."""
@@ -36,7 +36,7 @@ _KEPT: WeakKeyDictionary[Admin, _SharedFacts] = WeakKeyDictionary()
 
 
 def known_totals(admin: Admin) -> PartitionTotals | None:
-    """Return the numbers of partitions if they are known and recent, without a request."""
+    """Return the totals of partitions if they are recent, without a request to the cluster."""
     kept = _KEPT.setdefault(admin, _SharedFacts())
     if kept.totals is None:
         return None

@@ -1,8 +1,7 @@
 """Limit on the number of error messages in one response. Each message explains one error code.
 
 A request may name any number of unknown topics or other items. With a message for each item, a
-response could be many times as large as its request. Every item still gets its error code, and the
-first thousand messages are enough for any reader.
+response could be many times as large as its request. Every item still gets its error code.
 """
 
 EXPLAINED_MAX = 1_000

@@ -117,7 +117,7 @@ def _descriptors() -> Iterator[Family | None]:
 
 
 def _started_at() -> float:
-    """Return the time at which this process started, in seconds since 1970."""
+    """Return the start time of this process in seconds since 1970."""
     booted_at = next(
         int(line.split()[1])
         for line in Path("/proc/stat").read_text().splitlines()

@@ -27,8 +27,8 @@ class HostNames:
     """Host names that are accepted with any port, because there may be a proxy or a port
     mapping."""
     has_all: bool = False
-    """True if every host name is accepted: the console listens at all addresses, and has a login
-    and TLS. An attacker has no certificate for a foreign name."""
+    """True if every host name is accepted. This is safe if the console has a login and TLS, because
+    an attacker has no certificate for a foreign name."""
 
     def has(self, host: str) -> bool:
         """Return whether the value of a `Host` header names the console."""

@@ -57,8 +57,8 @@ class LoginAttempts:
             self._failures.popitem(last=False)
 
     def note_success(self, host: str, user: str) -> None:
-        """Delete the failed logins of a user at this address. Those of the address itself remain:
-        an attacker with an account of his own cannot reset them."""
+        """Delete the failed logins of a user at this address. The failed logins of the address
+        itself remain, so that an attacker with a valid account cannot reset them."""
         self._failures.pop(("user", user), None)
 
     def _wait_ms(self, key: tuple[str, str], free: int, now_ms: int) -> int:

@@ -20,8 +20,8 @@ RELOAD = (
     '<!doctype html><html lang="en"><meta charset="utf-8">'
     '<meta http-equiv="refresh" content="0"><title>Ottla</title><p>Loading …</p></html>'
 )
-"""HTML page that reloads itself, for a visit by a link on another site. Browsers do not send the
-session's cookie with such a visit (SameSite=Strict), but with the reload."""
+"""HTML page that reloads itself, for users who followed a link on another site. Browsers send the
+session's cookie with the reload, but not with the first request (SameSite=Strict)."""
 
 
 class SessionCookies:

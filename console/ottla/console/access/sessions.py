@@ -14,8 +14,8 @@ from ottla.console.access.form_tokens import SECRET_BYTES
 from ottla.console.access.gate import SignedIn
 
 SESSIONS_MAX = 500
-"""Maximum number of open sessions of the console. Each has clients of its own, with connections to
-brokers."""
+"""Maximum number of open sessions of the console. Each session has its own clients, with
+connections to brokers."""
 SESSIONS_OF_USER_MAX = 10
 IDLE_MS = 30 * 60_000
 SESSION_MS = 12 * 3_600_000

@@ -31,8 +31,8 @@ class _Samples:
 
 
 HISTORIES_MAX = 4
-"""Maximum number of admin clients whose metrics over time are kept. The client that was used
-longest ago loses its history first."""
+"""Maximum number of admin clients whose metrics over time are kept. Above it, the history of the
+client that was used longest ago is dropped."""
 BYTES_IN, BYTES_OUT = "topics.bytes.in", "topics.bytes.out"
 """Names of two metrics of each broker that the console computes: the bytes that clients wrote to
 the broker's topics, and the bytes that they read."""

@@ -120,7 +120,8 @@ def _key_of(one: SettingRow) -> str:
 
 
 def broker_id_of(text: str) -> int:
-    """Return the id of a broker in the path of a page. Raises PageError if it is none."""
+    """Return the broker id in the path of a page. Raises PageError if the path contains no broker
+    id."""
     found = number_in(text, digits_max=ID_DIGITS_MAX)
     if found is None:
         raise PageError(HTTPStatus.NOT_FOUND, f"{text[:50]!r} is not the id of a broker")

@@ -29,7 +29,7 @@ from ottla.model.errors import ConfigError
 from ottla.model.security.acls import WILDCARD, AclEntry, AclFilter, ResourceType
 
 COVERED = {"denial": ("ottla acl explain",), "top": ("ottla top",)}
-"""Further commands whose output an explanation contains, by the name of the question."""
+"""Additional commands whose output an explanation contains, by the name of the question."""
 OFFERED_OPERATIONS = ("read", "write")
 """Operations on each topic that the page for a denial offers while only the user is known."""
 READS_ACLS = NeededRight(operation="describe")
@@ -126,7 +126,7 @@ async def _operations(request: PageRequest, user: str) -> SheetPart:
 
 def near_topics(user: str, topics: list[str], acls: Iterable[AclEntry]) -> set[str]:
     """Return the topics whose name begins with a name in the ACLs that concern a user. Such an ACL
-    denies an operation on the topic, or almost allows it."""
+    may deny an operation on the topic, or may have been meant to allow it."""
     principals = (f"User:{user}", f"User:{WILDCARD}")
     names = {
         one.resource_name

@@ -188,8 +188,8 @@ def _why(one: QuotaLimit) -> Cell:
 
 
 def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
-    """Return the parameters of the question in `ottla explain` about the clients to which a limit
-    applies. A default limit applies to clients of any name, so it adds no parameter."""
+    """Return the parameters for the question of `ottla explain` about the clients to which a limit
+    applies. A default limit applies to clients of any name, and adds no parameter."""
     named = {"user": user, "client_id": client_id, "ip": ip}
     return {name: value for name, value in named.items() if value not in (None, DEFAULT)}
 

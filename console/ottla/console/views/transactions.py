@@ -160,8 +160,8 @@ async def transaction(request: PageRequest) -> PageView:
 
 
 async def of_topic(request: PageRequest) -> PageView:
-    """Return the page that shows the open transactions in a topic, as the leaders of its partitions
-    know them."""
+    """Return the page with the open transactions of a topic, as reported by the leaders of its
+    partitions."""
     topic = request.path["topic"]
     described = await request.admin.describe_topic(topic)
     led = [one.partition for one in described.partitions if one.leader is not None]
@@ -222,8 +222,8 @@ async def of_topic(request: PageRequest) -> PageView:
 
 
 async def abort(request: PageRequest) -> PageView:
-    """Abort a hanging transaction in one partition. Refused while a transaction coordinator knows
-    it. Returns a redirect to the open transactions of the topic."""
+    """Abort a hanging transaction in one partition. Returns a redirect to the open transactions of
+    the topic. The abort is refused if a transaction coordinator knows the transaction."""
     topic = request.path["topic"]
     at = TopicPartition(topic, _number(request.path["partition"]))
     start = _number(request.path["start"])

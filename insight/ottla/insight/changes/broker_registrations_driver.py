@@ -53,11 +53,11 @@ async def check_unregister(admin: Admin, broker_id: int) -> None:
 
 
 async def unregister_broker(admin: Admin, broker_id: int) -> str:
-    """Delete the registration of a broker. Returns when the broker that responds to this client's
-    requests knows that it is unregistered.
+    """Delete the registration of a broker, and wait until the broker that answers this client has
+    applied the deletion.
 
-    The result is a sentence about the partitions that still list the broker as a replica, such as
-    partitions created while it was removed. Empty if there are none.
+    Returns a sentence about partitions that still list the broker as a replica, such as partitions
+    created during the removal, or an empty text if there are none.
     """
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse

@@ -1,8 +1,8 @@
 """Deletes the registration of a controller that was removed from the cluster.
 
 Such a registration blocks upgrades of features, because nothing shows that the controller supports
-them. The controllers accept the request almost without conditions, as in Kafka. The quorum is
-therefore checked first.
+them. The controllers accept the request with almost no checks, as in Kafka. The state of the quorum
+is therefore checked first.
 """
 
 import trio

@@ -101,7 +101,7 @@ async def begin_offset(admin: Admin, at: TopicPartition) -> int:
 
 
 async def end_offset(admin: Admin, at: TopicPartition, isolation_level: str) -> int:
-    """Return the end offset of a partition, as readers with the given isolation level see it."""
+    """Return the end offset of a partition that readers with the given isolation level get."""
     found = await admin.list_offsets({at: LATEST}, isolation_level=isolation_level)
     return int(found[at].offset)
 

@@ -27,8 +27,8 @@ from ottla.model.settings.storage.throttled_replicas import LISTS
 from ottla.wire.messages.describe_node_response import NodeRegistration
 
 SAMPLE_S = 1.0
-"""Seconds between the two samples of log sizes from which produce rates are computed. A shorter
-interval misses the rates of slow producers. A longer interval makes the operator wait."""
+"""Seconds between the two samples of log sizes from which produce rates are computed. With a
+shorter interval, slow producers are missed. With a longer one, the operator waits longer."""
 
 TOPICS_AT_ONCE = 500
 """Number of topics whose settings one request reads."""

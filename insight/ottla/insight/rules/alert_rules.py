@@ -15,7 +15,8 @@ class AlertRule:
     expression: str
     """Expression of Prometheus. The alert is raised if the expression has a result."""
     wait: str = ""
-    """Time for which the expression must have a result, such as 5m. Empty for at once."""
+    """Time for which the expression must have a result before the alert is raised, such as 5m.
+    Empty if the alert is raised at once."""
     is_urgent: bool = False
     """True if the alert wakes the operator, false if it can wait until morning."""
     meaning: str

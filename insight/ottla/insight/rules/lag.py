@@ -68,7 +68,7 @@ def _causes(facts: ClusterFacts, group: str, behind: list[TimedLag]) -> Iterator
 
 
 def _is_held(facts: ClusterFacts, one: TimedLag) -> bool:
-    """Return whether an open transaction keeps the group from reading further records of a
+    """Return whether an open transaction prevents the group from reading further records of a
     partition."""
     stable = (facts.stable_ends or {}).get(one.at)
     return stable is not None and one.end is not None and one.committed >= stable < one.end

@@ -41,8 +41,8 @@ def refusal_of_partition(
 ) -> str | None:
     """Return the reason why a partition may not move, or None if it may.
 
-    Offline replicas on brokers that are leaving the cluster are not a reason, because those
-    replicas have to be moved.
+    Offline replicas on brokers that leave the cluster do not prevent a move, because these replicas
+    must be moved.
     """
     throttle = limits.throttle_bytes_per_s
     staying = [one for one in partition.replicas if one not in leaving]

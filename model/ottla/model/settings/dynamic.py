@@ -143,8 +143,8 @@ def check_texts(
 
 
 def of_one_listener(key: str) -> Definition | None:
-    """Return the declaration of a broker setting for one listener, or None if the key is not of
-    this kind."""
+    """Return the declaration of a broker setting for a single listener, or None if the key is no
+    such setting."""
     return listener_definition(key) or listener_tls_definition(key)
 
 

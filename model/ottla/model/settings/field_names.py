@@ -39,8 +39,8 @@ def suggests_fields(config: type[T]) -> type[T]:
 
 
 def _meant(config: type, unknown: str) -> str:
-    """Return a suggestion of the field that was meant, with its key, as the end of an error
-    message."""
+    """Return the end of an error message, with a suggestion of the field that was probably meant,
+    and the field's key."""
     known = definitions(config)
     fields = {one.field_name: key for key, one in known.items()}
     key = unknown.replace("_", ".")

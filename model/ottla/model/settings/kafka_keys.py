@@ -209,7 +209,7 @@ UNKEPT_PROMISES: Mapping[str, str] = {
     "create.topic.policy.class.name": f"{_NO_CODE}, so any topic would be accepted",
     "config.providers": f"{_NO_CODE}, so ${{...}} in values would stay as it is",
 }
-"""Keys of settings that an operator would rely on, but whose effect Ottla cannot provide, each with
+"""Keys of settings whose effect Ottla cannot provide although operators would rely on it, each with
 the reason."""
 
 

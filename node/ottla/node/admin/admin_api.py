@@ -1,8 +1,8 @@
 """Forwards admin requests from this node's clients to the active controller.
 
 Pure except for awaiting the controller. The response to a change waits until this broker has
-applied the records of the change. A client that created a topic thus finds the topic at this
-broker. The response does not wait until the topic's logs are open. Later requests for its
+applied the records of the change. A client that has created a topic therefore finds the topic at
+this broker. The response does not wait until the topic's logs are open. Later requests for its
 partitions wait for that (`logs/early_requests`).
 """
 

@@ -57,8 +57,8 @@ class ForwardHandler(Protocol):
 
 
 class AlterLoggersApi:
-    """Handler of IncrementalAlterConfigs (versions 0 and 1) and AlterConfigs (0 to 2). Only the
-    first of them can change loggers."""
+    """Handler of IncrementalAlterConfigs (versions 0 and 1) and AlterConfigs (0 to 2). Only
+    IncrementalAlterConfigs can change loggers."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class AlterLoggersApi:
         return forward(context, theirs, finish)
 
     def _is_ours(self, resource: Resource) -> bool:
-        """Return whether this node decides about a resource of the request itself, without the
+        """Return whether this node itself decides on a resource of the request, without the
         controller."""
         if isinstance(resource, AlterConfigsResource) and (
             resource.resource_type == ConfigKind.BROKER_LOGGER

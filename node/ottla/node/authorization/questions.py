@@ -22,8 +22,8 @@ def may(
     *,
     is_logged: bool = True,
 ) -> bool:
-    """Return whether the client may perform an operation on a resource. `None` as permissions
-    allows everything."""
+    """Return whether the client may perform an operation on a resource. If the permissions are
+    None, everything is allowed."""
     return permissions is None or permissions.allows(
         operation, resource_type, name, is_logged=is_logged
     )

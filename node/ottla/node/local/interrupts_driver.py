@@ -12,8 +12,9 @@ from ottla.model.signal_handlers_driver import signal_handlers
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Call the handler of SIGINT, or raise KeyboardInterrupt if SIGINT has no handler.
 
-    Trio's SIGINT handler waits until the interrupted frame may be interrupted.  Without it, an
-    exception that was raised in the middle of Trio's own loop left a run that never ended.
+    Trio's SIGINT handler waits until the interrupted frame may be interrupted. Without this
+    handler, an exception could be raised in the middle of Trio's own loop, and the run then never
+    ended.
     """
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):

@@ -16,9 +16,9 @@ from ottla.storage.disk.disk_seam import Disk, DiskFile
 RESERVED_FILE = "reserved.space"
 
 RESERVED_BYTES = 2 * MIB
-"""Size in bytes of the disk space reserved for the metadata log, enough for some ten thousand
-metadata records. A busy cluster uses up a smaller reserve sooner; a larger one takes space from the
-partition logs."""
+"""Size in bytes of the disk space reserved for the metadata log, which suffices for some ten
+thousand metadata records. In a busy cluster, a smaller reserve is used up sooner. A larger reserve
+occupies space of the partition logs."""
 
 ELECTION_BYTES = 128 * KIB
 """Number of bytes at the end of the reserved disk space that only votes and epochs may use. A voter

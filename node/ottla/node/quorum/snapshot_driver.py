@@ -78,8 +78,8 @@ class SnapshotWriter:
             await self._log.forget_old()
 
     async def order(self) -> None:
-        """Request that the task writes a snapshot of the metadata image now, and wait for the
-        snapshot. Cancelling the caller does not stop the task.
+        """Request a snapshot of the metadata image from the task, and wait for it. If the caller is
+        cancelled, the task continues.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for the snapshot.
         """

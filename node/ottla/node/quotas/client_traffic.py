@@ -46,16 +46,16 @@ class ClientTraffic:
         return self._counts
 
     def watch(self, for_ms: int, now_ms: int) -> None:
-        """Count all clients for some milliseconds from now, at most `WATCH_MS_MAX`. If nothing is
-        counted at present, all counts begin at 0."""
+        """Count all clients for a number of milliseconds from now, at most `WATCH_MS_MAX`. If no
+        clients are being counted at present, all counts begin at 0."""
         if not self.is_watched:
             self._counts.clear()
         self.is_watched = True
         self._until_ms = max(self._until_ms, now_ms + min(for_ms, WATCH_MS_MAX))
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the time of the last call of `watch` has ended. If so, nothing is counted
-        from now on."""
+        """Return whether the period of the last call of `watch` has ended. If it has, clients are
+        no longer counted."""
         if now_ms < self._until_ms:
             return False
         self.is_watched = False

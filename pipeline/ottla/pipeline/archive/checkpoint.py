@@ -38,7 +38,8 @@ def committed_position(checkpoint: Path) -> dict[TopicPartition, int]:
     """Return the position after a streaming query's committed batches: the next offset by
     partition.
 
-    If a partition is missing in the result, the streaming query itself will write all its records.
+    If a partition is missing in the result, the streaming query will write all records of the
+    partition itself.
     """
     batch = last_batch(checkpoint, "commits")
     if batch == NONE:

@@ -42,8 +42,8 @@ for name in sys.argv[1:]:
     answer["packages"][name] = (version, problem)
 print(json.dumps(answer))
 """
-"""Source text of a program that another Python runs to report its version and packages. That Python
-may be old, so the program uses no feature newer than 3.8."""
+"""Source text of a program that another Python interpreter runs to report its version and packages.
+The interpreter may be old, so the program uses only features of Python 3.8."""
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:

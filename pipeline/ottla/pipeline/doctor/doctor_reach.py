@@ -1,8 +1,8 @@
 """Connects to every broker of a cluster from a Spark worker, for `ottla doctor`.
 
-Not pure: it opens connections. A worker may not be able to reach every address that the driver
-reaches. Also, clients get the addresses that brokers advertise from the bootstrap addresses, and
-may not be able to reach those. Only a connection from a worker tests both.
+Not pure: it opens connections. A worker may be unable to reach an address that the driver reaches.
+Clients may also be unable to reach the addresses that brokers advertise. Only a connection from a
+worker tests both.
 """
 
 import trio

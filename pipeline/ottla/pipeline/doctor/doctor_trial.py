@@ -60,8 +60,8 @@ def try_query(
 def _run(
     command: Sequence[str], environ: Mapping[str, str], log_path: Path, timeout_seconds: float
 ) -> bool:
-    """Run the program of the trial query to its end. Returns False if it exceeded the timeout; all
-    its processes have then been killed."""
+    """Run the program of the trial query to its end. If it exceeds the timeout, all its processes
+    are killed, and False is returned."""
     with log_path.open("wb") as log:
         process = subprocess.Popen(
             command,

@@ -20,7 +20,7 @@ _RISING = ("offset", "timestamp")
 differences."""
 _REPEATED = ("topic", "partition", "timestamp_type")
 _WHOLE = frozenset(("key", "value", "bad_value", "headers"))
-"""Names of the columns for which no statistics are written to a Parquet file."""
+"""Names of the columns of a Parquet file for which no statistics are written."""
 
 
 class ParquetLayout(NamedTuple):

@@ -54,8 +54,8 @@ def starting_position(
 def ending_position(
     asking: ClusterQueries, options: SourceOptions, topics: FoundTopics
 ) -> StreamPosition:
-    """Return the end offsets of a batch query, by partition. If a partition has no record at or
-    after the requested timestamp, the end is the end of its log."""
+    """Return the end offsets of a batch query, by partition. For a partition without a record at or
+    after the requested timestamp, it is the end of the log."""
     offsets = _resolved(asking, options.end, topics, "ending")
     late = [at for at, offset in offsets.items() if offset == LATEST]
     offsets |= asking.offsets(dict.fromkeys(late, LATEST))

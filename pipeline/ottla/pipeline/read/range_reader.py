@@ -124,8 +124,8 @@ class Rows:
             yield rows.select(list(self._names))
 
     def _sure(self, replays: ReplayFilter) -> ReplayFilter:
-        """Read records further before the range, until the filter of repeated records has seen the
-        start of every Spark batch that continues into the range. Returns the new filter."""
+        """Read records before the range until the filter of repeated records has read the start of
+        every Spark batch that continues into the range. Returns the new filter."""
         count = self._options.replay_lookback_count
         margin, most = count // 2, min(self._progress.range.start, LOOKBACK_COUNT_MAX)
         while replays.is_unsure(margin) and count < most:

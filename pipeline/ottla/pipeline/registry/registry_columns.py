@@ -28,8 +28,8 @@ from ottla.model.errors import ConfigError
 from ottla.pipeline.registry.worker_registry import plain_reader, worker_registry
 
 _arrow_udf: Any = arrow_functions.arrow_udf
-"""pyspark's `arrow_udf` without its type stubs, which reject the type hints that pyspark
-recommends."""
+"""Replacement of pyspark's `arrow_udf` without its type stubs, which reject the type hints that
+pyspark recommends."""
 
 
 def from_registry(

@@ -34,8 +34,8 @@ def starting_offsets(position: TablePosition, bounds: LogBounds) -> str:
 def position_after(
     before: TablePosition | None, end: StreamPosition, topic: str, commit_id: str
 ) -> TablePosition | None:
-    """Return the position to commit to the table with the rows of a batch that ends at the position
-    `end`.
+    """Return the position to commit to the table together with the rows of a batch that ends at the
+    position `end`.
 
     `before` is None for the first batch of a new table. Returns None if the batch has no offsets.
     Raises RefusedError if the batch does not continue the table.

@@ -143,7 +143,7 @@ def _with_lag(request: PageRequest) -> str:
 
 
 async def _lags(admin: Admin, rows: tuple[GroupListing, ...]) -> dict[str, int | None]:
-    """Return the lag in records of each group on the page, where it is known."""
+    """Return the known lags of the groups on the page, in records."""
     consumers = [one.group_id for one in rows if one.type is not GroupType.SHARE]
     queues = [one.group_id for one in rows if one.type is GroupType.SHARE]
     found: dict[str, int | None] = {}

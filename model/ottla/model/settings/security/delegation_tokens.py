@@ -14,8 +14,8 @@ PREFIX = "delegation.token."
 SECRET = f"{PREFIX}secret.key"
 MS_PER_DAY = 86_400_000
 SECRET_CHARS_MIN = 16
-"""Minimum length of the secret key, in characters. A client with a token and its HMAC could find a
-shorter secret by trying all of them."""
+"""Minimum length in characters of the secret key. A client with a token and its HMAC could find a
+shorter key by trying all possible keys."""
 
 
 @frozen(kw_only=True)

@@ -44,8 +44,8 @@ DYNAMIC_TLS_KEYS = frozenset(
 
 
 def listener_tls_definition(key: str) -> Definition | None:
-    """Return the declaration of a TLS setting for one listener, or None if the key is not of this
-    kind."""
+    """Return the declaration of a TLS setting for a single listener, or None if the key is no such
+    setting."""
     listener, bare = split_listener(key)
     if not listener or bare not in TLS_KEYS:
         return None

@@ -1,7 +1,7 @@
 """Stand-ins for the server and the memory holder of a closed connection. Pure.
 
 With these, a closed connection has no reference to its channel and socket. The memory of both, and
-of OpenSSL, is freed with the last reference. Otherwise this memory would be garbage until a garbage
+of OpenSSL, is freed with the last reference. Otherwise this memory would be freed only by a garbage
 collection. A collection that visits thousands of connections blocks the event loop for tens of
 milliseconds.
 """

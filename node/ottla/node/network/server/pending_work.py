@@ -18,8 +18,8 @@ async def guarded(
     on_malformed: Callable[[MalformedRequestError], object],
     on_fault: Callable[[BaseException], object],
 ) -> R | None:
-    """Await and return the result of `work`. If it raises, pass the error to the callback for its
-    kind and return None."""
+    """Await `work` and return its result. If `work` raises an exception, pass it to the callback
+    for its kind and return None."""
     result: R | None = None
     try:
         result = await work
