@@ -156,9 +156,10 @@ async def test_offsets_that_a_group_does_not_take_are_named_one_by_one(
     ottla_cluster: ClusterUnderTest,
 ) -> None:
     unknown = TopicPartition("t", 9)
+    async with open_admin(ottla_cluster.bootstrap) as patient:
+        await patient.create_topic("t", partition_count=1)
+    await produce(ottla_cluster.bootstrap, 3)
     async with open_admin(ottla_cluster.bootstrap, timeout_s=1.0) as admin:
-        await admin.create_topic("t", partition_count=1)
-        await produce(ottla_cluster.bootstrap, 3)
         config = ConsumerConfig(group_id="g", auto_offset_reset="earliest")
         async with open_consumer(ottla_cluster.bootstrap, config) as consumer:
             consumer.subscribe(["t"])

@@ -282,10 +282,18 @@ async def complaint(encrypted: TlsCluster, listener: str, **settings: str) -> st
         **settings,
     }
     host, port = encrypted.cluster.brokers[NodeId(1)].addresses[listener]
-    security = ClientSecurity(**values)
-    with pytest.raises(ConnectionLostError) as caught:
-        async with open_admin(f"{host}:{port}", security=security, timeout_s=1) as admin:
-            await admin.describe_topic("t")
+    return await lost(f"{host}:{port}", ClientSecurity(**values))
+
+
+async def lost(bootstrap: str, security: ClientSecurity | None = None) -> str:
+    """Return why our own client cannot connect; on a busy machine, a second is not enough for the
+    first failure."""
+    for timeout_s in (1, 10, 60):
+        with pytest.raises(ConnectionLostError) as caught:
+            async with open_admin(bootstrap, security=security, timeout_s=timeout_s) as admin:
+                await admin.describe_topic("t")
+        if str(caught.value) != "no request was sent":
+            break
     return str(caught.value)
 
 
@@ -330,10 +338,7 @@ async def test_our_own_client_says_in_one_sentence_what_is_wrong(encrypted: TlsC
         said = await complaint(encrypted, "PLAINTEXT")
         assert "it does not speak TLS there; security.protocol must be PLAINTEXT" in said
         host, port = encrypted.cluster.brokers[NodeId(1)].addresses[OUT]
-        with pytest.raises(ConnectionLostError) as caught:
-            async with open_admin(f"{host}:{port}", timeout_s=1) as admin:
-                await admin.describe_topic("t")
-        assert "or does it ask for TLS (security.protocol)" in str(caught.value)
+        assert "or does it ask for TLS (security.protocol)" in await lost(f"{host}:{port}")
 
 
 # ---- certificates that change
@@ -417,12 +422,7 @@ async def test_an_expired_certificate_is_warned_of_and_refused_by_clients(
     async with open_in_process_cluster(broker_settings=settings) as cluster:
         (broker,) = cluster.brokers.values()
         host, port = broker.addresses["SSL"]
-        with pytest.raises(ConnectionLostError, match="has expired; renew it on the broker"):
-            async with open_admin(f"{host}:{port}", security=security, timeout_s=1) as admin:
-                await admin.describe_topic("t")
-        wrong_name = f"localhost:{port}"
-        with pytest.raises(ConnectionLostError):
-            async with open_admin(wrong_name, security=security, timeout_s=1) as admin:
-                await admin.describe_topic("t")
+        assert "has expired; renew it on the broker" in await lost(f"{host}:{port}", security)
+        assert await lost(f"localhost:{port}", security)
     assert "listener SSL: the own certificate" in caplog.text
     assert "has expired on" in caplog.text

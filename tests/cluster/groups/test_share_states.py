@@ -92,7 +92,7 @@ class ShareClient:
             while True:
                 at = await self.coordinator_of(key)
                 try:
-                    connection = await connect(*at, client_id="share-test", timeout_s=5)
+                    connection = await connect(*at, client_id="share-test", timeout_s=WAIT_S)
                 except ConnectionLostError:
                     await trio.sleep(0.1)  # The metadata has a coordinator that was killed.
                     continue
@@ -121,7 +121,7 @@ class ShareClient:
         request = FindCoordinatorRequest(
             key_type=SHARE if key else GROUP, coordinator_keys=[key.text if key else group_id]
         )
-        connection = await connect(*self.first, client_id="share-test", timeout_s=5)
+        connection = await connect(*self.first, client_id="share-test", timeout_s=WAIT_S)
         try:
             while True:
                 found = await connection.request(request, FindCoordinatorResponse, 6)
@@ -217,7 +217,7 @@ def test_a_group_has_its_states_created_at_coordinators_on_all_brokers(
         request = ShareGroupHeartbeatRequest(
             group_id="queue", member_id="m", member_epoch=0, subscribed_topic_names=[TOPIC]
         )
-        connection = await connect(*at, client_id="share-test", timeout_s=5)
+        connection = await connect(*at, client_id="share-test", timeout_s=WAIT_S)
         assigned: set[int] = set()
         with trio.fail_after(WAIT_S):
             while len(assigned) < partition_count:
