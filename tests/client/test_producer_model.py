@@ -17,6 +17,7 @@ from ottla.model.ids import ProducerId, TopicPartition
 from ottla.model.settings.client import ProducerConfig
 from ottla.wire.batch import BatchHeader, parse_header
 from ottla.wire.records import scan
+from tests.search_length import length
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
 REMEMBERED = 5
@@ -132,7 +133,7 @@ class World:
         return self.logs[batch.partition].append(batch, parse_header(batch.encoded))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(length(20, 60)))
 def test_whatever_fails_each_record_is_there_once_in_order(seed: int) -> None:
     world = World(seed)
     sent: dict[TopicPartition, list[int]] = {at: [] for at in PARTITIONS}
@@ -158,7 +159,7 @@ def test_whatever_fails_each_record_is_there_once_in_order(seed: int) -> None:
                 assert number not in there
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(length(20, 60)))
 def test_where_nothing_may_follow_a_failure_every_partition_has_a_prefix(seed: int) -> None:
     world = World(seed, ends_at_failure=True)
     sent: dict[TopicPartition, list[int]] = {at: [] for at in PARTITIONS}

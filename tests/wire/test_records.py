@@ -25,6 +25,7 @@ from ottla.wire.batch import parse_header
 from ottla.wire.batch_builder import BatchBuilder, build_batch
 from ottla.wire.compression import Codec
 from ottla.wire.records import Record, scan
+from tests.search_length import length
 
 Row = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 
@@ -106,7 +107,7 @@ def test_large_batches_survive_every_codec(codec: Codec) -> None:
 
 
 @given(ROWS, CODECS, st.data())
-@settings(max_examples=300)
+@settings(max_examples=length(100, 300))
 def test_a_flipped_bit_gives_records_or_our_error(
     rows: list[Row], codec: Codec, data: st.DataObject
 ) -> None:

@@ -63,12 +63,13 @@ from ottla.wire.messages.write_txn_markers_request import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.search_length import length
 
 VERSIONS = range(4, 19)
 VERSION = 17
 """Version of the fetches that are not drawn from a seed."""
 STEPS = 60
-SEEDS = 40
+SEEDS = length(15, 40)
 FLEXIBLE_FROM = 12
 VALUE_BYTES = (1, 60, 126, 900, 3_000, 9_000)
 PRODUCER = ProducerId(7)

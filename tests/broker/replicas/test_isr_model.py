@@ -14,17 +14,18 @@ import pytest
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk, WalkedCluster
+from tests.search_length import length
 
 STEP_COUNT = 2_000
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(length(15, 40)))
 def test_nothing_committed_is_lost_and_nothing_else_is_committed(seed: int) -> None:
     outcome = ReplicationWalk().run(Chance(seed), budget=STEP_COUNT)
     assert outcome.violation is None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(length(8, 20)))
 def test_once_nothing_fails_any_more_all_are_in_sync_and_everything_is_committed(
     seed: int,
 ) -> None:
@@ -42,7 +43,7 @@ def test_once_nothing_fails_any_more_all_are_in_sync_and_everything_is_committed
 
 def test_the_walks_commit_records_and_change_leaders_and_in_sync_sets() -> None:
     figures: dict[str, int] = {}
-    for seed in range(10):
+    for seed in range(length(5, 10)):
         outcome = ReplicationWalk().run(Chance(seed), budget=STEP_COUNT)
         for name, count in outcome.figures.items():
             figures[name] = figures.get(name, 0) + count

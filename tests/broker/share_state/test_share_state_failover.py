@@ -13,6 +13,7 @@ from ottla.broker.coordinators.share_persister import SharePartitionKey, StateBa
 from ottla.broker.share_state.share_state_shard import ShareStateShard, ShareWrite
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import Offset
+from tests.search_length import length
 
 KEYS = [SharePartitionKey("g", UUID(int=1), index) for index in range(2)]
 LEADER_EPOCH, STATE_EPOCH = 5, 1
@@ -156,4 +157,6 @@ class FailoverMachine(RuleBasedStateMachine):
 
 
 TestFailoverMachine = FailoverMachine.TestCase
-TestFailoverMachine.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestFailoverMachine.settings = settings(
+    max_examples=length(30, 80), stateful_step_count=30, deadline=None
+)

@@ -15,6 +15,7 @@ from ottla.broker.share_state.share_partition_state import SharePartitionState
 from ottla.broker.share_state.share_state_shard import ShareStateShard, ShareWrite
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
+from tests.search_length import length
 
 TOPIC, GONE = UUID(int=1), UUID(int=2)
 KEY = SharePartitionKey("g", TOPIC, 0)
@@ -398,4 +399,6 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 TestShardMachine = ShardMachine.TestCase
-TestShardMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestShardMachine.settings = settings(
+    max_examples=length(25, 60), stateful_step_count=25, deadline=None
+)

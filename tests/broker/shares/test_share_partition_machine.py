@@ -20,6 +20,7 @@ from ottla.broker.shares.share_partition import (
     Transition,
 )
 from ottla.model.errors import ErrorCode, RefusedError
+from tests.search_length import length
 
 MEMBERS = st.sampled_from(["a", "b", "c"])
 TYPES = st.sampled_from([AckType.GAP, AckType.ACCEPT, AckType.RELEASE, AckType.REJECT])
@@ -472,4 +473,4 @@ class Shares(RuleBasedStateMachine):
 
 
 TestShares = Shares.TestCase
-TestShares.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestShares.settings = settings(max_examples=length(40, 100), stateful_step_count=50, deadline=None)

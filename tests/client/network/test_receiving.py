@@ -113,7 +113,7 @@ async def test_answers_smaller_than_the_largest_of_late_are_received_in_one_piec
 
 async def test_a_peer_that_announces_much_and_sends_little_takes_little_memory() -> None:
     announced = connection.RESPONSE_BYTES_MAX
-    stream = Pieces(announced.to_bytes(4, "big") + b"x" * 40_000, [1])
+    stream = Pieces(announced.to_bytes(4, "big") + b"x" * 10_000, [1])
     peer = BrokerConnection(stream, "peer", "test")
     tracemalloc.start()
     try:

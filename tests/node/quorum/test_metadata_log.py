@@ -31,6 +31,7 @@ from ottla.raft.snapshot import check_whole
 from ottla.raft.voters import ReplicaKey, Voter, VoterSet
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.log.log import Log
+from tests.search_length import length
 
 VOTERS = VoterSet((Voter(id=NodeId(101)),))
 KEY = ReplicaKey(NodeId(101))
@@ -270,7 +271,7 @@ async def test_a_full_disk_ends_the_replica(
     log.abandon()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(length(20, 60)))
 async def test_a_segment_rolled_right_at_the_latest_snapshot_is_checked_by_the_next_start(
     seed: int,
 ) -> None:

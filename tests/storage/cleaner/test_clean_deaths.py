@@ -16,6 +16,7 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.records import Record, scan
+from tests.search_length import length
 from tests.storage.cleaner.cleaning_bench import clean_log, task_of
 from tests.storage.log.workbench import NOW_MS, Workbench, append
 
@@ -113,7 +114,7 @@ def test_a_cleaning_that_dies_anywhere_leaves_every_keys_final_value(is_power_cu
         keys = [record.key for record in records_of(log)]
         assert len(keys) == len(set(keys)), where
         bench.let_go()
-        operations += 3
+        operations += length(6, 3)
 
 
 def test_a_disk_that_fills_up_leaves_the_old_segments() -> None:

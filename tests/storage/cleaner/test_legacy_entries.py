@@ -25,6 +25,7 @@ from ottla.wire.batch_builder import build_batch
 from ottla.wire.compression import Codec
 from ottla.wire.legacy import LegacyMessage, batches_of_any_format, messages, shallow_messages
 from ottla.wire.records import scan
+from tests.search_length import length
 from tests.storage.cleaner.cleaning_bench import clean_log, task_of
 from tests.storage.log.workbench import NOW_MS, Workbench, append
 
@@ -85,7 +86,7 @@ keys = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c"]))
 values = st.one_of(st.none(), st.binary(max_size=20))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=length(50, 150), deadline=None)
 @given(
     form=st.sampled_from(FORMATS),
     records=st.lists(st.builds(Old, keys, values), min_size=1, max_size=8),

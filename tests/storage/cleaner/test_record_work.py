@@ -20,6 +20,7 @@ from ottla.wire.batch import batches
 from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.compression import Codec
 from ottla.wire.records import Body, scan_body
+from tests.search_length import length
 
 KEYS = st.one_of(st.none(), st.sampled_from([b"a", b"b", b"cc", b""]), st.binary(max_size=300))
 RECORDS = st.lists(
@@ -68,7 +69,7 @@ def works(slot_count: int) -> list[RecordWork]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=length(50, 150))
 @given(
     some=BATCHES,
     slot_count=st.sampled_from([3, 5, 12, 1_000]),

@@ -16,6 +16,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
+from tests.search_length import length
 from tests.storage.log.workbench import NOW_MS, Workbench, append, read_values
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, segment_index_bytes=96)
@@ -128,7 +129,7 @@ async def compare(log: Log, model: Model) -> None:
         assert found_at == model.first_at_or_after(timestamp)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=length(50, 150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)
 def test_a_log_reads_as_the_list_of_its_batches(steps: list[tuple[str, object]]) -> None:
     with TemporaryDirectory() as directory:

@@ -22,6 +22,7 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.records import scan
+from tests.search_length import length
 from tests.storage.log.workbench import NOW_MS, Workbench, append
 
 AGE_MS = 1_000
@@ -230,7 +231,9 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=length(100, 300), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(seed=st.integers(0, 1 << 32), steps=STEPS)
 def test_the_bounds_of_a_log_hold_and_nothing_flushed_is_lost(
     seed: int, steps: list[tuple[str, Any]]

@@ -22,6 +22,7 @@ from ottla.storage.manager.log_manager_driver import LogManager, open_log_manage
 from ottla.storage.producers.verification import UNGUARDED
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
+from tests.search_length import length
 from tests.storage.log.workbench import read_values
 
 A0 = TopicPartition("a", 0)
@@ -470,7 +471,7 @@ async def test_a_crash_at_any_call_of_the_disk_loses_nothing(
 ) -> None:
     call = int(is_power_cut)
     while await crash_at(call, seed=call, is_power_cut=is_power_cut):
-        call += 2
+        call += length(4, 2)
     assert call > 60
 
 

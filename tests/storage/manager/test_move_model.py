@@ -24,6 +24,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
+from tests.search_length import length
 from tests.storage.log.workbench import read_values
 
 A0 = TopicPartition("a", 0)
@@ -228,7 +229,7 @@ async def live(seed: int, steps: Steps) -> None:
         assert len({path.split("/")[1] for path in files if "/a-0/" in path}) == 1
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=length(30, 80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 1 << 30), steps=STEPS)
 def test_what_moves_and_dies_reads_as_the_list_of_its_records(seed: int, steps: Steps) -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)

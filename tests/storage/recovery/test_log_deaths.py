@@ -20,11 +20,12 @@ from ottla.storage.log.log import Log
 from ottla.storage.segments.append_info import AppendOrigin
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
+from tests.search_length import length
 from tests.storage.log.workbench import NOW_MS, Workbench, append, read_values
 
 DIRECTORY = "/data/orders-2"
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=96)
-SEEDS = range(40)
+SEEDS = range(length(15, 40))
 
 
 async def bench_on(seed: int = 0) -> Workbench:

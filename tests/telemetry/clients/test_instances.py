@@ -19,6 +19,7 @@ from ottla.telemetry.clients.instances import (
     PushVerdict,
 )
 from ottla.telemetry.clients.subscriptions import ClientTraits
+from tests.search_length import length
 
 NONE = ErrorCode.NONE
 THROTTLED = ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -525,4 +526,4 @@ class Crowd(RuleBasedStateMachine):
 
 
 TestCrowd = Crowd.TestCase
-TestCrowd.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCrowd.settings = settings(max_examples=length(25, 60), stateful_step_count=40, deadline=None)

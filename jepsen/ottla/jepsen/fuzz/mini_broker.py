@@ -230,8 +230,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
             is_offered=lambda: True,
         ).register(dispatcher)
         self.dispatcher = dispatcher
-        self._channel = MemoryChannel(self)
-        self.host(self._channel, replace(PEER), NOW_MS)
+        self.reconnect()
 
     # --- hosting of the connection ---
 
@@ -271,6 +270,11 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         """Write no log line about a connection, because a fuzzed client sends invalid input."""
 
     # --- used by targets ---
+
+    def reconnect(self) -> None:
+        """Give the client a new connection; the state of the broker stays."""
+        self._channel = MemoryChannel(self)
+        self.host(self._channel, replace(PEER), NOW_MS)
 
     def take(self, data: bytes | bytearray, piece_bytes: int) -> bytes:
         """Deliver the client's bytes in pieces of `piece_bytes`, and return the bytes that the

@@ -13,6 +13,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +185,14 @@ def explained(found: set[Difference], reasons: Mapping[str, str]) -> None:
     assert {one for one in patterns if not any(fnmatchcase(key, one) for key in keys)} == set()
 
 
-def file_differences() -> Iterator[tuple[Difference, bool]]:
-    """Yield values that only one of an ottla file and a Kafka file accepts, and whether it is
+@cache
+def file_differences() -> tuple[tuple[Difference, bool], ...]:
+    """Return the values that only one of an ottla file and a Kafka file accepts, and whether it is
     ottla's."""
+    return tuple(_compared_files())
+
+
+def _compared_files() -> Iterator[tuple[Difference, bool]]:
     for role, (load, base) in FILES.items():
         for key, kafka in KAFKA["broker"].items():
             for value, answer in zip(values_of("broker", key), kafka[role], strict=True):

@@ -20,6 +20,7 @@ from ottla.broker.shares.share_partition import (
     Transition,
 )
 from ottla.model.errors import ErrorCode
+from tests.search_length import length
 
 LIMIT, LOCKS_MAX, LOCK_MS = 5, 6, 100
 BACKOFF_MS = 40
@@ -316,4 +317,4 @@ class Orders(RuleBasedStateMachine):
 
 
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestOrders.settings = settings(max_examples=length(50, 150), stateful_step_count=60, deadline=None)
