@@ -14,6 +14,7 @@ line that names a path, a marker or a keyword runs everything it names: `pytest 
 import gc
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -68,6 +69,9 @@ IS_THOROUGH = os.environ.get("OTTLA_TESTS") == "full"
 
 LONG_PREFIXES = tuple(f"{place}/" for place in LONG)
 
+HAS_LONG_TESTS = re.compile(r"\bmark\.(?:cluster|long)\b")
+"""Text of the files with a test that is marked by itself."""
+
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that `.ci/run` runs at a low priority, beside other work."""
 COMPUTING_TIMEOUT_S = 1_200
@@ -89,6 +93,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("unhurried")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Return True for files without a test to run, which need not be imported: those of `LONG` in a
+    plain run, and with `-m long` those that have only short tests."""
+    here = Path(__file__).parent
+    if not collection_path.is_relative_to(here) or collection_path == here:
+        return None
+    place = collection_path.relative_to(here).as_posix()
+    is_long = f"{place}/".startswith(LONG_PREFIXES)
+    if is_plain(config):
+        return is_long or None
+    if config.option.markexpr != "long" or collection_path.suffix != ".py":
+        return None
+    return not (is_long or HAS_LONG_TESTS.search(collection_path.read_text())) or None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
