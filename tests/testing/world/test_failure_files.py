@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import ottla.testing.world as world
-from ottla.testing.world.failure_files import FailingRun, load_failing_run
+from ottla.testing.world.failure_files import FailingRun, RuleChoices, load_failing_run
 from ottla.testing.world.timeline import Timeline
 
 RUN = FailingRun(
@@ -46,11 +47,13 @@ async def sleep():
 """
 
 
-def test_a_failing_run_is_saved_and_loaded(tmp_path: Path) -> None:
-    path = RUN.save(tmp_path / "new", Timeline())
+@pytest.mark.parametrize("rules", [None, RuleChoices(version="6.1.0", blob="AAEB")])
+def test_a_failing_run_is_saved_and_loaded(tmp_path: Path, rules: RuleChoices | None) -> None:
+    run = replace(RUN, rules=rules)
+    path = run.save(tmp_path / "new", Timeline())
 
     assert path.name == "test_billing-py-test_bills-a-1.json"
-    assert load_failing_run(path) == RUN
+    assert load_failing_run(path) == run
     assert "<html" in path.with_suffix(".html").read_text()
 
 
@@ -61,6 +64,7 @@ def test_a_failing_run_is_saved_and_loaded(tmp_path: Path) -> None:
         '{"test": "t", "plan": {"size": 1}, "faults": []}',
         '{"test": "t", "plan": {}, "faults": [{"kind": "Explode"}]}',
         '{"test": "t", "plan": {}, "faults": 3}',
+        '{"test": "t", "plan": {}, "faults": [], "rules": {"blob": "AAEB"}}',
     ],
 )
 def test_a_malformed_run_is_refused(text: str, tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """State machines over worlds: rules act on one world, whose time stands still between them."""
 
+import json
 import time
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import trio
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 import ottla.testing.world as world
+from ottla.testing.world.failure_files import REPLAY_VARIABLE
 from tests.testing.world.test_run import copy_orders
 
 SETTINGS = settings(
@@ -126,3 +130,56 @@ def test_the_error_of_a_call_has_the_story_and_the_world_continues() -> None:
 
     thread.call(world.World.sleep, 1.0)
     thread.close()
+
+
+class SleepThreeSeconds(world.WorldStateMachine):
+    """A state machine that fails if a rule sleeps for 3 s."""
+
+    examples: ClassVar[list[list[int]]] = []
+    """Seconds of the sleeps of each example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.examples.append([])
+
+    @rule(seconds=st.integers(0, 5))
+    def sleep(self, seconds: int) -> None:
+        self.examples[-1].append(seconds)
+        self.world.call(self.sleep_in_world, seconds)
+
+    async def sleep_in_world(self, w: world.World, seconds: int) -> None:
+        await w.sleep(seconds)
+        if seconds == 3:
+            raise LookupError("slept for 3 s")
+
+
+@pytest.fixture
+def failing_file(failure_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file of a failing example of `SleepThreeSeconds`, which the environment asks to
+    repeat."""
+    options = settings(SETTINGS, phases=[Phase.generate], max_examples=100)
+    with pytest.raises(LookupError) as caught:
+        run_state_machine_as_test(SleepThreeSeconds, settings=options)
+    (file,) = failure_folder.glob("*.json")
+    assert f"ottla world replay {file}" in "\n".join(caught.value.__notes__)
+    monkeypatch.setenv(REPLAY_VARIABLE, str(file))
+    return file
+
+
+def test_the_rules_of_a_failure_are_replayed(failing_file: Path) -> None:
+    last = SleepThreeSeconds.examples[-1]
+    SleepThreeSeconds.examples.clear()
+
+    with pytest.raises(LookupError, match="slept for 3 s"):
+        run_state_machine_as_test(SleepThreeSeconds, settings=SETTINGS)
+
+    assert SleepThreeSeconds.examples == [last]
+
+
+def test_rules_of_another_version_of_hypothesis_are_refused(failing_file: Path) -> None:
+    values = json.loads(failing_file.read_text())
+    values["rules"]["version"] = "6.0.0"
+    failing_file.write_text(json.dumps(values))
+
+    with pytest.raises(world.WorldError, match=r"type: pip install hypothesis==6\.0\.0"):
+        run_state_machine_as_test(SleepThreeSeconds, settings=SETTINGS)

@@ -6,7 +6,7 @@
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
 
@@ -28,6 +28,16 @@ NAME_LENGTH_MAX = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuleChoices:
+    """All choices of Hypothesis in an example of a state machine: its rules and their arguments."""
+
+    version: str
+    """Version of Hypothesis that made the choices. Other versions cannot repeat them."""
+    blob: str
+    """The choices, encoded as for `hypothesis.reproduce_failure`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailingRun:
     """A run that failed, with all that is needed to repeat it."""
 
@@ -35,6 +45,8 @@ class FailingRun:
     """pytest's id of the test that failed. Empty if pytest did not run it."""
     plan: WorldPlan
     faults: FaultSchedule
+    rules: RuleChoices | None = None
+    """Rules of a state machine. None if the test is a function."""
     error: str = ""
     """Type and message of the exception, for readers of the file."""
 
@@ -50,12 +62,14 @@ class FailingRun:
         """Write this run and its timeline into a folder. Returns the path of the JSON file."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / self.file_name
-        values = {
+        values: dict[str, object] = {
             "test": self.test,
             "error": self.error,
             "plan": self.plan.to_json(),
             "faults": self.faults.to_json(),
         }
+        if self.rules is not None:
+            values["rules"] = asdict(self.rules)
         path.write_text(json.dumps(values, indent=2) + "\n")
         title = f"Timeline of {self.test or 'a run'}"
         path.with_suffix(".html").write_text(timeline.as_html(title))
@@ -75,6 +89,7 @@ def load_failing_run(path: Path) -> FailingRun | None:
             test=str(values["test"]),
             plan=WorldPlan.from_json(values["plan"]),
             faults=FaultSchedule.from_json(values["faults"]),
+            rules=RuleChoices(**values["rules"]) if "rules" in values else None,
             error=str(values.get("error", "")),
         )
     except (TypeError, KeyError, AttributeError) as error:
@@ -98,6 +113,16 @@ def run_to_replay() -> FailingRun | None:
     if found is None:
         raise ValueError(f"{path} is no failing run of a world")
     return found
+
+
+def drawn_run_to_replay() -> FailingRun | None:
+    """Return the run that the environment asks to repeat, if strategies must draw its plan and its
+    faults. Returns None for a state machine, whose choices are repeated as a whole.
+
+    Raises ValueError if its file is malformed, and OSError if the file cannot be read.
+    """
+    found = run_to_replay()
+    return found if found is not None and found.rules is None else None
 
 
 def failure_folder() -> Path | None:

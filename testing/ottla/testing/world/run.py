@@ -23,9 +23,10 @@ from ottla.model.errors import OttlaError
 from ottla.testing.world.errors import CheckFailedError, ClusterFailedError
 from ottla.testing.world.failure_files import (
     FailingRun,
+    RuleChoices,
     current_test,
+    drawn_run_to_replay,
     failure_folder,
-    run_to_replay,
 )
 from ottla.testing.world.instances import described
 from ottla.testing.world.life import HARNESS
@@ -78,7 +79,7 @@ def run(
     CheckFailedError if the scenario does not end within `timeout_s` virtual seconds, and
     ClusterFailedError if a node of the cluster fails by a bug of Ottla.
     """
-    replayed = run_to_replay()
+    replayed = drawn_run_to_replay()
     if replayed is not None and current_test() in ("", replayed.test):
         plan, faults = replayed.plan, replayed.faults
     found = WorldRun(scenario, plan or WorldPlan(), faults or FaultSchedule(), timeout_s)
@@ -122,6 +123,8 @@ class WorldRun:
         self._chance = Chance(plan.seed, is_logged=False)
         self._failure: BaseException | None = None
         self._seconds = 0.0
+        self.rules: Callable[[], RuleChoices] | None = None
+        """Function that returns the choices of a state machine so far. None for other tests."""
         self._names: list[str] = []
         """Names of the instances that the scenario started."""
 
@@ -234,7 +237,11 @@ class WorldRun:
         folder = failure_folder()
         if folder is not None:
             run = FailingRun(
-                test=current_test(), plan=self._plan, faults=self._faults, error=described(error)
+                test=current_test(),
+                plan=self._plan,
+                faults=self._faults,
+                rules=None if self.rules is None else self.rules(),
+                error=described(error),
             )
             path = run.save(folder, self.timeline)
             error.add_note(

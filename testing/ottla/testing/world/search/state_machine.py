@@ -10,9 +10,13 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import hypothesis
+from hypothesis.control import current_build_context
+from hypothesis.core import encode_failure
 from hypothesis.stateful import RuleBasedStateMachine
 
 from ottla.testing.world.errors import WorldError
+from ottla.testing.world.failure_files import RuleChoices, current_test, run_to_replay
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
 from ottla.testing.world.run import WorldRun
 from ottla.testing.world.timeline import TIMELINE, Timeline
@@ -38,8 +42,14 @@ class _Outcome:
 class WorldThread:
     """A simulated world in a thread. Its virtual time advances only during calls."""
 
-    def __init__(self, plan: WorldPlan, faults: FaultSchedule) -> None:
+    def __init__(
+        self,
+        plan: WorldPlan,
+        faults: FaultSchedule,
+        rules: Callable[[], RuleChoices] | None = None,
+    ) -> None:
         self._run = WorldRun(self._serve, plan, faults, TIMEOUT_S)
+        self._run.rules = rules
         self._calls: SimpleQueue[Callable[[SimulatedWorld], Awaitable[Any]] | None] = SimpleQueue()
         self._outcomes: SimpleQueue[_Outcome | None] = SimpleQueue()
         """Queue of the outcomes of calls. None is the last entry."""
@@ -109,6 +119,34 @@ class WorldThread:
             self._outcomes.put(outcome)
 
 
+class _ChoicesToReplay:
+    """Class attribute with the choices that Hypothesis must repeat, or None. It is evaluated when
+    a test begins, and has the form of the attribute that `hypothesis.reproduce_failure` sets."""
+
+    def __get__(self, machine: object, owner: type) -> tuple[str, bytes] | None:
+        replayed = run_to_replay()
+        if replayed is None or replayed.rules is None or replayed.test != current_test():
+            return None
+        version = replayed.rules.version
+        if version != hypothesis.__version__:
+            raise WorldError(
+                f"this failure was found with Hypothesis {version}, and only that version can "
+                f"repeat its rules; type: pip install hypothesis=={version}"
+            )
+        return version, replayed.rules.blob.encode()
+
+
+def _choices_so_far() -> Callable[[], RuleChoices] | None:
+    """Return a function that returns the choices of the current example of Hypothesis. Returns None
+    outside of Hypothesis."""
+    if not hypothesis.currently_in_test_context():
+        return None
+    data = current_build_context().data
+    return lambda: RuleChoices(
+        version=hypothesis.__version__, blob=encode_failure(data.choices).decode()
+    )
+
+
 class WorldStateMachine(RuleBasedStateMachine):
     """State machine whose rules act on a simulated world with `self.world.call(async_function, …)`.
 
@@ -120,6 +158,7 @@ class WorldStateMachine(RuleBasedStateMachine):
     """Cluster of the simulated world: its nodes, topics and settings."""
     faults = FaultSchedule()
     """Faults of the simulated world, in addition to those of the rules."""
+    _hypothesis_internal_use_reproduce_failure = _ChoicesToReplay()
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +168,7 @@ class WorldStateMachine(RuleBasedStateMachine):
     def world(self) -> WorldThread:
         """The simulated world of this example."""
         if self._world is None:
-            self._world = WorldThread(self.plan, self.faults)
+            self._world = WorldThread(self.plan, self.faults, _choices_so_far())
             # Checkers outside of `call` show the events, too.
             TIMELINE.set(self._world.timeline)
         return self._world

@@ -12,7 +12,7 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from ottla.testing.world.failure_files import run_to_replay
+from ottla.testing.world.failure_files import drawn_run_to_replay
 from ottla.testing.world.plans import (
     At,
     Fault,
@@ -94,8 +94,8 @@ def settings(**options: Any) -> hypothesis.settings:
 def cluster(
     brokers: int = 1, controllers: int = 1, settings: Mapping[str, str] | None = None
 ) -> SearchStrategy[WorldPlan]:
-    """Return a strategy for plans of clusters of this size. It draws the seeds of the plans."""
-    replayed = run_to_replay()
+    """Return a strategy for plans of clusters of this size, which draws their seeds."""
+    replayed = drawn_run_to_replay()
     if replayed is not None:
         return st.just(replayed.plan)
     fixed = os.environ.get(SEED_VARIABLE)
@@ -129,7 +129,7 @@ def faults(
     full. `brokers`: a broker is killed or cannot be reached. `marks`: names of marks of the program
     at which faults may begin, such as `store.commit`.
     """
-    replayed = run_to_replay()
+    replayed = drawn_run_to_replay()
     if replayed is not None:
         return st.just(replayed.faults)
     if not (kills or rebalances or slow or lost_answers or disk_full or brokers):

@@ -9,8 +9,9 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -126,22 +127,30 @@ class _SoakPlugin:
     @contextmanager
     def watched_runs(self) -> Iterator[None]:
         """Return a context in which the runs of all simulated worlds are counted."""
-        original = WorldRun.run
+        run, explain = WorldRun.run, WorldRun.explain
 
-        def run(world_run: WorldRun) -> Any:
+        def counted_run(world_run: WorldRun) -> Any:
             try:
-                return original(world_run)
-            except BaseException:
-                self._case = {
-                    "plan": world_run._plan.to_json(),
-                    "faults": world_run._faults.to_json(),
-                }
-                raise
+                return run(world_run)
             finally:
                 self.run_count += 1
                 self.virtual_s += world_run._seconds
 
-        with patch.object(WorldRun, "run", run):
+        def watched_explain(
+            world_run: WorldRun, error: BaseException, names: Sequence[str]
+        ) -> None:
+            self._case = {
+                "plan": world_run._plan.to_json(),
+                "faults": world_run._faults.to_json(),
+            }
+            if world_run.rules is not None:
+                self._case["rules"] = asdict(world_run.rules())
+            explain(world_run, error, names)
+
+        with (
+            patch.object(WorldRun, "run", counted_run),
+            patch.object(WorldRun, "explain", watched_explain),
+        ):
             yield
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
