@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 import ottla.testing.world as world
 from ottla.client.aio import open_consumer, open_producer
 from ottla.model.settings.client import ConsumerConfig
-from ottla.testing.world.instances import Program
+from ottla.testing.world.program_modules import Program
 
 FAULTS = world.FaultSchedule(
     (

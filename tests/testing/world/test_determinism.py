@@ -9,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 import ottla.testing.world as world
-from ottla.testing.world.instances import Program
+from ottla.testing.world.program_modules import Program
 from tests.testing.world.copying_programs import FAULTS, PROGRAMS, CopyScenario
 
 _numbers: Iterator[int] = itertools.count()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ottla.testing.world as world
-from ottla.testing.world.instances import Program
+from ottla.testing.world.program_modules import Program
 
 FAULTS = world.FaultSchedule(
     (

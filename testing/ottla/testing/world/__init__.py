@@ -8,6 +8,7 @@ world.py              the running world: the scenario's calls
 harness.py            the scenario's clients
 settling.py           lag of consumer groups, and the wait for its end
 instances.py          instances of the program
+program_modules.py    copies of the program's modules for each life
 life.py               the life of an instance: its steps and its end
 nemesis.py            fault injection
 request_watch.py      counts the requests of instances
@@ -42,6 +43,7 @@ from ottla.testing.world.errors import (
     ClusterFailedError,
     NondeterminismError,
     NotInWorldError,
+    SharedGlobalsWarning,
     WorldError,
 )
 from ottla.testing.world.instances import Instance
@@ -94,6 +96,7 @@ __all__ = [
     "Record",
     "Request",
     "RunReport",
+    "SharedGlobalsWarning",
     "SlowInstance",
     "Stop",
     "Store",

@@ -36,3 +36,8 @@ class ProgramExitError(Exception):
 
 class NondeterminismError(AssertionError):
     """Raised if two runs with the same plan, faults and seed differ."""
+
+
+class SharedGlobalsWarning(UserWarning):
+    """Warning that module globals of a program changed, which its instances shared. Processes would
+    not share them."""

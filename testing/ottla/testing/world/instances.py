@@ -6,22 +6,22 @@ the network resets its connections. The folder of the instance is kept.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import trio
 
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.testing.world.errors import ProgramExitError
 from ottla.testing.world.life import LIFE, InstanceLife
+from ottla.testing.world.program_modules import LifeModules, Program, check_program
 from ottla.testing.world.runtime.asyncio_loop import ABANDONED, run_asyncio
 from ottla.testing.world.runtime.guards import enter
 from ottla.testing.world.runtime.sources import InstanceSources
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import Fact, TimelineEvent
 
-Program: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
 Runtime: TypeAlias = Literal["asyncio", "trio"]
 
 RESTART_AFTER_S = 1.0
@@ -62,6 +62,7 @@ class Instance:
         *,
         runtime: Runtime,
         restarts: bool,
+        modules: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.directory = directory
@@ -77,6 +78,8 @@ class Instance:
         self._arguments = arguments
         self._runtime = runtime
         self._restarts = restarts
+        self._modules = modules
+        """Names of the modules of which each life has its own copy."""
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._machine = Machine(host.shared, name, self._run)
@@ -145,7 +148,9 @@ class Instance:
         self._later(0.0, self._start)
 
     async def upgrade(self, program: Program, *arguments: object) -> None:
-        """Stop the program cleanly, and start another version of it in the same folder."""
+        """Stop the program cleanly and start another version of it, which finds the same folder."""
+        if self._modules:
+            check_program(program, self._modules)
         await self.stop()
         self._program, self._arguments = program, arguments
         self._start()
@@ -183,14 +188,20 @@ class Instance:
 
     async def _run(self, machine: Machine, _: trio.Event) -> None:
         """Run one life of the program. The machine has already set the context of its process."""
-        life = self.life = InstanceLife(self.name, machine.start_count, self.directory, self._step)
+        life = self.life = InstanceLife(
+            self.name,
+            machine.start_count,
+            self.directory,
+            self._step,
+            lambda name: self._host.on_mark(self.name, name),
+        )
         LIFE.set(life)
         enter(self._sources)
         self._stopping = trio.Event()
         self.note("start", f"start {machine.start_count} of {self._program.__qualname__}")
         try:
             with trio.CancelScope() as self._scope:
-                result = await self._run_program()
+                result = await self._run_program(life)
                 self.note("end", "returned" if result is None else f"returned {result!r}"[:200])
                 return
             self.note("end", "stopped")
@@ -209,11 +220,15 @@ class Instance:
         finally:
             life.end()
 
-    async def _run_program(self) -> object:
+    async def _run_program(self, life: InstanceLife) -> object:
         try:
+            program = self._program
+            if self._modules:
+                modules = life.modules = LifeModules(self._modules)
+                program = modules.load(program)
             if self._runtime == "trio":
-                return await self._program(*self._arguments)
-            return await run_asyncio(lambda: self._program(*self._arguments), self._stopping)
+                return await program(*self._arguments)
+            return await run_asyncio(lambda: program(*self._arguments), self._stopping)
         except SystemExit as error:
             if error.code in (None, 0):
                 return None

@@ -6,18 +6,37 @@ They also release what an operating system releases when a process ends, such as
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Protocol
 
 Step = Callable[[str], Awaitable[None]]
 """Async function that is called with the name of a step. It does not return if the schedule kills
 the instance at this step."""
 
 
+class ModuleCopies(Protocol):
+    """Modules of which a life has its own copy. `LifeModules` implements it."""
+
+    def owns(self, name: str) -> bool:
+        """Return whether this life has its own copy of the module with this name."""
+
+    def in_place(self) -> AbstractContextManager[None]:
+        """Return a context in which imports find the copies."""
+
+
 class InstanceLife:
     """One run of an instance's program, from a start to its end."""
 
-    def __init__(self, instance: str, number: int, directory: Path, step: Step) -> None:
+    def __init__(
+        self,
+        instance: str,
+        number: int,
+        directory: Path,
+        step: Step,
+        on_mark: Callable[[str], object] = lambda name: None,
+    ) -> None:
         self.instance = instance
         """Name of the instance."""
         self.number = number
@@ -25,6 +44,10 @@ class InstanceLife:
         self.directory = directory
         """Folder of the instance's files. Later lives of the instance use it, too."""
         self.step = step
+        self.on_mark = on_mark
+        """Function that is called with the name of each mark that the program passes."""
+        self.modules: ModuleCopies | None = None
+        """Modules of which this life has its own copy, if there are any."""
         self.is_over = False
         """True once the program has returned, has failed or was killed. A paused life is not
         over."""

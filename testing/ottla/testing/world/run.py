@@ -2,6 +2,7 @@
 plan, its seed and the faults."""
 
 import sys
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,11 @@ from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.jepsen.world.whole.net.network import SimulatedNetwork
 from ottla.jepsen.world.whole.net.streams import MachineTransport
 from ottla.model.errors import OttlaError
-from ottla.testing.world.errors import CheckFailedError, ClusterFailedError
+from ottla.testing.world.errors import (
+    CheckFailedError,
+    ClusterFailedError,
+    SharedGlobalsWarning,
+)
 from ottla.testing.world.failure_files import (
     FailingRun,
     RuleChoices,
@@ -35,7 +40,7 @@ from ottla.testing.world.runtime.guards import collect_garbage, enter, guarded
 from ottla.testing.world.runtime.sources import Sources
 from ottla.testing.world.timeline import TIMELINE, Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
-from ottla.testing.world.world import WORLD, SimulatedWorld
+from ottla.testing.world.world import SimulatedWorld
 
 Scenario: TypeAlias = Callable[[SimulatedWorld], Awaitable[object]]
 
@@ -125,6 +130,7 @@ class WorldRun:
         self._seconds = 0.0
         self.rules: Callable[[], RuleChoices] | None = None
         """Function that returns the choices of a state machine so far. None for other tests."""
+        self._warnings: list[str] = []
         self._names: list[str] = []
         """Names of the instances that the scenario started."""
 
@@ -137,6 +143,8 @@ class WorldRun:
         if self._failure is not None:
             self.explain(self._failure, self._names)
             raise self._failure
+        for text in self._warnings:
+            warnings.warn(text, SharedGlobalsWarning, stacklevel=3)
         return RunReport(
             digest=self.trace.hash,
             seconds=self._seconds,
@@ -185,7 +193,6 @@ class WorldRun:
         TRANSPORT.set(MachineTransport(shared.network, shared.ports, host))
         await self._wait_for_start(cluster)
         world = SimulatedWorld(shared, cluster, plan, self.timeline)
-        WORLD.set(world)
         TIMELINE.set(self.timeline)
         for machine in cluster.machines:
             nursery.start_soon(self._keep_running, world, machine)
@@ -201,6 +208,7 @@ class WorldRun:
         finally:
             self._names = list(world.instances)
             world.close()
+            self._warnings = world.warnings
         check_nodes(cluster)
 
     async def _wait_for_start(self, cluster: SimulatedCluster) -> None:

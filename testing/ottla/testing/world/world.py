@@ -3,8 +3,7 @@ calls."""
 
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -19,10 +18,16 @@ from ottla.model.ids import TopicPartition
 from ottla.testing.world.databases.store import WorldStore
 from ottla.testing.world.errors import CheckFailedError, WorldError
 from ottla.testing.world.harness import HarnessClients, Isolation
-from ottla.testing.world.instances import Instance, Program, Runtime
+from ottla.testing.world.instances import Instance, Runtime
 from ottla.testing.world.life import HARNESS, LIFE
 from ottla.testing.world.nemesis import ScheduleFaults
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
+from ottla.testing.world.program_modules import (
+    Program,
+    SharedGlobals,
+    check_program,
+    imports_of_lives,
+)
 from ottla.testing.world.records import ScenarioRecord, WrittenRecord
 from ottla.testing.world.request_watch import RequestWatch
 from ottla.testing.world.settling import LagReader, SettleWait
@@ -52,6 +57,12 @@ class SimulatedWorld:
         """The simulated nodes."""
         self.is_ending = False
         """True once instances that fail are not started again."""
+        self.warnings: list[str] = []
+        """Warnings about the program, which are complete at the end of the run."""
+        self._patches = ExitStack()
+        self._has_copied_modules = False
+        self._shared_globals: dict[str, SharedGlobals] = {}
+        """Globals of programs whose instances have no modules of their own, by package."""
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-world-")
         self._started_s = trio.current_time()
         self._stores: dict[str, WorldStore] = {}
@@ -72,8 +83,12 @@ class SimulatedWorld:
         self._nemesis.begin()
 
     def close(self) -> None:
-        """Delete the folders of the instances."""
+        """Delete the folders of the instances, and look for module globals that lives shared."""
         self.is_ending = True
+        self._patches.close()
+        if sum(one.start_count for one in self._nemesis.instances.values()) > 1:
+            found = [shared.warning() for shared in self._shared_globals.values()]
+            self.warnings = [text for text in found if text is not None]
         self._folder.cleanup()
 
     @property
@@ -168,21 +183,41 @@ class SimulatedWorld:
         *arguments: object,
         runtime: Runtime = "asyncio",
         restarts: bool = True,
+        modules: Sequence[str] = (),
     ) -> Instance:
         """Start an instance of a program: an async function, called with `arguments`.
 
         `runtime` is the async library of the program. An instance that ends with an exception is
-        started again after 1 virtual second, unless `restarts` is false. Raises WorldError if the
-        name is in use or is the name of a node.
+        started again after 1 virtual second, unless `restarts` is false. `modules` are the names of
+        modules or packages of the program: each start of the instance loads them again, as a new
+        process would, so that no module global survives a kill. Raises WorldError if the name is in
+        use or is the name of a node, or if the program is not in `modules`.
         """
         if not name or name in self._nemesis.instances or name.startswith(NAMES_OF_NODES):
             raise WorldError(f"the name {name!r} is in use or empty; give the instance another")
         if runtime not in ("asyncio", "trio"):
             raise WorldError(f"a program runs in 'asyncio' or 'trio', not in {runtime!r}")
+        if isinstance(modules, str):
+            modules = (modules,)
+        if modules:
+            check_program(program, modules)
+            if not self._has_copied_modules:
+                self._patches.enter_context(imports_of_lives())
+            self._has_copied_modules = True
+        else:
+            shared = SharedGlobals(program)
+            self._shared_globals.setdefault(shared.package, shared)
         directory = Path(self._folder.name) / name
         directory.mkdir()
         instance = Instance(
-            self, name, directory, program, arguments, runtime=runtime, restarts=restarts
+            self,
+            name,
+            directory,
+            program,
+            arguments,
+            runtime=runtime,
+            restarts=restarts,
+            modules=tuple(modules),
         )
         self._nemesis.instances[name] = instance
         self._watch.add_instance(name)
@@ -276,10 +311,6 @@ class SimulatedWorld:
         )
 
 
-WORLD: ContextVar[SimulatedWorld | None] = ContextVar("world", default=None)
-"""Context variable with the simulated world of the current run. None outside of a run."""
-
-
 def mark(name: str) -> None:
     """Mark a point of a program, at which a fault of the schedule may begin.
 
@@ -288,6 +319,6 @@ def mark(name: str) -> None:
     A kill takes effect at the next `await` that waits. Data that the program sends before that
     `await` is not delivered.
     """
-    life, world = LIFE.get(), WORLD.get()
-    if life is not None and world is not None:
-        world.on_mark(life.instance, name)
+    life = LIFE.get()
+    if life is not None:
+        life.on_mark(name)
