@@ -66,8 +66,8 @@ def search(
     @world.settings(
         max_examples=example_count, database=None, report_multiple_bugs=False, phases=phases
     )
-    @hypothesis.given(world.cluster(), world.faults())
-    def property_test(plan: world.ClusterPlan, faults: world.FaultSchedule) -> None:
+    @hypothesis.given(world.faults(), world.cluster())
+    def property_test(faults: world.FaultSchedule, plan: world.ClusterPlan) -> None:
         if found.failure is None:
             found.run_count += 1
         try:

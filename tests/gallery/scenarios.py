@@ -121,8 +121,8 @@ async def rebalance_ignored(w: world.World, program: Program) -> None:
         "views",
         orders(60),
         store,
-        every_s=1.5,
-        second_after_s=5,
+        every_s=0.75,
+        second_after_s=4,
         partition_count=4,
         key_count=12,
     )

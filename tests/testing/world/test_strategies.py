@@ -8,6 +8,7 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 import ottla.testing.world as world
+from ottla.testing.world.search import shrinking
 from ottla.testing.world.search.strategies import SEED_VARIABLE
 from tests.testing.world.test_run import CopyOrders
 
@@ -52,6 +53,37 @@ def test_every_kind_is_drawn_without_a_choice() -> None:
     assert kinds == {kind for chosen in KINDS.values() for kind in chosen}
 
 
+def test_few_examples_repeat_the_faults_of_others() -> None:
+    schedules: list[world.FaultSchedule] = []
+
+    @world.settings(max_examples=100, database=None, phases=[Phase.generate])
+    @hypothesis.seed(1)
+    @given(world.faults(), world.cluster())
+    def collect(schedule: world.FaultSchedule, plan: world.ClusterPlan) -> None:
+        schedules.append(schedule)
+
+    collect()
+
+    assert len(set(schedules)) >= 85
+    assert sum(not one.faults for one in schedules) <= 8
+
+
+def test_faults_happen_to_each_of_two_and_three_instances_equally_often() -> None:
+    indexes: list[int] = []
+
+    @world.settings(max_examples=300, database=None, phases=[Phase.generate])
+    @hypothesis.seed(1)
+    @given(world.faults(kills=True))
+    def collect(schedule: world.FaultSchedule) -> None:
+        indexes.extend(fault.instance for fault in schedule.faults if isinstance(fault, world.Kill))
+
+    collect()
+
+    for instances in (2, 3):
+        counts = [sum(one % instances == i for one in indexes) for i in range(instances)]
+        assert max(counts) < 1.3 * min(counts)
+
+
 def test_a_seed_of_the_environment_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SEED_VARIABLE, "77")
 
@@ -70,8 +102,8 @@ def test_a_program_that_commits_first_shrinks_to_one_kill() -> None:
         report_multiple_bugs=False,
         phases=[Phase.generate, Phase.shrink],
     )
-    @given(world.cluster(), world.faults(kills=True))
-    def test(plan: world.ClusterPlan, faults: world.FaultSchedule) -> None:
+    @given(world.faults(kills=True), world.cluster())
+    def test(faults: world.FaultSchedule, plan: world.ClusterPlan) -> None:
         try:
             world.run(CopyOrders(commits_first=True), plan, faults)
         except world.CheckFailedError:
@@ -84,3 +116,26 @@ def test_a_program_that_commits_first_shrinks_to_one_kill() -> None:
     (kill,) = failing[-1].faults
     assert isinstance(kill, world.Kill)
     assert kill.instance == 0
+
+
+def test_shrinking_ends_with_the_simplest_failure_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shrinking, "SHRINK_CPU_S", 0.0)
+    failing: list[world.FaultSchedule] = []
+
+    async def fail(w: world.World) -> None:
+        raise LookupError
+
+    @hypothesis.seed(1)
+    @world.settings(database=None, report_multiple_bugs=False)
+    @given(world.faults(kills=True), world.cluster())
+    def test(faults: world.FaultSchedule, plan: world.ClusterPlan) -> None:
+        if len(faults.faults) >= 3:
+            failing.append(faults)
+            world.run(fail, plan, faults)
+
+    with pytest.raises(LookupError):
+        test()
+
+    assert len(set(failing[:1])) == 1
+    assert failing[-1] == failing[0]
+    assert len(failing) > 3  # simpler failures were rejected without a run

@@ -38,6 +38,7 @@ from ottla.testing.world.life import HARNESS
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
 from ottla.testing.world.runtime.guards import collect_garbage, enter, guarded
 from ottla.testing.world.runtime.sources import Sources
+from ottla.testing.world.search.shrinking import SHRINK_LIMIT
 from ottla.testing.world.timeline import TIMELINE, Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 from ottla.testing.world.world import SimulatedWorld
@@ -87,8 +88,13 @@ def run(
     replayed = drawn_run_to_replay()
     if replayed is not None and current_test() in ("", replayed.test):
         plan, faults = replayed.plan, replayed.faults
-    found = WorldRun(scenario, plan or WorldPlan(), faults or FaultSchedule(), timeout_s)
-    return found.run()
+    plan, faults = plan or WorldPlan(), faults or FaultSchedule()
+    SHRINK_LIMIT.check(plan, faults)
+    try:
+        return WorldRun(scenario, plan, faults, timeout_s).run()
+    except Exception:
+        SHRINK_LIMIT.note_failure(plan, faults)
+        raise
 
 
 def default_settings(plan: WorldPlan) -> dict[str, str]:

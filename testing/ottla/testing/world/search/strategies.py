@@ -5,11 +5,13 @@ moments. A failing test therefore reports a schedule without irrelevant faults.
 """
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import hypothesis
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.data import ConjectureData
+from hypothesis.internal.conjecture.utils import calc_label_from_name
 from hypothesis.strategies import SearchStrategy
 
 from ottla.testing.world.failure_files import drawn_run_to_replay
@@ -28,8 +30,11 @@ from ottla.testing.world.plans import (
     Request,
     SlowInstance,
     Stop,
+    When,
     WorldPlan,
 )
+
+T = TypeVar("T")
 
 SEED_VARIABLE = "OTTLA_WORLD_SEED"
 """Name of the environment variable with the only seed that `cluster` draws. `pytest --world-seed`
@@ -39,32 +44,43 @@ SEED_MAX = 9_999
 """Largest seed that is drawn. With larger seeds, shrinking a failing run takes longer."""
 
 COUNT_MAX = 5
-INSTANCE_INDEX_MAX = 2
+INSTANCE_INDEX_MAX = 5
+"""Largest index of an instance that is drawn. Indexes are taken modulo the number of instances, and
+six of them hit one, two or three instances equally often."""
+
 BROKER_INDEX_MAX = 2
 
-_WRITES = (
-    *("Produce",) * 4,
-    *("OffsetCommit",) * 4,
-    *("EndTxn",) * 2,
-    "TxnOffsetCommit",
-    "AddPartitionsToTxn",
-    "InitProducerId",
-)
-"""Requests whose responses are lost. A request that is listed several times is drawn more often."""
+_WRITES = {
+    "Produce": 4,
+    "OffsetCommit": 4,
+    "EndTxn": 2,
+    "TxnOffsetCommit": 1,
+    "AddPartitionsToTxn": 1,
+    "InitProducerId": 1,
+}
+"""Requests whose responses are lost, with their weights. Shrinking tends to the first one."""
 
-_STEPS = (
-    *("OffsetCommit",) * 5,
-    *("Produce",) * 5,
-    *("Fetch",) * 3,
-    *("EndTxn",) * 2,
-    "TxnOffsetCommit",
-    "AddPartitionsToTxn",
-    "JoinGroup",
-    "SyncGroup",
-    "Heartbeat",
-    "ConsumerGroupHeartbeat",
-)
-"""Requests at which other faults begin. Programs usually fail around commits and writes."""
+_STEPS = {
+    "OffsetCommit": 6,
+    "Produce": 5,
+    "Fetch": 4,
+    "Heartbeat": 2,
+    "EndTxn": 1,
+    "TxnOffsetCommit": 1,
+    "AddPartitionsToTxn": 1,
+    "ConsumerGroupHeartbeat": 1,
+}
+"""Requests that programs repeat, at which other faults begin, with their weights. Programs usually
+fail around commits and writes."""
+
+_ORDINALS = dict.fromkeys(range(1, 5), 13) | dict.fromkeys(range(5, 13), 4)
+_ORDINALS |= dict.fromkeys(range(13, 41), 1)
+"""Numbers of requests and marks with their weights: small ones are more frequent."""
+
+_WHENS: dict[When, int] = {"sent": 1, "answered": 1}
+
+_JOINS = {"JoinGroup": 1, "SyncGroup": 1}
+"""Requests that programs send only at rebalances, at which other faults begin."""
 
 RESTARTS_S = (1.0, 0.1, 10.0, 60.0)
 """Seconds until a restart. The last one is longer than Kafka's default session timeout of 45 s."""
@@ -134,49 +150,168 @@ def faults(
         return st.just(replayed.faults)
     if not (kills or rebalances or slow or lost_answers or disk_full or brokers):
         kills = rebalances = slow = lost_answers = disk_full = brokers = True
-    moments, writes = _moments(_STEPS, tuple(marks)), _moments(_WRITES, ())
-    instances = st.integers(0, INSTANCE_INDEX_MAX)
-    nodes = st.integers(0, BROKER_INDEX_MAX)
-    restarts = st.sampled_from(RESTARTS_S)
-    # A kind that is listed more often is drawn more often. Kinds shrink to earlier ones.
-    kinds: list[SearchStrategy[Fault]] = []
+    kinds: dict[FaultDraw, int] = {}
     if kills:
-        kinds += [st.builds(KillFault, instances, moments, restarts)] * 4
+        kinds |= {_kill: 4}
     if rebalances:
-        kinds += [
-            *[st.builds(Stop, instances, moments, restarts)] * 2,
-            *[st.builds(PauseFault, instances, moments, st.sampled_from(PAUSES_S))] * 2,
-        ]
+        kinds |= {_stop: 3, _long_pause: 2}
     if lost_answers:
-        kinds += [st.builds(LoseAnswer, instances, writes)] * 2
+        kinds |= {_lost_answer: 2}
     if slow:
-        kinds += [
-            st.builds(PauseFault, instances, moments, st.sampled_from((1.0, 5.0, 20.0))),
-            st.builds(SlowInstance, instances, moments, delay_s=st.sampled_from((1.0, 5.0, 0.1))),
-        ]
+        kinds |= {_short_pause: 1, _slow_instance: 1}
     if brokers:
-        kinds += [
-            st.builds(KillBroker, nodes, moments, st.sampled_from((5.0, 1.0, 30.0))),
-            st.builds(PartitionFault, instances, nodes, moments, st.sampled_from((10.0, 60.0))),
-        ]
+        kinds |= {_kill_broker: 1, _partition: 1}
     if disk_full:
-        kinds += [st.builds(FillDisk, nodes, moments)]
-    # The longer list makes large schedules as frequent as small ones.
-    return st.lists(st.one_of(kinds), max_size=2 * count_max).map(
-        lambda found: FaultSchedule(tuple(found[:count_max]))
-    )
+        kinds |= {_full_disk: 1}
+    return _Schedules(kinds, dict.fromkeys(marks, 1), count_max)
 
 
-def _moments(apis: Sequence[str], marks: Sequence[str]) -> SearchStrategy[Moment]:
+class _Choices:
+    """Choices of Hypothesis for one example. Each shrinks to the first one of its values."""
+
+    def __init__(self, data: ConjectureData, marks: Mapping[str, int]) -> None:
+        self._data = data
+        self._marks = marks
+
+    def flag(self) -> bool:
+        """Return True in half of all cases."""
+        return self._data.draw_boolean(0.5)
+
+    def pick(self, weights: Mapping[T, float]) -> T:
+        """Return one of the keys, which have weights."""
+        values = list(weights)
+        scale = 0.999 / sum(weights.values())  # Hypothesis wants a sum below 1
+        # Numbers from 1: the shrinker tries alternatives of each small number from 0 first, and
+        # would change every detail of every fault before it removes faults.
+        number = self._data.draw_integer(
+            1,
+            len(values),
+            weights={place: scale * weights[one] for place, one in enumerate(values, 1)},
+        )
+        return values[number - 1]
+
+    def below(self, count: int) -> int:
+        """Return a number from 0 to `count` - 1."""
+        return self._data.draw_integer(1, count) - 1
+
+    def seconds(self, *values: float) -> float:
+        """Return one of some durations, which are equally frequent."""
+        return values[self.below(len(values))]
+
+    def instance(self) -> int:
+        """Return the index of an instance."""
+        return self.below(INSTANCE_INDEX_MAX + 1)
+
+    def broker(self) -> int:
+        """Return the index of a broker."""
+        return self.below(BROKER_INDEX_MAX + 1)
+
+    def moment(self) -> Moment:
+        """Return a moment of any kind. With marks, half of all moments are marks."""
+        kinds = {_step: 5, _join: 1, _time: 2} | ({_mark: 8} if self._marks else {})
+        return self.pick(kinds)(self)
+
+    def mark(self) -> MarkMoment:
+        """Return a moment at a mark."""
+        return MarkMoment(self.pick(self._marks), self.pick(_ORDINALS))
+
+    def request(self, apis: Mapping[str, int]) -> Request:
+        """Return a moment at a request to one of some APIs."""
+        return Request(self.pick(apis), self.pick(_ORDINALS), self.pick(_WHENS))
+
+
+def _step(choices: _Choices) -> Moment:
+    return choices.request(_STEPS)
+
+
+def _join(choices: _Choices) -> Moment:
+    return Request(choices.pick(_JOINS), choices.below(4) + 1, choices.pick(_WHENS))
+
+
+def _time(choices: _Choices) -> Moment:
     # Most work of a short scenario is done within a second; the coarse times are for long ones.
-    times = st.one_of(
-        st.integers(0, 60).map(lambda n: At(n / 100)), st.integers(0, 40).map(lambda n: At(n / 2))
+    if not choices.flag():
+        return At(choices.below(61) / 100)
+    return At(choices.below(41) / 2)
+
+
+def _mark(choices: _Choices) -> Moment:
+    return choices.mark()
+
+
+def _kill(choices: _Choices) -> Fault:
+    return KillFault(choices.instance(), choices.moment(), choices.seconds(*RESTARTS_S))
+
+
+def _stop(choices: _Choices) -> Fault:
+    return Stop(choices.instance(), choices.moment(), choices.seconds(*RESTARTS_S))
+
+
+def _long_pause(choices: _Choices) -> Fault:
+    return PauseFault(choices.instance(), choices.moment(), choices.seconds(*PAUSES_S))
+
+
+def _short_pause(choices: _Choices) -> Fault:
+    return PauseFault(choices.instance(), choices.moment(), choices.seconds(1.0, 5.0, 20.0))
+
+
+def _lost_answer(choices: _Choices) -> Fault:
+    instance = choices.instance()
+    is_timed = choices.pick({False: 3, True: 1})
+    return LoseAnswer(instance, _time(choices) if is_timed else choices.request(_WRITES))
+
+
+def _slow_instance(choices: _Choices) -> Fault:
+    return SlowInstance(
+        choices.instance(), choices.moment(), delay_s=choices.seconds(1.0, 5.0, 0.1)
     )
-    numbers = st.one_of(st.integers(1, 4), st.integers(1, 12), st.integers(1, 40))
-    requests: SearchStrategy[Moment] = st.builds(
-        Request, st.sampled_from(apis), numbers, st.sampled_from(("sent", "answered"))
+
+
+def _kill_broker(choices: _Choices) -> Fault:
+    return KillBroker(choices.broker(), choices.moment(), choices.seconds(5.0, 1.0, 30.0))
+
+
+def _partition(choices: _Choices) -> Fault:
+    return PartitionFault(
+        choices.instance(), choices.broker(), choices.moment(), choices.seconds(10.0, 60.0)
     )
-    kinds = [requests, requests, requests, times]
-    if marks:
-        kinds += [st.builds(MarkMoment, st.sampled_from(marks), numbers)] * 3
-    return st.one_of(kinds)
+
+
+def _full_disk(choices: _Choices) -> Fault:
+    return FillDisk(choices.broker(), choices.moment())
+
+
+FaultDraw: TypeAlias = Callable[[_Choices], Fault]
+"""Function that draws a fault of one kind. Kinds shrink to earlier ones."""
+
+
+class _Schedules(SearchStrategy[FaultSchedule]):
+    """Strategy for fault schedules, with a place for each fault, which is empty in half of all
+    cases.
+
+    It is not composed of Hypothesis' strategies for two reasons. Shrinking empties any place with
+    one try, whereas it would cut a list from its end. And each place has a label of its own, with
+    no labels inside. Hypothesis repeats an example with parts of the same label made equal, five
+    times for each example, and such copies find little here.
+    """
+
+    def __init__(
+        self, kinds: Mapping[FaultDraw, int], marks: Mapping[str, int], count_max: int
+    ) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self._marks = marks
+        self._labels = [calc_label_from_name(f"fault {place}") for place in range(count_max)]
+
+    def __repr__(self) -> str:
+        return "faults()"
+
+    def do_draw(self, data: ConjectureData) -> FaultSchedule:
+        choices = _Choices(data, self._marks)
+        found = []
+        for label in self._labels:
+            data.start_span(label)
+            if choices.flag():
+                found.append(choices.pick(self._kinds)(choices))
+            data.stop_span()
+        return FaultSchedule(tuple(found))
