@@ -55,7 +55,7 @@ class RequestCharge:
 
     __slots__ = (
         "_client_id", "_fetch_usage", "_found", "_found_ms", "_given_bytes", "_quotas",
-        "_settled_ns", "_usage", "_user", "is_exempt", "throttle_ms", "used_ns", "watched_bytes",
+        "_settled_ns", "_usage", "_user", "is_exempt", "throttle_ms", "used_ns",
     )  # fmt: skip
 
     def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
@@ -80,8 +80,6 @@ class RequestCharge:
         """Nanoseconds of processing time that the request used after the first call of its handler
         returned, on the event loop or in threads."""
         self.throttle_ms = 0
-        self.watched_bytes = -1
-        """Bytes of the request's frame if an operator watches the traffic of clients, else -1."""
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
         """Charge a Produce request for the bytes of its frame. These bytes were read even if the
@@ -169,14 +167,6 @@ class RequestCharge:
         usage = self._fetch_usage
         if usage is not None:
             usage.late += _size_of(slot) - self._given_bytes
-        if self.watched_bytes >= 0 and not self.is_exempt:
-            self._quotas.traffic.note(
-                self._user,
-                self._client_id,
-                bytes_in=self.watched_bytes,
-                bytes_out=_size_of(slot),
-                used_ns=(slot.handled_ns or now_ns) - slot.started_ns + self.used_ns,
-            )
         settled_ns = self._settled_ns
         if settled_ns < 0:
             self.is_exempt = True
@@ -196,6 +186,31 @@ class RequestCharge:
         if delay_ms > self.throttle_ms:
             self.throttle_ms = delay_ms
             slot.mute_until(now_ms + delay_ms)
+
+
+class WatchedCharge(RequestCharge):
+    """Charge of one request while an operator watches the traffic of clients."""
+
+    __slots__ = ("_frame_bytes",)
+
+    def __init__(
+        self, quotas: "RequestQuotas", user: str, client_id: str, frame_bytes: int
+    ) -> None:
+        super().__init__(quotas, user, client_id)
+        self._frame_bytes = frame_bytes
+
+    def complete(self, slot: ResponseSlot, now_ns: int) -> None:
+        """Charge the client as without an operator, and count the request for the operator unless
+        it comes from a broker."""
+        if not self.is_exempt:
+            self._quotas.traffic.note(
+                self._user,
+                self._client_id,
+                bytes_in=FRAME_LENGTH_BYTES + self._frame_bytes,
+                bytes_out=_size_of(slot),
+                used_ns=(slot.handled_ns or now_ns) - slot.started_ns + self.used_ns,
+            )
+        super().complete(slot, now_ns)
 
 
 def _size_of(slot: ResponseSlot) -> int:
@@ -289,26 +304,29 @@ class RequestQuotas:
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Start charging a received request to its client's quotas. The charge is stored in the
         request's response slot."""
-        header = context.header
-        is_produce = header.api_key == PRODUCE
-        if is_produce:
-            is_counted = self.produce.is_active
-        else:
-            is_counted = header.api_key == FETCH and self.fetch.is_active
+        header, slot = context.header, context.slot
+        api_key, client_id = header.api_key, header.client_id or ""
         is_watched = self.traffic.is_watched
         if is_watched and self.traffic.is_over(self.now_ms()):
             is_watched = False
             self._decide_activity()
-        if not is_counted and not self.request.is_active and not is_watched:
-            return
-        slot = context.slot
-        slot.charge = charge = RequestCharge(self, context.peer.user, header.client_id or "")
+        charge: RequestCharge
         if is_watched:
-            charge.watched_bytes = FRAME_LENGTH_BYTES + frame_bytes
-        if header.api_key in EXEMPT:
+            charge = WatchedCharge(self, context.peer.user, client_id, frame_bytes)
+        elif self.request.is_active or self._counts_bytes_of(api_key):
+            charge = RequestCharge(self, context.peer.user, client_id)
+        else:
+            return
+        slot.charge = charge
+        if api_key in EXEMPT:
             charge.is_exempt = True
-        if is_produce and is_counted:
+        elif api_key == PRODUCE and self.produce.is_active:
             charge.on_arrived(frame_bytes, slot)
+
+    def _counts_bytes_of(self, api_key: int) -> bool:
+        if api_key == PRODUCE:
+            return self.produce.is_active
+        return api_key == FETCH and self.fetch.is_active
 
     def _log(self, quota: str, throttle: Throttle) -> None:
         """Log that a quota throttles a client. The number of log lines is limited, since clients
