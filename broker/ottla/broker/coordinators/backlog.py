@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from ottla.broker.coordinators.effects import Instant
 
 STEPS_AT_ONCE = 16
-"""Number of steps that a coordinator runs at once of a new piece of work, which takes about ten
-milliseconds. A smaller value delays small groups that could be answered at once. A larger value
-blocks the event loop longer."""
+"""Number of steps that a coordinator runs without a pause when a piece of work begins. Sixteen
+steps take about ten milliseconds. A smaller value delays small groups that could be answered at
+once. A larger value blocks the event loop longer."""
 
 
 class Backlog:

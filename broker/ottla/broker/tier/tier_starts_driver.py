@@ -15,7 +15,7 @@ the search later."""
 
 
 class StoreStarts:
-    """Finder of the copied segment after which a follower's log begins, by the metadata of copied
+    """Finds the copied segment after which a follower's log begins, from the metadata of copied
     segments and the object store."""
 
     def __init__(self, table: PartitionTable, topic: SegmentMetadata, reader: RemoteReader) -> None:

@@ -36,7 +36,7 @@ LATEST = -1
 
 
 class AbortOnPurposeError(Exception):
-    """Raised inside a transaction that the workload aborts deliberately, to abort it."""
+    """Error that a workload raises inside a transaction to abort it deliberately."""
 
 
 class OwnTransactionsClient(OwnClient):

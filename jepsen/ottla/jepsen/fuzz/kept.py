@@ -1,5 +1,5 @@
-"""Reads and appends to text files with fuzzing inputs worth keeping, one file per target. An input
-is one line in hex, after a `#` comment about it."""
+"""Text files with the fuzzing inputs worth keeping, one file per target. An input is one line in
+hex, with a comment about the input after `#`."""
 
 from collections.abc import Iterator
 from pathlib import Path

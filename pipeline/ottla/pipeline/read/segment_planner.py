@@ -51,7 +51,7 @@ class _ListedLog(NamedTuple):
 
 
 class SegmentPlanner:
-    """Finder of copied segments for one query. The caller must close it."""
+    """Finds the copied segments for one query. The caller must close it."""
 
     def __init__(self, settings: StoreSettings, asking: ClusterQueries, *, is_committed: bool):
         self._asking = asking

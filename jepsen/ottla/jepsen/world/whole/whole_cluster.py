@@ -82,7 +82,7 @@ class WholeCluster:
     checkers: tuple[str, ...] = CHECKERS
     """Names of the checkers that check the clients' history at the end."""
     facts: ClassVar[dict[str, Json]] = {}
-    """Facts about every run that the checkers of the clients' history need in addition to it."""
+    """Facts about every run that a checker of the clients' history needs besides the history."""
     settings: ClassVar[dict[str, str]] = {}
     """Settings of every node, in addition to the settings that are drawn at random."""
 

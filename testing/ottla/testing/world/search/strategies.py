@@ -37,11 +37,12 @@ from ottla.testing.world.plans import (
 T = TypeVar("T")
 
 SEED_VARIABLE = "OTTLA_WORLD_SEED"
-"""Name of the environment variable with the only seed that `cluster` draws. `pytest --world-seed`
-sets it."""
+"""Name of the environment variable that fixes the seed of the strategy `cluster`. `pytest
+--world-seed` sets it."""
 
 SEED_MAX = 9_999
-"""Largest seed that is drawn. With larger seeds, shrinking a failing run takes longer."""
+"""Largest seed that the strategy draws. Larger seeds make the shrinking of a failing run take
+longer."""
 
 COUNT_MAX = 5
 INSTANCE_INDEX_MAX = 5
