@@ -1,7 +1,8 @@
 """Search for the bugs of the gallery, as a user's property test would do it.
 
 `python -m tests.gallery.hunt [--fixed] [--seeds N] [--examples N] [--no-shrinking] [NAME ...]`
-prints one line for each search. Times are CPU time of this process in seconds.
+prints one line for each search. `--cpu-seconds N` searches each fixed twin with further seeds until
+N seconds are used, also after a failure. Times are CPU time of this process in seconds.
 """
 
 import argparse
@@ -18,6 +19,11 @@ from tests.gallery.table import BUGS, Bug
 
 EXAMPLE_COUNT = 100
 """Number of runs of a search: Hypothesis' default."""
+
+TWIN_EXAMPLE_COUNT = 20
+"""Number of runs of a fixed twin with one seed."""
+TWIN_SEED = 1_000
+"""First seed of the searches of fixed twins."""
 
 
 @dataclass
@@ -84,6 +90,30 @@ def search(
     return found
 
 
+@dataclass
+class TwinSearch:
+    """Result of the searches of one fixed twin."""
+
+    run_count: int = 0
+    cpu_s: float = 0.0
+    failures: list[Search] = field(default_factory=list)
+
+
+def search_twin(bug: Bug, cpu_s: float) -> TwinSearch:
+    """Search for failures of a fixed twin with one seed after another, until a CPU time is used.
+    The search continues after a failure."""
+    twin = TwinSearch()
+    seed = TWIN_SEED
+    while twin.cpu_s < cpu_s:
+        found = search(bug, bug.fixed, seed, example_count=TWIN_EXAMPLE_COUNT, is_shrunk=False)
+        twin.run_count += found.run_count
+        twin.cpu_s += found.total_s
+        if found.failure is not None:
+            twin.failures.append(found)
+        seed += 1
+    return twin
+
+
 def described(bug: Bug, seed: int, found: Search) -> str:
     """Return the line of a search."""
     if found.failure is None:
@@ -104,9 +134,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--examples", type=int, default=EXAMPLE_COUNT)
     parser.add_argument("--no-shrinking", action="store_true")
+    parser.add_argument("--cpu-seconds", type=float)
     options = parser.parse_args()
     for bug in BUGS:
         if options.names and bug.name not in options.names:
+            continue
+        if options.cpu_seconds is not None:
+            twin = search_twin(bug, options.cpu_seconds)
+            counts = f"{twin.run_count} runs, {len(twin.failures)} failed, {twin.cpu_s:.0f} s"
+            print(f"{bug.name} fixed: {counts}", flush=True)
+            for found in twin.failures:
+                print(found.plan, found.faults, found.failure, sep="\n", flush=True)
             continue
         for seed in range(options.seeds):
             program = bug.fixed if options.fixed else bug.broken

@@ -2,8 +2,8 @@
 pass them.
 
 Plain runs start each fixed twin once, without faults, and search for the bugs of `SHORT`. With
-`OTTLA_GALLERY=full`, all bugs are searched for, and each fixed twin has `FIXED_EXAMPLE_COUNT` runs
-with faults.
+`OTTLA_GALLERY=full`, all bugs are searched for, and each fixed twin is searched for
+`FIXED_CPU_S`.
 """
 
 import inspect
@@ -12,7 +12,7 @@ import os
 import pytest
 
 import ottla.testing.world as world
-from tests.gallery.hunt import described, run_once, search
+from tests.gallery.hunt import TWIN_SEED, described, run_once, search, search_twin
 from tests.gallery.table import BUGS, Bug
 
 IS_FULL = os.environ.get("OTTLA_GALLERY") == "full"
@@ -20,7 +20,8 @@ SHORT = ("offset_not_plus_one", "retry_reorders", "commit_late")
 """Bugs of the short form: two that need no fault, and one that needs a fault."""
 SEED = 0
 FAULT_COUNT_MAX = 5
-FIXED_EXAMPLE_COUNT = 60
+FIXED_CPU_S = float(os.environ.get("OTTLA_GALLERY_CPU_S", "120"))
+"""CPU seconds for which each fixed twin is searched for a failure."""
 
 CUT_OFF = world.Partition(0, 0, world.At(0.5), 60.0)
 FAILED_ONCE: dict[str, tuple[world.Fault, ...]] = {
@@ -86,5 +87,5 @@ def test_a_bug_is_found_shrunk_and_replayed(bug: Bug) -> None:
 @pytest.mark.skipif(not IS_FULL, reason="takes minutes; runs with OTTLA_GALLERY=full")
 @every_bug
 def test_a_fixed_twin_passes_with_faults(bug: Bug) -> None:
-    found = search(bug, bug.fixed, SEED, example_count=FIXED_EXAMPLE_COUNT)
-    assert found.failure is None, described(bug, SEED, found)
+    twin = search_twin(bug, FIXED_CPU_S)
+    assert not twin.failures, [described(bug, TWIN_SEED, found) for found in twin.failures]
