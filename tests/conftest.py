@@ -53,6 +53,7 @@ Java, root, a compiler or a package index."""
 THOROUGH = (
     "bench/test_clients.py::test_a_client_does_its_work_and_says_what_it_took[",
     "bench/test_topics.py::test_a_run_leaves_no_topic_behind[clients]",
+    "cluster/tier/test_store_faults.py",
     "pipeline/doctor/test_doctor_facts.py::test_the_command_looks_tries_a_query",
     "pipeline/export/test_kills.py::test_twenty_kills",
     "pipeline/rollup/test_stream.py::test_a_window_is_reported_once_it_is_over",
