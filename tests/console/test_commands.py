@@ -22,7 +22,6 @@ WITHOUT_PAGE = {
     "ottla quota apply": "reads a file of the machine that it runs on",
     "ottla quota export": "writes a file of the machine that it runs on",
     "ottla tier offload": "an operator's measure on one disk; the pages show its effect",
-    "ottla tier status": "the pages of topics do not show the object store yet",
     "ottla token create": "prints a password, which pages never show",
     "ottla sql": "runs DuckDB on the machine that it runs on",
 }

@@ -10,7 +10,6 @@ from ottla.console.views import (
     broker_changes,
     brokers,
     certificates,
-    compaction,
     explain,
     features,
     long_actions,
@@ -22,7 +21,6 @@ from ottla.console.views import (
     quorum,
     quotas,
     reports,
-    retention,
     security,
     settings,
     telemetry,
@@ -39,6 +37,7 @@ from ottla.console.views.groups import (
     queue_redrive,
     queues,
 )
+from ottla.console.views.storage import compaction, retention, tiers
 
 _MODULES = (
     overview,
@@ -51,6 +50,7 @@ _MODULES = (
     transactions,
     compaction,
     retention,
+    tiers,
     topics,
     topic,
     messages,

@@ -6,9 +6,10 @@ from argparse import Namespace
 import pytest
 import trio
 
-from ottla.cli.tier.tier_status import TieredPartition, status
+from ottla.cli.tier.tier_status import cells, status
 from ottla.client.admin import open_admin
 from ottla.client.testing import open_test_cluster
+from ottla.insight.facts.topics.tier_driver import TieredPartition
 from ottla.model.ids import TopicPartition
 
 
@@ -32,8 +33,8 @@ def test_records_of_one_tier_are_counted() -> None:
         at, start_offset=10, local_start_offset=70, copied_offset=89, end_offset=100
     )
     assert (row.only_copied, row.not_copied) == (60, 10)
-    assert row.cells()[3] == 89
+    assert cells(row)[3] == 89
     new = TieredPartition(at, start_offset=0, local_start_offset=0, copied_offset=-1, end_offset=5)
-    assert (new.only_copied, new.not_copied, new.cells()[3]) == (0, 5, None)
+    assert (new.only_copied, new.not_copied, cells(new)[3]) == (0, 5, None)
     # A leader that has raised its log start above what is copied has lost nothing.
     assert new._replace(start_offset=4).not_copied == 1

@@ -30,7 +30,8 @@ MODULES = (
     "alerts", "broker_changes", "certificates", "compaction", "explain", "features", "group_list",
     "group_page", "group_reset", "long_actions", "metrics", "moves", "node_plots", "queue_redrive",
     "queues",
-    "quorum", "quotas", "reports", "retention", "security", "settings", "telemetry", "tokens",
+    "quorum", "quotas", "reports", "retention", "security", "settings", "telemetry", "tiers",
+    "tokens",
     "transactions", "voters",
 )  # fmt: skip
 OWN_ONLY = (

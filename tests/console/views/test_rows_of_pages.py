@@ -29,9 +29,9 @@ from ottla.client.admin_parts.admin_transactions import (
     TransactionListing,
 )
 from ottla.console.sheets import PlotPart, Sheet, TablePart
-from ottla.console.views.compaction import compaction
 from ottla.console.views.moves import copied_part, moves
 from ottla.console.views.quorum import quorum
+from ottla.console.views.storage.compaction import compaction
 from ottla.console.views.telemetry import client
 from ottla.console.views.transactions import of_topic, transactions
 from ottla.model.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ottla.insight.facts.retention_driver import TopicAges
+from ottla.insight.facts.topics.retention_driver import TopicAges
 from ottla.insight.rules.retention_findings import retention_findings
 
 NOW_MS = 1_700_000_000_000

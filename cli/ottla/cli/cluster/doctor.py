@@ -15,7 +15,7 @@ from ottla.cli.tables import print_table
 from ottla.cli.terminal import note
 from ottla.cli.verbs import verb
 from ottla.client.admin import open_admin
-from ottla.insight.facts.retention_driver import TopicAges, topic_ages
+from ottla.insight.facts.topics.retention_driver import TopicAges, topic_ages
 from ottla.insight.rules import certificate_findings, listener_findings
 from ottla.insight.rules.retention_findings import retention_findings
 from ottla.model.errors import ConfigError

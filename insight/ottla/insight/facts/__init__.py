@@ -24,5 +24,5 @@ listeners_driver.py  listeners as a client sees them: encryption, certificate, l
 hanging.py         choice of the open transactions that no coordinator will end (pure)
 hanging_driver.py  open transactions, and their coordinators
 offsets.py         offsets of partitions by timestamp
-retention_driver.py  retention of topics, and the newest timestamps of their records
+topics/            retention and tiered storage of topics
 """

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.insight.facts.retention_driver import TopicAges
+from ottla.insight.facts.topics.retention_driver import TopicAges
 from ottla.model.amounts import counted, moment
 
 CLOCK_DIFFERENCE_MS_MAX = 60_000

@@ -19,7 +19,7 @@ from ottla.console.sheets import (
     when,
 )
 from ottla.console.views.groups.group_parts import topic_address
-from ottla.insight.facts.retention_driver import topic_ages
+from ottla.insight.facts.topics.retention_driver import topic_ages
 from ottla.insight.rules.retention_findings import RetentionFinding, retention_findings
 from ottla.model.errors import OttlaError
 

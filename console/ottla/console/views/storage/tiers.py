@@ -1,0 +1,144 @@
+"""Page of tiered storage: how far topics are copied to the object store, the copies that brokers
+deleted and still have to make, and problems."""
+
+import trio
+
+from ottla.console.absences import CLUSTER_DESCRIBE, Absence, NeededRight, absence_of
+from ottla.console.listing import listing
+from ottla.console.page_types import Page, PageRequest, PageView
+from ottla.console.sheets import (
+    Cell,
+    Column,
+    NotePart,
+    SheetPart,
+    TablePart,
+    code,
+    count,
+    listed,
+    sheet_view,
+    size,
+)
+from ottla.console.views.groups.group_parts import topic_address
+from ottla.insight.facts.survey_driver import SurveyedBroker, survey_nodes
+from ottla.insight.facts.topics.tier_driver import (
+    TieredPartition,
+    tier_problems,
+    tiered_partitions,
+    tiered_topics,
+)
+from ottla.insight.rules.disk import TIER_BYTES, TIER_LAG_BYTES, TIER_RELIEF_BYTES
+from ottla.model.errors import OttlaError
+
+TOPICS_S = 10.0
+"""Time limit in seconds for finding the tiered topics, and for reading the offsets of a page."""
+BROKERS_MAX = 100
+TOPIC_COLUMNS = (
+    Column(title="Topic", key="topic"),
+    Column(title="Partitions", is_number=True),
+    Column(title="Records only in the object store", is_number=True),
+    Column(title="Records not copied yet", is_number=True),
+)
+
+
+async def tiers(request: PageRequest) -> PageView:
+    """Return the page of the object store's share of each tiered topic."""
+    parts: list[SheetPart] = []
+    try:
+        brokers = (await survey_nodes(request.admin)).brokers
+    except OttlaError as error:
+        absence = absence_of("the state of brokers", error, CLUSTER_DESCRIBE)
+        parts.append(absence.part(request.user))
+    else:
+        parts += [NotePart(text=one, tone="warning") for one in tier_problems(brokers)]
+        parts.append(_broker_table(brokers))
+    parts += await _topics(request)
+    return sheet_view(
+        "Tiers",
+        parts,
+        lead="Brokers copy closed segments of tiered topics to an object store. Records that only "
+        "the object store has are read there.",
+    )
+
+
+def _broker_table(brokers: list[SurveyedBroker]) -> TablePart:
+    tiered = [one for one in brokers if TIER_BYTES in one.metrics]
+    return TablePart(
+        title="Object store, by the leaders of the partitions",
+        columns=(
+            Column(title="Broker", is_number=True),
+            Column(title="Copied", is_number=True),
+            Column(title="Segments", is_number=True),
+            Column(title="Waits to be copied", is_number=True),
+            Column(title="Deleted for free space", is_number=True),
+            Column(title="Failures", is_number=True),
+        ),
+        rows=tuple(map(_broker_row, tiered[:BROKERS_MAX])),
+        empty="No broker has tiered storage.",
+        empty_command="ottla up --tier file:///srv/tier",
+    )
+
+
+def _broker_row(broker: SurveyedBroker) -> tuple[Cell, ...]:
+    metrics = broker.metrics
+    return (
+        count(int(broker.id)),
+        size(metrics[TIER_BYTES]),
+        count(metrics.get("tier.remote.segments", 0)),
+        size(metrics.get(TIER_LAG_BYTES, 0)),
+        size(metrics.get(TIER_RELIEF_BYTES)),
+        count(metrics.get("tier.failures", 0)),
+    )
+
+
+async def _topics(request: PageRequest) -> list[SheetPart]:
+    """Return the table of tiered topics. Offsets are read only for the topics that are shown."""
+    found: list[str] = []
+    offsets: dict[str, list[TieredPartition]] = {}
+    absence: Absence | None = None
+    needs = NeededRight(operation="describe-configs", resource="topic")
+    try:
+        with trio.fail_after(TOPICS_S):
+            found = await tiered_topics(request.admin, await request.admin.list_topics())
+    except (OttlaError, trio.TooSlowError) as error:
+        absence = absence_of("tiered topics", error, needs)
+    page = listing(
+        found, request.query, text_of=lambda name: name, sorts={"topic": lambda name: name}
+    )
+    try:
+        with trio.fail_after(TOPICS_S):
+            for name in page.rows:
+                offsets[name] = await tiered_partitions(request.admin, name)
+    except (OttlaError, trio.TooSlowError) as error:
+        absence = absence_of("offsets of topics", error, needs)
+    table = listed(
+        "Tiered topics",
+        page,
+        TOPIC_COLUMNS,
+        (_topic_row(name, offsets.get(name)) for name in page.rows),
+        empty="No topic is tiered.",
+        empty_command="ottla topic create TOPIC --config remote.storage.enable=true",
+        search_label="Search topics",
+    )
+    return [table] if absence is None else [absence.part(request.user), table]
+
+
+def _topic_row(name: str, partitions: list[TieredPartition] | None) -> tuple[Cell, ...]:
+    known = partitions or []
+    return (
+        code(name, topic_address(name)),
+        count(None if partitions is None else len(known)),
+        count(None if partitions is None else sum(one.only_copied for one in known)),
+        count(None if partitions is None else sum(one.not_copied for one in known)),
+    )
+
+
+PAGES = (
+    Page(
+        name="tiers",
+        path="/tiers",
+        title="Tiers",
+        command="ottla tier status",
+        view=tiers,
+        section="Data",
+    ),
+)
