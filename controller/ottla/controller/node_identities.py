@@ -31,12 +31,10 @@ from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.rpc.quorum_codec import QUORUM_METHODS
 
 ANY_NODE = None
-"""Placeholder for the name of a request's sender field. It means that every caller with a trusted
-certificate is accepted."""
+"""Value in `SENDER_FIELDS` for requests that any caller with a trusted certificate may send."""
 
 A_BROKER = ""
-"""Placeholder for the name of a request's sender field. It means that any registered broker is
-accepted as the caller."""
+"""Value in `SENDER_FIELDS` for requests that any registered broker may send."""
 
 SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
 """Classes of the requests that only the quorum's leader sends. They do not include requests that

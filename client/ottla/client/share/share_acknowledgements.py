@@ -150,9 +150,9 @@ class RecordsInHand:
         return [one for one in offsets if (found := held.get(one)) and found.serial == serial]
 
     def locked_ms(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> int | None:
-        """Return the earliest time in ms at which the lock of a record began or was last renewed,
-        among the records of the acquisition `serial` at `offsets` that are still locked. Returns
-        None if there are none."""
+        """Return the time in ms since which records of an acquisition are locked: the earliest
+        start or last renewal of a lock. Counts only the records at `offsets` that are still locked
+        by the acquisition `serial`. Returns None if there are none."""
         part = self._parts.get(key)
         if part is None:
             return None

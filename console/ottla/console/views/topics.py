@@ -106,8 +106,8 @@ def topic_row(
     sizes: Mapping[str, int] | None,
     rates: TopicRates | None,
 ) -> TopicRow:
-    """Return the row about one topic in the list of topics. `sizes` has the bytes of all replicas
-    by topic."""
+    """Return the row about one topic in the list of topics. `sizes` is the total size in bytes of
+    all replicas of each topic."""
     is_internal = name in INTERNAL_TOPICS
     if not isinstance(described, TopicDescription):
         problem = (

@@ -189,8 +189,8 @@ def _merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """Return an inferred Arrow type with texts in place of times, and without the fields that were
-    null in all samples."""
+    """Return an inferred Arrow type with strings instead of dates and times, and without the fields
+    that were null in all samples."""
     if pa.types.is_struct(type_):
         fields = [(field.name, _plain(field.type)) for field in type_]
         kept = [(name, one) for name, one in fields if not pa.types.is_null(one)]

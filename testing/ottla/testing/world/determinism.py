@@ -10,7 +10,7 @@ from ottla.testing.world.run import RunReport, Scenario, run
 from ottla.testing.world.runtime.guards import ClockRead, reads_of_clocks_and_chance
 
 EVENTS_SHOWN = 5
-"""Number of common events before the first difference in the message of an error."""
+"""Number of events before the first difference between two runs that an error message shows."""
 
 Happening: TypeAlias = tuple[str, tuple[Part, ...]]
 """One step of a simulated run, for comparison with another run: its kind (`network` or `call`) and

@@ -17,8 +17,8 @@ from ottla.model.errors import ConfigError
 from ottla.model.ids import NodeId
 
 DEFAULT_RATE = 20_000_000
-"""Default of the highest throttle of replica moves, in bytes per second. It is the same as for
-`ottla cluster balance`."""
+"""Default maximum rate of replica moves, in bytes per second. The default of `ottla cluster
+balance` is the same."""
 
 
 async def check_adaptable(admin: Admin, moves: Sequence[Move]) -> None:

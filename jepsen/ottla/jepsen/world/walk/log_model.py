@@ -47,7 +47,7 @@ class ModelAbortedTransaction(NamedTuple):
 
 
 class ModelProducer:
-    """Expected state of one producer in the expected content of a log."""
+    """Expected state of one producer in the model of a log."""
 
     def __init__(self) -> None:
         self.epoch = -1
