@@ -1,9 +1,11 @@
 """Copies, local deletion, expiry and reads of tiered partitions of one broker."""
 
+from collections.abc import AsyncIterable
 from dataclasses import replace
 
 import trio
 
+from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.tier.memory_store import MemoryObjectStore
@@ -12,7 +14,7 @@ from ottla.storage.tier.store_seam import StoreError
 from ottla.wire.batch import batches
 from ottla.wire.records import scan
 from tests.broker.conftest import World
-from tests.broker.tier.tiered_broker import lead, log_of, open_tiered
+from tests.broker.tier.tiered_broker import SETTINGS, lead, log_of, open_tiered
 
 
 def values_in(records: bytes) -> list[tuple[int, bytes]]:
@@ -100,6 +102,32 @@ async def test_a_failed_copy_is_removed_and_repeated_with_another_id(world: Worl
         assert broker.figures.failures["copies", "orders"] == 2
         assert set(broker.states(partition)) == {"COPY_FINISHED"}
         assert len(await broker.keys()) == 3 * len(broker.finished(partition))
+
+
+class HangingStore(MemoryObjectStore):
+    """A store whose first upload of records never ends."""
+
+    has_hung = False
+
+    async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
+        if not self.has_hung:
+            self.has_hung = True
+            await trio.sleep_forever()
+        await super().put_stream(key, parts)
+
+
+async def test_an_upload_that_hangs_is_cancelled_and_repeated(world: World) -> None:
+    async with open_tiered(world, HangingStore()) as broker:
+        broker.ports = replace(broker.ports, config=replace(SETTINGS, copy_timeout_ms=200))
+        broker.manager = RemoteLogManager(world.table, broker.ports)
+        partition = await broker.add()
+        broker.fill(partition, 5)
+        log = log_of(partition)
+        start = log.local_segments()[-1].base_offset
+        async with broker.running():
+            await broker.until(lambda: log.local_start_offset == start)
+        assert broker.figures.failures["copies", "orders"] >= 1
+        assert set(broker.states(partition)) == {"COPY_FINISHED"}
 
 
 async def test_nothing_is_deleted_locally_before_its_copy_is_finished(world: World) -> None:

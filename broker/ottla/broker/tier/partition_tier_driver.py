@@ -54,11 +54,6 @@ from ottla.storage.tier.remote_segment import (
 
 logger = logging.getLogger("ottla.broker.tier")
 
-COPY_DEADLINE_S = 30 * 60
-"""Maximum seconds that the upload of one segment may take before it is cancelled and repeated. With
-a smaller value, a large segment is never copied over a slow line. With a larger value, an upload
-that hangs stops a partition's copies for longer."""
-
 TAKE_OVER_S = 1.0
 """Seconds until a new leader checks again whether its high watermark has reached the log start that
 follows from the copied segments."""
@@ -259,7 +254,7 @@ class PartitionTier:
             await ports.topic.write(self.partition.topic, segment)
             try:
                 ports.figures.note_request("copy", self.partition.topic)
-                with trio.fail_after(COPY_DEADLINE_S):
+                with trio.fail_after(ports.config.copy_timeout_ms / 1000):
                     await ports.storage.upload(source, segment, self._tiered_topic())
             except (OttlaError, OSError, trio.TooSlowError):
                 await self._delete(segment)

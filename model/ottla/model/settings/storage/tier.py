@@ -114,6 +114,15 @@ class TierConfig:
         at_least=1,
         doc="Longest pause between attempts after the object store has failed.",
     )
+    copy_timeout_ms: int = setting(
+        30 * 60 * 1000,
+        key="remote.log.manager.copy.timeout.ms",
+        kind=SettingKind.LONG,
+        at_least=1,
+        doc="Ottla's own: time that the upload of one segment may take before it is cancelled and "
+        "repeated. With less, a large segment is never copied over a slow line; with more, an "
+        "upload that hangs stops the copies of its partition for longer.",
+    )
     copier_count: int = setting(
         10,
         key="remote.log.manager.copier.thread.pool.size",
