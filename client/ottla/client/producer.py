@@ -459,6 +459,8 @@ class Producer(ReportingClient, CallsOfOthers):
                 if self._cluster.known_leader(at) is None
             }
             if now >= refresh_ms:
+                # Without topics, nothing becomes stale, and the next wait would return at once.
+                refresh_ms = now + self._config.metadata_age_ms_max
                 self._stale.update(self._cluster.topics)
             if self._stale or leaderless:
                 refresh_ms = now + self._config.metadata_age_ms_max
