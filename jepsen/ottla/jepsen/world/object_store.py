@@ -143,6 +143,10 @@ class SimulatedObjectStore:
         self._apply_late_effects()
         return self._content(key)
 
+    def add_late_upload(self, key: str, content: bytes) -> None:
+        """Store an object, as the late effect of an upload whose process no longer exists."""
+        self._set(key, content)
+
     @property
     def has_late_effects(self) -> bool:
         """True if a request that failed is still to have its effect."""

@@ -4,8 +4,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
-from ottla.broker.tier import partition_tier_driver, remote_log_manager, store_reads_driver
+from ottla.broker.tier import (
+    deleted_topics_driver,
+    partition_tier_driver,
+    remote_log_manager,
+    store_reads_driver,
+)
 from ottla.broker.tier.remote_log_manager import LogSnapshot
 from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.model.ids import NO_OFFSET, Offset
@@ -15,6 +21,7 @@ from ottla.storage.tier import stored_partition
 from ottla.storage.tier.copy_plan import LocalSegment
 from ottla.storage.tier.expiry_plan import ExpiryStep, MoveLogStart
 from ottla.storage.tier.lineage import Lineage
+from ottla.storage.tier.reads.chunk_source_driver import ChunkedObject, ChunkKey
 from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_segment import RemoteSegment, RemoteSegmentId, RemoteSegmentState
 from ottla.storage.tier.stored_partition import Piece
@@ -67,6 +74,14 @@ def _read_any_lineage() -> Iterator[None]:
         yield
 
 
+def _count_copies_of_zombies() -> Any:
+    def copied_up_to(log: LogSnapshot, metadata: RemoteMetadata) -> Offset:
+        ends = [each.end_offset for each in metadata.all_segments() if each.state is FINISHED]
+        return max(ends, default=NO_OFFSET)
+
+    return patched(partition_tier_driver, copied_up_to=copied_up_to)
+
+
 def _label_with_newest_epoch() -> Any:
     def started_copy(local: LocalSegment, log: LogSnapshot, **others: Any) -> RemoteSegment:
         segment = remote_log_manager.started_copy(local, log, **others)
@@ -74,6 +89,18 @@ def _label_with_newest_epoch() -> Any:
         return replace(segment, leader_epochs=(EpochEntry(epoch, local.base_offset),))
 
     return patched(partition_tier_driver, started_copy=started_copy)
+
+
+@contextmanager
+def _keep_orphans() -> Iterator[None]:
+    def orphans_among(*_: Any, **__: Any) -> list[str]:
+        return []
+
+    with (
+        patched(partition_tier_driver, orphans_among=orphans_among),
+        patched(deleted_topics_driver, orphans_among=orphans_among),
+    ):
+        yield
 
 
 def _move_start_last() -> Any:
@@ -91,6 +118,15 @@ def _move_start_last() -> Any:
         return sorted(steps, key=lambda step: isinstance(step, MoveLogStart))
 
     return patched(partition_tier_driver, expiry_steps=expiry_steps)
+
+
+def _cache_by_offset() -> Any:
+    def key(source: ChunkedObject, chunk: int) -> ChunkKey:
+        manifest = source.manifest
+        place = f"{manifest.topic_id}/{manifest.partition}/{manifest.start_offset}"
+        return uuid5(NAMESPACE_OID, place), chunk
+
+    return patched(ChunkedObject, key=key)
 
 
 def _restore_whole_segments() -> Any:
@@ -156,6 +192,12 @@ MUTANTS: tuple[Mutant, ...] = (
         first_seed=3,
     ),
     _row(
+        "tier-zombie-counts",
+        "copies of a deposed leader count as copies of the present log",
+        _count_copies_of_zombies,
+        first_seed=3,
+    ),
+    _row(
         "tier-newest-epoch",
         "a copy lists the newest leader epoch only",
         _label_with_newest_epoch,
@@ -163,10 +205,23 @@ MUTANTS: tuple[Mutant, ...] = (
         first_seed=3,
     ),
     _row(
+        "tier-orphans-stay",
+        "objects without a segment are never deleted",
+        _keep_orphans,
+        "EverythingEnds",
+        first_seed=3,
+    ),
+    _row(
         "tier-start-last",
         "the log start moves after the segments are deleted",
         _move_start_last,
         "StartMovesFirst",
+        first_seed=3,
+    ),
+    _row(
+        "tier-cache-by-offset",
+        "the cache of records distinguishes offsets, and not uploads",
+        _cache_by_offset,
         first_seed=3,
     ),
     _row(

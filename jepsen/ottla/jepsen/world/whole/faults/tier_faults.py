@@ -1,7 +1,7 @@
 """Faults of tiered topics: leaders that die in a chosen state of a copy or of a deletion, and
 unclean leader elections after which the store has segments of two lineages."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -58,6 +58,7 @@ class TierFaults(ClusterFaults):
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)
         self._start_later = context.start_later
+        self._network = self._cluster.world.network
         self._is_forking = False
 
     async def kill_in_state(self) -> None:
@@ -79,7 +80,7 @@ class TierFaults(ClusterFaults):
 
     async def fork(self) -> None:
         """Let a leader write and copy records that no other replica has, then let another replica
-        be elected, and start the former leader again."""
+        be elected. The former leader is dead meanwhile, or it does not know of its successor."""
         state = self._partition()
         if state is None or self._is_forking:
             return
@@ -100,16 +101,30 @@ class TierFaults(ClusterFaults):
                 await trio.sleep(10 * LOOK_S)
             self._rare.sometimes("a tiered leader is alone")
         await self._wait(ALONE_MS)
-        self._kill(leader)
+        is_dead = self._chance.below(2) == 0
+        if is_dead:
+            self._kill(leader)
+        else:
+            self._change_links(leader, self._network.cut)
         for machine in others:
             self._start(machine)
         with trio.move_on_after(ELECTION_S_MAX):
             while (now := self._partition()) is None or now.leader in (-1, state.leader):
                 await trio.sleep(10 * LOOK_S)
             self._rare.sometimes("an unclean leader is elected in the tier")
+            if not is_dead:
+                self._rare.sometimes("an unclean leader is elected beside its predecessor")
             await self._wait(AFTER_MS)
+        self._change_links(leader, self._network.mend)
         self._start(leader)
         self._is_forking = False
+
+    def _change_links(self, leader: Machine, change: Callable[[str, str], None]) -> None:
+        """Cut or mend the links between a leader and all other nodes. Clients still reach it."""
+        for machine in self._cluster.machines:
+            if machine is not leader:
+                change(leader.name, machine.name)
+                change(machine.name, leader.name)
 
     def _kill(self, machine: Machine) -> None:
         if machine.is_running and self._loss_limit.may_die(machine):

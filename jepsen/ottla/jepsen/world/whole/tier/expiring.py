@@ -31,7 +31,9 @@ from ottla.jepsen.world.whole.tier.expiring_clients import FADING, ExpiringWorkl
 from ottla.jepsen.world.whole.tier.lineage_watch import LineageWatch
 from ottla.jepsen.world.whole.tier.tiered import StoreNemesis, TieredCluster
 from ottla.jepsen.world.whole.workload import ClientWorkload
+from ottla.model.ids import Offset
 from ottla.storage.tier.expiry_plan import ExpiryInput
+from ottla.storage.tier.object_names import SegmentNames, SegmentObject
 
 COPY_DEADLINE_S = 6.0
 """Seconds that an upload may take, in place of 30 minutes."""
@@ -41,6 +43,9 @@ ORPHAN_AGE_MS = 14_000
 late effect of its last request."""
 
 ORPHANS_S = 2.0
+ORPHAN_S = 10.0
+"""Longest time in seconds until an upload takes effect late."""
+
 IMAGE_AGE_MS_MAX = 3_000
 DELETION_S = 4.0
 ABANDONED_COPY_MS = 12_000
@@ -71,12 +76,14 @@ class ExpiringCluster(TieredCluster):
         **TieredCluster.settings,
         "broker.session.timeout.ms": "1500",
         "replica.lag.time.max.ms": "2000",
+        "leader.imbalance.check.interval.seconds": "3",
     }
     required: tuple[str, ...] = (
         "a broker fails over",
         "the log start moves",
         "a tiered leader is alone",
         "an unclean leader is elected in the tier",
+        "an unclean leader is elected beside its predecessor",
         "the bucket has segments that overlap",
         "the store fails",
         "the store hangs",
@@ -103,9 +110,11 @@ class ExpiringCluster(TieredCluster):
         world = cluster.world
         assert isinstance(workload, ExpiringWorkload)
         workload.watch = LineageWatch(cluster, world.object_store, rare, workload.break_run)
-        nemesis = StoreNemesis(world.object_store, world.chance.stream("store nemesis"), rare)
+        stream = world.chance.stream("store nemesis")
+        nemesis = StoreNemesis(world.object_store, stream, rare, failure_weight=4)
         nursery.start_soon(nemesis.run)
         nursery.start_soon(workload.watch.run)
+        nursery.start_soon(_add_orphan, cluster, workload, world.chance.stream("orphan"))
         self._workload, self._rare = workload, rare
 
     def check_end(self, cluster: SimulatedCluster) -> None:
@@ -116,6 +125,24 @@ class ExpiringCluster(TieredCluster):
             found = self._workload.watch.leader_of(topic, 0)
             if found is not None and logs.check(found[0], snapshot_of(found[1]).lineage):
                 self._rare.sometimes("the bucket has segments that overlap")
+
+
+async def _add_orphan(
+    cluster: SimulatedCluster, workload: ExpiringWorkload, chance: Chance
+) -> None:
+    """Let an upload of a broker that no longer exists take effect late."""
+    await trio.sleep(ORPHAN_S * chance.random())
+    while (found := workload.watch.leader_of(FORKED, 0)) is None:
+        await trio.sleep(ORPHANS_S)
+    names = SegmentNames(
+        cluster_id=cluster.cluster_id,
+        topic=FORKED,
+        topic_id=found[0].topic_id,
+        partition=0,
+        start_offset=Offset(0),
+        segment_id=chance.uuid(),
+    )
+    cluster.world.object_store.add_late_upload(names.key(SegmentObject.LOG), b"late")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Invariants, for each partition and its present leader:
   segment that a look-up by leader epoch and offset returns;
 - StartMovesFirst: a leader does not delete a copied segment above its log start;
 - RetentionIsKept: the log start passes no record that is younger than the retention time, and
-  leaves at least the retention bytes;
+  leaves at least the retention bytes; without retention it does not move;
 - CopiesAreLabelled: a copied segment has the leader epochs of its records;
 - CopiesAreWritten: the records of a copied segment are those that leaders have written;
 - OnlyStableIsCopied: a leader copies no record above its last stable offset.
@@ -171,6 +171,8 @@ class LineageWatch:
             (epoch, first, min(end, start)) for epoch, first, end in known.ranges if first < start
         ]
         self.rare.sometimes("the log start moves")
+        if config.retention_ms < 0 and config.retention_bytes < 0:
+            raise Violation("RetentionIsKept", f"{partition} starts at {start}, and keeps all")
         if config.retention_ms >= 0 and config.retention_bytes < 0:
             now_ms = self.cluster.broker_machines[known.node].clock.wall_ms()
             for offset, written in self.records.between(partition.key, passed):

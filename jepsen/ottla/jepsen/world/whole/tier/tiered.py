@@ -51,12 +51,21 @@ class StoreNemesis:
     """Nemesis (source of faults) of the simulated object store, which has one fault after the
     other."""
 
-    def __init__(self, store: SimulatedObjectStore, chance: Chance, rare: RareStates) -> None:
+    def __init__(
+        self,
+        store: SimulatedObjectStore,
+        chance: Chance,
+        rare: RareStates,
+        *,
+        failure_weight: int = 1,
+    ) -> None:
+        """Create the nemesis. `failure_weight` is the weight of failing requests among the kinds of
+        faults, which each have the weight 1."""
         self._store = store
         self._chance = chance
         self._rare = rare
         self._kinds: tuple[tuple[str, Callable[[], None]], ...] = (
-            ("the store fails", self._fail),
+            *(("the store fails", self._fail),) * failure_weight,
             ("the store is down", self._go_down),
             ("the store hangs", store.hang),
             ("the store throttles", self._throttle),
