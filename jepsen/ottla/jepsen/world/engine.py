@@ -165,6 +165,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "shares": "ottla.jepsen.world.whole.shares:SharesOfCluster",
         "share-leaders": "ottla.jepsen.world.whole.shares:ShareLeadersOfCluster",
         "tiered": "ottla.jepsen.world.whole.tier.tiered:TieredCluster",
+        "tiered-day": "ottla.jepsen.world.whole.tier.day:DayCluster",
         "tiered-expiring": "ottla.jepsen.world.whole.tier.expiring:ExpiringCluster",
         "ordered-shares": "ottla.jepsen.world.whole.ordered_shares:OrderedSharesOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",

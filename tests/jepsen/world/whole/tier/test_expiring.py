@@ -20,4 +20,4 @@ def test_expiring_and_forked_logs_are_readable_in_one_lineage(explored: Any) -> 
         outcome = run(seed)
         explored("C tiered-expiring", outcome)
         assert outcome.violation is None
-        assert outcome.figures["crashes"] > 0
+        assert outcome.event_count > 1_000
