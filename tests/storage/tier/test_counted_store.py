@@ -1,6 +1,8 @@
 """A store whose requests are counted keeps the contract, and counts what a provider bills."""
 
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
 
 import pytest
 from trio.testing import MockClock
@@ -79,3 +81,30 @@ async def test_failed_calls_are_counted(autojump_clock: MockClock) -> None:
             await call
     assert traffic.failed == {RequestKind.PUT: 2, RequestKind.GET: 1}
     assert traffic.received_bytes == 0
+
+
+class _HalfReadingStore(MemoryObjectStore):
+    """A store that fails after the first part of an object."""
+
+    async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
+        async for _ in parts:
+            raise StoreError("the store fails")
+
+
+async def test_the_parts_of_a_failed_upload_are_closed_at_once() -> None:
+    is_closed = False
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        nonlocal is_closed
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            is_closed = True
+
+    store = CountedStore(_HalfReadingStore(), StoreTraffic(), part_bytes=PART_BYTES)
+    with pytest.raises(StoreError):
+        async with aclosing(parts()) as sent:
+            await store.put_stream("a", sent)
+    gc.collect()  # a generator that was left open would be reported here
+    assert is_closed

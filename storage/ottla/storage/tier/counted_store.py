@@ -2,7 +2,8 @@
 transferred bytes. Pure."""
 
 from collections import Counter
-from collections.abc import AsyncIterable, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from enum import StrEnum
 
 from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
@@ -95,7 +96,7 @@ class CountedStore:
         for each part, and two more that begin and complete the upload."""
         size = 0
 
-        async def counted() -> AsyncIterator[bytes]:
+        async def counted() -> AsyncGenerator[bytes, None]:
             nonlocal size
             async for part in parts:
                 size += len(part)
@@ -104,7 +105,9 @@ class CountedStore:
 
         with _RequestCount(self._traffic, RequestKind.PUT, 0):
             try:
-                await self._store.put_stream(key, counted())
+                # A store that fails does not read all parts.
+                async with aclosing(counted()) as sent:
+                    await self._store.put_stream(key, sent)
             finally:
                 part_count = -(-size // self._part_bytes)
                 requests = 1 if part_count <= 1 else part_count + 2
