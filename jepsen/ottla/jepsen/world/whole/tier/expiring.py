@@ -35,9 +35,6 @@ from ottla.model.ids import Offset
 from ottla.storage.tier.expiry_plan import ExpiryInput
 from ottla.storage.tier.object_names import SegmentNames, SegmentObject
 
-COPY_DEADLINE_S = 6.0
-"""Seconds that an upload may take, in place of 30 minutes."""
-
 ORPHAN_AGE_MS = 14_000
 """Minimum age in ms of an orphan, in place of a day. It is longer than an upload may take, with the
 late effect of its last request."""
@@ -75,6 +72,7 @@ class ExpiringCluster(TieredCluster):
     settings: ClassVar[dict[str, str]] = {
         **TieredCluster.settings,
         "broker.session.timeout.ms": "1500",
+        "remote.log.manager.copy.timeout.ms": "6000",
         "replica.lag.time.max.ms": "2000",
         "leader.imbalance.check.interval.seconds": "3",
     }
@@ -153,7 +151,6 @@ def short_times() -> Iterator[None]:
             (
                 partition_tier_driver,
                 {
-                    "COPY_DEADLINE_S": COPY_DEADLINE_S,
                     "ORPHANS_S": ORPHANS_S,
                     "DELETION_S": DELETION_S,
                 },
