@@ -74,8 +74,8 @@ class OpenPartitions:
         return found
 
     def note(self, answers: Iterable[tuple[int, int]]) -> None:
-        """Process responses to produced records, given as (partition, error code). A partition
-        without an error has acknowledged a record."""
+        """Remove the partitions that have acknowledged a record. `answers` has the partition and
+        the error code of each response to a produce request."""
         self._open.difference_update(index for index, code in answers if code == ErrorCode.NONE)
 
 

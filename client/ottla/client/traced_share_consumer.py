@@ -20,8 +20,8 @@ class TracedShareConsumer(ShareConsumer):
     """The share consumer of a program that has set an OpenTelemetry provider.
 
     Each `poll`, and each step of `async for`, is one span with links to the spans of the senders.
-    A poll that returns no records has no span. `work` has a process span for each record, and no
-    polls.
+    A poll that returns no records has no span. `work` creates a process span for each record, and
+    no span for its polls.
     """
 
     def processing(self, record: ShareRecord) -> AbstractContextManager[None]:

@@ -27,14 +27,14 @@ def orphans_among(
     segment_ids: Collection[UUID],
     now_ms: int,
 ) -> list[str]:
-    """Return the keys of the orphans among a partition's objects.
+    """Return the keys of a partition's orphans: objects of segments that the partition's metadata
+    does not contain, and whose copies are incomplete.
 
     `segment_ids` are the ids of all segments in the partition's metadata, in any state. The
-    metadata must be loaded completely. Objects whose keys do not have the form of a segment's
-    object, or that belong to another partition, are not returned. Neither are those of a segment
-    with all its objects: its copy is complete, and if the metadata topic was lost, the bucket is
-    all that is left. A manifest alone is an orphan, because its upload may take effect late, after
-    the segment was deleted.
+    metadata must be loaded completely. Objects of a complete copy are no orphans: if the metadata
+    topic was lost, the bucket is all that is left. A manifest without other objects is an orphan,
+    because its upload may take effect late, after the segment was deleted. Keys that do not have
+    the form of a segment's object, and objects of other partitions, are ignored.
     """
     found: list[tuple[int, str, UUID]] = []
     kinds: dict[UUID, set[SegmentObject]] = {}

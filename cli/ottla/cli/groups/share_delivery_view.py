@@ -1,5 +1,5 @@
-"""Formats the counts of a share group's unsettled records as text and JSON, by the reason why they
-are not delivered now."""
+"""Formats the number of a share group's records that are neither acknowledged nor archived, as
+text and JSON. The numbers are grouped by the reason why the records are not delivered now."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -235,7 +235,8 @@ class TransactionFlow:
         self._has_used_identity = False
 
     def begin(self, protocol: TransactionProtocol) -> None:
-        """Start a transaction, which uses the given protocol."""
+        """Start a transaction. `protocol` is the version of the transaction protocol that its
+        requests use."""
         assert not self.must_identify(protocol)
         self._move(TransactionStage.OPEN)
         self.number += 1

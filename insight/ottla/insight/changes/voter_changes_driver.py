@@ -104,10 +104,11 @@ async def change_voters(admin: Admin, plan: VoterPlan, report: Report, timeout_s
 
 
 async def _make(admin: Admin, step: VoterStep, report: Report, timeout_s: float) -> None:
-    """Request one change of the voters, repeatedly if needed, until the change is committed.
+    """Request one change of the voters, and repeat the request until the change is committed.
 
-    Raises a final refusal at once. Raises the last of all other refusals after `timeout_s`. Reports
-    the lag of a controller that is added.
+    While a controller is being added, its lag is reported. Raises RefusedError at once for a
+    refusal that a repeated request cannot cure. For other refusals, it raises the latest one after
+    `timeout_s`.
     """
     ends_at_s = trio.current_time() + timeout_s
     reason = ""

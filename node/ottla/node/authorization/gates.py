@@ -82,8 +82,8 @@ class Gate:
             if each:
                 self._instead += [need for need in needs if need.scope is Scope.REQUEST]
         self._only: Need | None = None
-        """ACL operation that each element of a request needs, if there is exactly one and it always
-        applies; otherwise None."""
+        """ACL operation that a request of this API always needs for each resource in it. None if
+        there are several such operations, or if a need depends on the request."""
         if len(self._each) == 1 and self._each[0].when is When.ALWAYS:
             self._only = self._each[0]
         self.is_open = not self._whole and not self._each

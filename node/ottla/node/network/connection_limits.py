@@ -1,4 +1,4 @@
-"""Limits of one client connection. Pure."""
+"""Limits of one client connection: bytes of frames and buffers, and requests per turn. Pure."""
 
 from dataclasses import dataclass
 

@@ -114,8 +114,8 @@ class TopicView:
         return self.image.topic(name)
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
-        """Apply a new metadata image. Returns the names of topics that were created, deleted or
-        extended, or whose replicas may be in other racks."""
+        """Apply a new metadata image. Returns the names of topics that were created or deleted, or
+        got more partitions, or whose replicas may have moved to other racks."""
         if self.image is EMPTY or delta.base.provenance != self.image.provenance:
             delta = MetadataDelta.between(self.image, image)
         deleted = {topic.name for topic in delta.deleted_topics}

@@ -96,7 +96,8 @@ class ConnectionServer(ConnectionHosting[C]):
         self._wake_alarm = Alarm(clock, self._next_wake_ms, self._on_wakes_due)
 
     def start_tasks(self) -> None:
-        """Start the background tasks that the server needs besides its event-loop iterations."""
+        """Start the server's background tasks: the timer of connections, the closing of idle
+        connections, and the upkeep of the memory for requests."""
         for name, work in (
             ("alarm of connections", self._wake_alarm.run),
             ("idle connections", self._close_idle_connections),
