@@ -44,6 +44,10 @@ DISK_BYTES_MIN = 6_000_000
 records of an hour without the store. The disk of a longer run has a third of the size of all
 records."""
 
+QUIET_END_S = HOUR_S
+"""Time in seconds before the end in which the object store has no fault, so that brokers copy what
+has waited."""
+
 RARELY_S = 60.0
 """Interval in seconds at which nodes poll each other, in place of half a second."""
 
@@ -139,6 +143,7 @@ class DayCluster(TieredCluster):
         the outcome, which includes a broken invariant."""
         size_bytes = int(budget / 1_000 / WRITE_S * VALUE_BYTES / 3)
         self._disk_bytes = max(DISK_BYTES_MIN, size_bytes)
+        self._fault_s = max(0.0, budget / 1_000 - QUIET_END_S)
         with rare_polls():
             return super().run(chance, budget=budget)
 
@@ -153,7 +158,7 @@ class DayCluster(TieredCluster):
         assert isinstance(workload, DayWorkload)
         for machine in cluster.broker_machines.values():
             machine.disk.capacity_bytes = self._disk_bytes
-        nursery.start_soon(_fail_for_hours, cluster, rare)
+        nursery.start_soon(_fail_for_hours, cluster, rare, self._fault_s)
         nursery.start_soon(_watch, cluster, rare, workload)
 
     def check_end(self, cluster: SimulatedCluster) -> None:
@@ -170,8 +175,17 @@ class DayCluster(TieredCluster):
                     raise Violation("BacklogDrains", f"{partition}: {len(waiting)} segments wait")
 
 
-async def _fail_for_hours(cluster: SimulatedCluster, rare: RareStates) -> None:
-    """Let the object store have one fault after the other, each for an hour."""
+async def _fail_for_hours(cluster: SimulatedCluster, rare: RareStates, duration_s: float) -> None:
+    """Let the object store have one fault after the other, each for an hour. After `duration_s`
+    seconds the store has no fault."""
+    store = cluster.world.object_store
+    with trio.move_on_after(duration_s):
+        await _alternate(cluster, rare)
+    store.resume()
+    store.faults.end()
+
+
+async def _alternate(cluster: SimulatedCluster, rare: RareStates) -> None:
     store = cluster.world.object_store
     faults = store.faults
     while True:
