@@ -29,7 +29,7 @@ def case_of(job: Job, outcome: RunOutcome, trials_max: int | None = None) -> Cas
 
     deadline = time.monotonic() + SHRINK_SECONDS
     decisions: Sequence[int] = outcome.decisions
-    with bounded_runs() as start_clock:
+    with bounded_runs(job.subject) as start_clock:
 
         def fails(decisions: Sequence[int]) -> bool:
             start_clock()

@@ -26,6 +26,9 @@ RUN_SECONDS_MAX = 120
 """CPU time in seconds after which the run of one seed counts as hung. Without the limit, an endless
 loop in the code under test would stop the whole search."""
 
+LONG_RUN_SECONDS_MAX = {"tiered-day": 3_600}
+"""CPU time limits, in seconds, of the subjects whose runs take longer by design."""
+
 WALL_FACTOR_MAX = 20
 """Ratio of the wall-clock time limit of a run to its CPU time limit. It is large, because the
 machine may be busy with other work."""
@@ -138,7 +141,7 @@ def run_batch(job: Job, first_seed: int, count: int) -> RunTotals:
     engine = make_engine(job.engine, job.subject)
     totals = RunTotals()
     started, cpu_started = time.perf_counter(), time.process_time()
-    with _mutated(job.mutant), bounded_runs() as start_clock:
+    with _mutated(job.mutant), bounded_runs(job.subject) as start_clock:
         for seed in range(first_seed, first_seed + count):
             start_clock()
             totals.take_in(run_seed(engine, seed, job.budget))
@@ -276,16 +279,17 @@ def _mutated(name: str | None) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def bounded_runs() -> Iterator[Callable[[], None]]:
-    """Yield a function that starts the time limit of one simulated run. A run that exceeds the
-    limit ends with a violation."""
+def bounded_runs(subject: str) -> Iterator[Callable[[], None]]:
+    """Yield a function that starts the time limit of one simulated run of a subject. A run that
+    exceeds the limit ends with a violation."""
+    seconds_max = LONG_RUN_SECONDS_MAX.get(subject, RUN_SECONDS_MAX)
 
     def end_run(signal_number: int, frame: FrameType | None) -> None:
-        raise Violation("EveryRunEnds", f"a run computed for longer than {RUN_SECONDS_MAX} s")
+        raise Violation("EveryRunEnds", f"a run computed for longer than {seconds_max} s")
 
     def start_clock() -> None:
-        signal.setitimer(signal.ITIMER_PROF, RUN_SECONDS_MAX)
-        signal.alarm(RUN_SECONDS_MAX * WALL_FACTOR_MAX)
+        signal.setitimer(signal.ITIMER_PROF, seconds_max)
+        signal.alarm(seconds_max * WALL_FACTOR_MAX)
 
     with signal_handlers(end_run, signal.SIGPROF, signal.SIGALRM):
         try:
