@@ -117,6 +117,7 @@ EXAMPLES = {
     "ottla tier verify": "ottla tier verify --uri s3://bucket/prefix --full",
     "ottla tier explain": "ottla tier explain orders:0 --uri file:///srv/tier",
     "ottla tier fetch": "ottla tier fetch orders:0 --uri file:///srv/tier --into fetched",
+    "ottla tier offload": "ottla tier offload orders:0 --dry-run",
     "ottla tier restore": "ottla tier restore --uri file:///srv/tier --into restored --dry-run",
     "ottla tier cost": "ottla tier cost --config /etc/ottla/broker.properties",
     "ottla bundle": "ottla bundle --output bundle.tar.gz",
