@@ -10,6 +10,7 @@ import select
 import socket
 import sys
 import time
+from statistics import quantiles
 
 from ottla.bench.helper_process import HelperProcess
 from ottla.bench.requests import PRODUCE_VERSION, RequestLatency, dial, small_request
@@ -36,6 +37,12 @@ class SteadyProduce(HelperProcess):
         printed."""
         sent_at, seconds = words
         self.waited.append(RequestLatency(float(sent_at), float(seconds)))
+
+    def p99_ms(self, began_at: float, ended_at: float) -> float:
+        """Return the 99th percentile, in milliseconds, of the latencies of the requests that were
+        sent between two times of the machine's monotonic clock, in seconds."""
+        seen = [each.seconds for each in self.waited if began_at <= each.sent_at < ended_at]
+        return 1e3 * quantiles(seen, n=100)[-1]
 
 
 def main(host: str, port: str, topic: str, rate: str) -> None:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median, quantiles
+from statistics import median
 from typing import Any, TypeVar
 
 import trio
@@ -20,7 +20,6 @@ import trio
 from ottla.bench.client_metrics.steady_produce import SteadyProduce
 from ottla.bench.load import Load, Progress, produce
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
-from ottla.bench.requests import RequestLatency
 from ottla.client.admin import Admin, open_admin
 from ottla.client.network.cluster import Cluster
 from ottla.model.ids import NodeId, TopicPartition
@@ -93,9 +92,9 @@ def _measure(cluster: StartedCluster, command: Sequence[str]) -> dict[str, float
         calm_from = time.perf_counter()
         time.sleep(CALM_S)
         ended_at = time.perf_counter()
-    before = _p99_ms(producer.waited, began_at, began_at + CALM_S)
-    beside = _p99_ms(producer.waited, moving_from, moving_until)
-    after = _p99_ms(producer.waited, calm_from, ended_at)
+    before = producer.p99_ms(began_at, began_at + CALM_S)
+    beside = producer.p99_ms(moving_from, moving_until)
+    after = producer.p99_ms(calm_from, ended_at)
     return {
         "p99_ms_before": before,
         "p99_ms_moving": beside,
@@ -174,8 +173,3 @@ def _wait(ask: Callable[[], bool], timeout_s: float) -> None:
     ends_at = time.perf_counter() + timeout_s
     while not ask() and time.perf_counter() < ends_at:
         time.sleep(POLL_S)
-
-
-def _p99_ms(waited: Sequence[RequestLatency], began_at: float, ended_at: float) -> float:
-    seen = [each.seconds for each in waited if began_at <= each.sent_at < ended_at]
-    return 1e3 * quantiles(seen, n=100)[-1]

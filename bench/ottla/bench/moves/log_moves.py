@@ -9,7 +9,7 @@ import hashlib
 import tempfile
 import time
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 import trio
@@ -17,7 +17,6 @@ import trio
 from ottla.bench.client_metrics.steady_produce import SteadyProduce
 from ottla.bench.load import Load, Progress, make_topic, produce
 from ottla.bench.local_cluster import StartedCluster, open_cluster_in
-from ottla.bench.requests import RequestLatency
 from ottla.client.admin import open_admin
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
@@ -64,8 +63,8 @@ def log_move(rounds: int, progress: Progress) -> dict[str, Any]:
                     moved_from = time.perf_counter()
                     _move(cluster, source, target)
                     ended_at = time.perf_counter()
-                calm.append(_p99_ms(producer.waited, began_at, moved_from))
-                moving.append(_p99_ms(producer.waited, moved_from, ended_at))
+                calm.append(producer.p99_ms(began_at, moved_from))
+                moving.append(producer.p99_ms(moved_from, ended_at))
                 rates.append(size / MB / (ended_at - moved_from))
                 if _digest(target, size)[1] != digest:
                     raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "the moved bytes are others")
@@ -113,8 +112,3 @@ def _digest(directory: Path, size: int | None) -> tuple[int, str]:
                 hasher.update(data)
                 total += len(data)
     return total, hasher.hexdigest()
-
-
-def _p99_ms(waited: list[RequestLatency], began_at: float, ended_at: float) -> float:
-    seen = [each.seconds for each in waited if began_at <= each.sent_at < ended_at]
-    return 1e3 * quantiles(seen, n=100)[-1]
