@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,16 @@ def test_each_start_has_its_own_modules(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert passed == ["a 1", "b 1", "a 1"]
     assert not caching_program.SEEN
+    assert sys.modules[MODULE] is caching_program
+
+
+def test_modules_that_no_directory_of_the_path_has_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pytest's import mode `importlib` loads a user's modules so."""
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if not Path(one, "tests").is_dir()])
+
+    assert marks_of_two_instances(monkeypatch, "tests") == ["a 1", "b 1", "a 1"]
     assert sys.modules[MODULE] is caching_program
 
 

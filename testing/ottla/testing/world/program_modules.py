@@ -14,6 +14,8 @@ import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -58,11 +60,14 @@ class LifeModules:
             yield
             return
         hidden = self._exchange(self._loaded)
+        finder = _FinderOfFiles(hidden)
+        sys.meta_path.append(finder)
         self._is_in_place = True
         try:
             yield
         finally:
             self._is_in_place = False
+            sys.meta_path.remove(finder)
             self._loaded = self._exchange(hidden)
 
     def _exchange(self, modules: dict[str, ModuleType]) -> dict[str, ModuleType]:
@@ -72,6 +77,31 @@ class LifeModules:
             del sys.modules[name]
         sys.modules.update(modules)
         return found
+
+
+class _FinderOfFiles(MetaPathFinder):
+    """A finder of modules by the files of those that are imported already. With it, a module that
+    no directory of `sys.path` has, as pytest's import mode `importlib` loads them, is copied."""
+
+    def __init__(self, modules: Mapping[str, ModuleType]) -> None:
+        self._modules = modules
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = getattr(self._modules.get(fullname), "__spec__", None)
+        if spec is None:
+            return None
+        folders = spec.submodule_search_locations
+        if not spec.has_location:  # a package without __init__.py
+            found = ModuleSpec(fullname, None, is_package=True)
+            found.submodule_search_locations = list(folders or ())
+            return found
+        return importlib.util.spec_from_file_location(
+            fullname,
+            spec.origin,
+            submodule_search_locations=None if folders is None else list(folders),
+        )
 
 
 def check_program(program: Program, modules: Sequence[str]) -> None:
