@@ -107,7 +107,7 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         if path.exists():
             text = str(read_cluster_file(path)["bootstrap"])
         elif arguments.dir:
-            raise ConfigError("--dir", f"{path} is not there; start the cluster with 'ottla up'")
+            raise _no_cluster_in(path.parent)
         else:
             text = BOOTSTRAP_DEFAULT
             arguments.has_no_address = True
@@ -119,11 +119,32 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
         ) from None
 
 
+def local_directory_of(arguments: argparse.Namespace) -> Path | None:
+    """Return the directory of the local cluster that a command uses, or None if the command gets
+    the addresses of brokers from another source. Raises ConfigError if --dir names a directory
+    without a cluster."""
+    others = (arguments.bootstrap_server, arguments.profile, arguments.command_config)
+    variables = (BOOTSTRAP_VARIABLE, PROFILE_VARIABLE)
+    if arguments.dir is None and (any(others) or any(map(os.environ.get, variables))):
+        return None
+    directory = Path(arguments.dir or DIRECTORY_DEFAULT)
+    if (directory / CLUSTER_FILE).exists():
+        return directory
+    if arguments.dir is not None:
+        raise _no_cluster_in(directory)
+    return None
+
+
 def plain_bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...] | None:
     """Return the addresses that a command connects to, as `bootstrap_of` does. Returns None if the
     command logs in or uses TLS."""
     settings, _ = _login_texts(arguments, _profile_of(arguments))
     return None if settings.keys() - {"bootstrap.servers"} else bootstrap_of(arguments)
+
+
+def _no_cluster_in(directory: Path) -> ConfigError:
+    path = directory / CLUSTER_FILE
+    return ConfigError("--dir", f"{path} is not there; start the cluster with 'ottla up'")
 
 
 def _use_login_of(arguments: argparse.Namespace, profile: "Profile | None") -> str | None:

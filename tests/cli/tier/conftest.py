@@ -1,5 +1,6 @@
 """A bucket in a directory, with the segments of two topics."""
 
+import json
 import shutil
 from pathlib import Path
 from uuid import UUID
@@ -37,3 +38,13 @@ def bucket(filled_bucket: Path, tmp_path: Path) -> Path:
 def files(bucket: Path, suffix: str) -> list[Path]:
     """Return the objects of one kind in a bucket, by their keys."""
     return sorted(bucket.rglob(f"*{suffix}"))
+
+
+def cluster_in(directory: Path, *settings: str) -> Path:
+    """Write the files of a local cluster that is stopped, and return its directory."""
+    directory.mkdir()
+    (directory / "broker-1.properties").write_text("\n".join(("node.id=1", *settings)))
+    node = {"id": 1, "address": "localhost:1", "dir": str(directory / "broker-1"), "pid": 0}
+    content = {"bootstrap": "localhost:1", "controllers": [], "brokers": [node]}
+    (directory / "cluster.json").write_text(json.dumps(content))
+    return directory

@@ -2,19 +2,22 @@
 
 import json
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from ottla.cli.main import run
 from ottla.cli.tier.request_costs import Cost, Prices, gets_of, puts_of
-from ottla.cli.tier.store_options import Bucket
+from ottla.cli.tier.store_options import Bucket, store_settings
 from ottla.cli.tier.tier_verify import verify
+from ottla.client.testing import open_test_cluster
 from ottla.storage.tier.bucket_driver import scan_bucket
 from ottla.storage.tier.memory_store import MemoryObjectStore
 from ottla.storage.tier.object_names import SegmentObject
-from tests.cli.tier.conftest import files
+from tests.cli.tier.conftest import cluster_in, files
 from tests.storage.tier.example_bucket import (
     CLUSTER_ID,
     SETTINGS,
@@ -131,7 +134,6 @@ def test_a_segment_of_a_gibibyte_takes_a_hundred_puts() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "--uri: is not set"),
         (["--uri", "ftp://x"], "begins with s3://"),
         (["--uri", "file:///nowhere-at-all"], "there is no directory"),
         (["--config", "nowhere.properties"], "is not there"),
@@ -207,3 +209,60 @@ async def test_a_segment_that_is_deleted_during_a_check_is_no_flaw(tmp_path: Pat
     await store.delete([manifests[1].names.key(SegmentObject.MANIFEST)])
     found = await verify(bucket, scan, topics=[], is_full=True)
     assert (found.vanished_count, found.flaw_count) == (2, 0)
+
+
+@pytest.mark.parametrize("is_default", [True, False])
+def test_the_uri_is_that_of_a_stopped_local_cluster(
+    is_default: bool,
+    bucket: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    directory = cluster_in(
+        tmp_path / ("ottla-data" if is_default else "mine"),
+        f"remote.log.storage.uri=file://{bucket}",
+    )
+    options = [] if is_default else ["--dir", str(directory)]
+    assert run(["tier", "topics", *options]) == 0
+    assert "orders" in capsys.readouterr().out
+
+
+def test_a_local_cluster_without_tiered_storage_has_no_bucket(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = cluster_in(tmp_path / "mine")
+    assert run(["tier", "verify", "--dir", str(directory)]) == 1
+    assert f"the cluster of {directory} has no remote.log.storage.uri" in capsys.readouterr().err
+    assert run(["tier", "verify", "--dir", str(tmp_path / "none")]) == 1
+    assert "cluster.json is not there" in capsys.readouterr().err
+
+
+async def test_credentials_are_those_of_the_local_cluster(tmp_path: Path) -> None:
+    directory = cluster_in(
+        tmp_path / "mine",
+        "remote.log.storage.uri=s3://bucket/mine",
+        "remote.log.storage.secret.access.key=a-secret",
+        "remote.log.storage.access.key.id=an-id",
+    )
+    options = {"config": None, "bootstrap_server": None, "profile": None, "command_config": None}
+    arguments = Namespace(uri=None, dir=str(directory), **options)
+    settings, is_described = await store_settings(arguments)
+    assert (settings.uri, settings.secret_access_key) == ("s3://bucket/mine", "a-secret")
+    assert not is_described
+    arguments.uri = "s3://other"  # an option precedes the cluster
+    assert (await store_settings(arguments))[0].uri == "s3://other"
+
+
+async def test_a_broker_describes_its_bucket() -> None:
+    described = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.uri": "memory:",
+    }
+    options = {"config": None, "dir": None, "profile": None, "command_config": None}
+    with trio.fail_after(30):
+        async with open_test_cluster(settings=described) as cluster:
+            arguments = Namespace(uri=None, bootstrap_server=cluster.bootstrap, **options)
+            settings, is_described = await store_settings(arguments)
+    assert (settings.uri, is_described) == ("memory:", True)

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import run
+from tests.cli.tier.conftest import cluster_in
 
 PAGE = Path(__file__).parents[3] / "docs" / "tiered-storage.md"
 
 
 def commands() -> list[str]:
-    """Return the commands of the page that need no cluster, in their order."""
+    """Return the commands of the page that need no running cluster, in their order."""
     found = re.findall(r"^(?:    )?ottla (.*)$", PAGE.read_text(), re.MULTILINE)
     return [line for line in found if not line.startswith(("up ", "topic ", "tier status"))]
 
@@ -24,6 +25,7 @@ def test_the_commands_of_the_page_work_in_their_order(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    cluster_in(tmp_path / "ottla-data", f"remote.log.storage.uri=file://{bucket}")
     lines = commands()
     assert len(lines) == 8
     for line in lines:

@@ -616,33 +616,33 @@ _ottla_row() {
       argument='@topics' ;;
     'tier topics')
       verbs=''
-      options='-h --help --uri --config --format'
-      values='--uri= --config=@file --format=table|json'
+      options='-h --help --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'tier verify')
       verbs=''
-      options='-h --help --topic --full --uri --config --format'
-      values='--topic=@topics --uri= --config=@file --format=table|json'
+      options='-h --help --topic --full --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--topic=@topics --uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'tier explain')
       verbs=''
-      options='-h --help --uri --config --format'
-      values='--uri= --config=@file --format=table|json'
+      options='-h --help --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'tier fetch')
       verbs=''
-      options='-h --help --into --start-offset --end-offset --uri --config --format'
-      values='--into=@dir --start-offset= --end-offset= --uri= --config=@file --format=table|json'
+      options='-h --help --into --start-offset --end-offset --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--into=@dir --start-offset= --end-offset= --uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'tier restore')
       verbs=''
-      options='-h --help --into --node --broker-ids --topic --allow-missing --in-place --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --format'
-      values='--into=@dir --node=@file --broker-ids= --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --format=table|json'
+      options='-h --help --into --node --broker-ids --topic --allow-missing --in-place --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--into=@dir --node=@file --broker-ids= --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'tier cost')
       verbs=''
-      options='-h --help --storage-price --put-price --get-price --uri --config --format'
-      values='--storage-price= --put-price= --get-price= --uri= --config=@file --format=table|json'
+      options='-h --help --storage-price --put-price --get-price --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      values='--storage-price= --put-price= --get-price= --uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'bundle')
       verbs=''

@@ -743,38 +743,38 @@ function __ottla_row
         case 'tier topics'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--uri' '--config' '--format'
-            set -g __ottla_values '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier verify'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--topic' '--full' '--uri' '--config' '--format'
-            set -g __ottla_values '--topic=@topics' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--topic' '--full' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--topic=@topics' '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier explain'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--uri' '--config' '--format'
-            set -g __ottla_values '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier fetch'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--into' '--start-offset' '--end-offset' '--uri' '--config' '--format'
-            set -g __ottla_values '--into=@dir' '--start-offset=' '--end-offset=' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--into' '--start-offset' '--end-offset' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--into=@dir' '--start-offset=' '--end-offset=' '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier restore'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--into' '--node' '--broker-ids' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--format'
-            set -g __ottla_values '--into=@dir' '--node=@file' '--broker-ids=' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--into' '--node' '--broker-ids' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--into=@dir' '--node=@file' '--broker-ids=' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'tier cost'
             set -g __ottla_verbs
             set -g __ottla_summaries
-            set -g __ottla_options '-h' '--help' '--storage-price' '--put-price' '--get-price' '--uri' '--config' '--format'
-            set -g __ottla_values '--storage-price=' '--put-price=' '--get-price=' '--uri=' '--config=@file' '--format=table|json'
+            set -g __ottla_options '-h' '--help' '--storage-price' '--put-price' '--get-price' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format'
+            set -g __ottla_values '--storage-price=' '--put-price=' '--get-price=' '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json'
             set -g __ottla_argument ''
         case 'bundle'
             set -g __ottla_verbs

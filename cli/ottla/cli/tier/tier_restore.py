@@ -32,7 +32,7 @@ from ottla.cli.tier.progress_line import BucketProgress
 from ottla.cli.tier.restore_plan import RestorePlan, first_records, plan_restore, replicas_of
 from ottla.cli.tier.restored_files_driver import write_logs
 from ottla.cli.tier.restored_nodes_driver import read_node, restore_nodes
-from ottla.cli.tier.store_options import Bucket, open_bucket, store_settings
+from ottla.cli.tier.store_options import Bucket, open_bucket
 from ottla.metadata.records import Record
 from ottla.model.amounts import amount, moment
 from ottla.model.errors import ConfigError, CorruptDataError
@@ -146,7 +146,7 @@ async def restore(
     records = first_records(plan, placements)
     if arguments.in_place:
         cluster.cluster_id = bucket.cluster_id
-        cluster.tier_uri = store_settings(arguments).uri
+        cluster.tier_uri = bucket.uri
         topic = RestoredMetadataTopic(
             RealRng().uuid(), brokers, min(REPLICAS_DEFAULT, len(brokers))
         )
