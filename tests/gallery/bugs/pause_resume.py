@@ -78,7 +78,7 @@ async def run(bootstrap: str, *, restarts_timers: bool) -> None:
                     pauses.pause(at)
                     continue
                 await producer.send_and_wait("bills", order.value, key=order.key)
-                await consumer.commit({at: order.offset + 1})
+                await consumer.commit()
 
 
 async def broken(bootstrap: str) -> None:
