@@ -123,6 +123,31 @@ async def test_a_fetch_without_records_is_answered_at_its_timeout(bench: ShareBe
     assert len(parts(call)) == 1  # The first response of a session has all partitions.
 
 
+@pytest.mark.interpreted_only("counts calls of a method")
+async def test_a_partition_without_records_is_not_read_for_each_waiting_member(
+    bench: ShareBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One appended record suffices for one of many members that wait for it."""
+    partition = await bench.add()
+    bench.append(partition, b"a")
+    bench.fetch(T, epoch=0)
+    waiting = [bench.fetch(T, epoch=0, member_id=one, max_wait_ms=500) for one in ("n", "o")]
+    read, original = [], share_fetch.ShareFetch.attempt
+
+    def attempt(fetch: share_fetch.ShareFetch, *, is_last: bool) -> bool:
+        read.append(fetch.key.member_id)
+        return original(fetch, is_last=is_last)
+
+    monkeypatch.setattr(share_fetch.ShareFetch, "attempt", attempt)
+    assert ack_codes(bench.acknowledge({T: [(0, 0, ACCEPT)]}, epoch=1)) == [0]
+    assert read == []
+    bench.append(partition, b"b")
+    assert acquired(waiting[0]) == [(1, 1, 1)]
+    assert read == ["n"]
+    bench.append(partition, b"c")
+    assert acquired(waiting[1]) == [(2, 2, 1)]
+
+
 async def test_min_bytes_are_waited_for(bench: ShareBench) -> None:
     partition = await bench.add()
     bench.append(partition, b"a")

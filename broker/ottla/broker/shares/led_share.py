@@ -383,6 +383,18 @@ class LedShare:
         in this epoch."""
         return self.partition.leader_log(self.leader_epoch)
 
+    @property
+    def is_worth_reading(self) -> bool:
+        """False if a fetch would certainly find no record to acquire in this share partition now,
+        and no error."""
+        if self.stage is not Stage.READY or not self.is_leading:
+            return True
+        share, log = self.share, self.partition.log
+        if share.order is not None or log is None:
+            return True
+        offset = share.fetch_offset()
+        return offset is not None and offset < log.high_watermark
+
     def acknowledge(self, member_id: str, acks: Sequence[AckBatch], on_done: Answered) -> None:
         """End or renew the acquisition of records by a share group member. `on_done` is called with
         the error code once the new states are durable."""

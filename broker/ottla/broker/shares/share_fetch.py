@@ -170,13 +170,14 @@ class ShareFetch:
             with suppress(RefusedError):
                 self.api.delivery.led_share(self.context, self.key, target)
 
-    def wake_keys(self) -> list[Hashable]:
-        """Return the purgatory keys that wake this fetch while it waits."""
-        keys: list[Hashable] = [self]
+    def targets_by_wake_key(self) -> dict[Hashable, ShareTarget]:
+        """Return the purgatory keys that wake this fetch while it waits for records, each with the
+        partition that it belongs to."""
+        found: dict[Hashable, ShareTarget] = {}
         for target in self.targets:
             if target.led is not None:
-                keys += (target.led, target.led.partition.high_watermark_key)
-        return keys
+                found[target.led] = found[target.led.partition.high_watermark_key] = target
+        return found
 
     def attempt(self, *, is_last: bool) -> bool:
         """Acquire records for the member if enough bytes are available or a partition has an error.
@@ -389,14 +390,24 @@ class ShareFetch:
 
 class WaitingShareFetch(WaitingEntry):
     """ShareFetch request that waits in the purgatory for records, and tries to acquire them
-    whenever it is woken."""
+    whenever it is woken.
 
-    __slots__ = ("_fetch",)
+    Members of a group usually wait for the same partitions. Each event of a partition wakes them
+    all, but its records suffice for few of them: a partition without available records is not read.
+    """
+
+    __slots__ = ("_fetch", "_targets")
     kind = "ShareFetch"
 
     def __init__(self, fetch: ShareFetch) -> None:
         super().__init__()
         self._fetch = fetch
+        self._targets = fetch.targets_by_wake_key()
+
+    @property
+    def wake_keys(self) -> list[Hashable]:
+        """Purgatory keys that wake this fetch."""
+        return [self._fetch, *self._targets]
 
     @property
     def cost(self) -> int:
@@ -406,6 +417,9 @@ class WaitingShareFetch(WaitingEntry):
     def try_complete(self) -> bool:
         """Acquire records for the member if there are enough bytes now. Returns True if the fetch
         is done."""
+        target = self._targets.get(self.woken_by)
+        if target is not None and target.led is not None and not target.led.is_worth_reading:
+            return False
         if not self._fetch.attempt(is_last=False):
             return False
         self._fetch.on_read()
@@ -580,7 +594,7 @@ class ShareFetchApi:
         entry = WaitingShareFetch(fetch)
         wait_ms = max(fetch.wait_ms, DISK_WAIT_MS) if fetch.is_cold else fetch.wait_ms
         purgatory = self.delivery.ports.purgatory
-        purgatory.watch(fetch.wake_keys(), entry, context.arrived_ms + wait_ms)
+        purgatory.watch(entry.wake_keys, entry, context.arrived_ms + wait_ms)
         context.slot.on_abandoned = lambda: purgatory.cancel(entry)
 
     def _refuse_later(self, context: RequestContext, wait_ms: int) -> None:
