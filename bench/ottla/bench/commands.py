@@ -477,8 +477,8 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "telemetry": _measure_telemetry,
     "transactions": _measure_transactions,
 }
-"""Functions of the benchmarks that do more than run one load and print its figures, by name of
-their subcommand."""
+"""Benchmarks that have a function of their own, by the name of their subcommand. All other
+benchmarks run one load and print its measured values."""
 
 
 def show(result: Result, *, is_json: bool) -> None:

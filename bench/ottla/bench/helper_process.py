@@ -9,7 +9,7 @@ from typing import Self
 from ottla.model.errors import ErrorCode, RefusedError
 
 STOP_TIMEOUT_S = 60
-"""Maximum seconds that the process of a load may take from the end of its input to its own end."""
+"""Maximum seconds that a load's process may still run after its standard input was closed."""
 
 
 class HelperProcess(ABC):

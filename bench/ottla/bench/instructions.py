@@ -50,8 +50,8 @@ BATCH_KIND = "produce-120-kb"
 BATCH_RECORDS = 120
 BATCH_RECORD_BYTES = 1_000
 LONE_FETCHES = {"fetch-16-kib": 16 * KIB, "fetch-64-kib": 64 * KIB, "fetch-1-mib": MIB}
-"""Fetches of a lone consumer, which has one request in flight, by the bytes that each of them
-reads."""
+"""Size in bytes of one fetch of a consumer that has one request in flight, by name of the
+benchmark."""
 LONE_BATCH_BYTES = 16 * KIB
 LONE_REQUESTS = 500
 LONE_TOPIC = "ottla-bench-lone"

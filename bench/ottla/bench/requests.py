@@ -38,8 +38,8 @@ BENCH_CLIENT_ID = "ottla-bench"
 
 
 class SmallRequest(NamedTuple):
-    """A small request that is sent repeatedly: its frame, and the number of bytes of records that
-    it contains."""
+    """A request that a load sends repeatedly: its encoded frame, and the number of bytes of records
+    that one request transfers."""
 
     frame: bytes
     payload_bytes: int

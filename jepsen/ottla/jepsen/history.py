@@ -45,7 +45,7 @@ KINDS = {kind.value: kind for kind in EventKind}
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event in the history of a run, which is one line of its file."""
+    """One event in the history of a run, stored as one line of the history file."""
 
     index: int
     time_ns: int

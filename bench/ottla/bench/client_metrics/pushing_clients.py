@@ -43,7 +43,8 @@ HELLO_AT_ONCE = 200
 of a listener's backlog."""
 FILES_SPARE = 100
 FIRST_INTERVALS = 0.5, 1.5
-"""Range of the time of a client's first push of metrics, in fractions of its push interval."""
+"""Shortest and longest time before a client's first push of metrics, in multiples of its push
+interval."""
 LATE_INTERVALS = 1.05
 """Largest random factor on the interval between a client's metric pushes. It simulates jitter of
 the timer and of the network. Without it, clients that were once delayed together would continue to

@@ -39,8 +39,9 @@ class SteadyProduce(HelperProcess):
         self.waited.append(RequestLatency(float(sent_at), float(seconds)))
 
     def p99_ms(self, began_at: float, ended_at: float) -> float:
-        """Return the 99th percentile, in milliseconds, of the latencies of the requests that were
-        sent between two times of the machine's monotonic clock, in seconds."""
+        """Return the 99th percentile of request latencies in milliseconds. Only requests sent
+        between the two given times count. The times are seconds of the machine's monotonic
+        clock."""
         seen = [each.seconds for each in self.waited if began_at <= each.sent_at < ended_at]
         return 1e3 * quantiles(seen, n=100)[-1]
 

@@ -33,8 +33,7 @@ LOGIN = ("security.", "ssl.", "sasl.")
 
 @dataclass(slots=True)
 class AuditedRecords:
-    """Records of one run of a load that were read back from one partition, in the order of their
-    offsets."""
+    """Records that were read back from one partition after a run of a load, ordered by offset."""
 
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     numbers: "array[int]" = field(default_factory=lambda: array("L"))

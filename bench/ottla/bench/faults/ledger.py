@@ -31,8 +31,7 @@ ROWS_HELD = 4_096
 
 
 class LedgerPartition(NamedTuple):
-    """A partition to which the run of a load writes, and the offset of its first record of this
-    run."""
+    """A partition that a load writes to, and the offset of the first record written in this run."""
 
     topic: str
     partition: int
@@ -44,8 +43,8 @@ class LedgerPartition(NamedTuple):
 
 
 class LedgerWriter:
-    """Writer of the ledger of a load's run (a file of the outcomes of all records), and owner of
-    the file."""
+    """Writer of a ledger, the file with the outcome of every record that one run of a load has
+    sent. The writer opens and closes the file."""
 
     def __init__(
         self, path: Path, places: Sequence[LedgerPartition], *, run_id: int, started_s: float

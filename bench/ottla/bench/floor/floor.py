@@ -133,8 +133,8 @@ class FloorReport(NamedTuple):
 
 
 class FloorServer(NamedTuple):
-    """One of the two servers that a row compares: its address, its process ids, and the request
-    that is sent to it."""
+    """One of the two servers compared in a row of the report: its address, its process ids, and the
+    request that the load sends."""
 
     address: tuple[str, int]
     pids: Sequence[int]

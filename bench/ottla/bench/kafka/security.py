@@ -50,8 +50,8 @@ PLAIN_ROWS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityReport:
-    """The comparisons of Ottla with Kafka, the costs of security to each of them, and the
-    conditions of the run."""
+    """Results of `ottla bench security`: comparisons of Ottla with Kafka, the cost of security on
+    each server, and the conditions of the run."""
 
     version: str
     comparisons: list[FigureComparison]

@@ -73,8 +73,8 @@ def broker_move(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _measure(cluster: StartedCluster, command: Sequence[str]) -> dict[str, float]:
-    """Run a command that moves replicas, and measure the producer before the moves, during them,
-    and after they have ended or were cancelled."""
+    """Run a command that moves replicas, and measure the producer before, during and after the
+    moves. The last measurement begins when the moves have ended or were cancelled."""
     leader = cluster.leader(WATCHED)
     with SteadyProduce(_address(cluster, leader), WATCHED, RATE) as producer:
         began_at = time.perf_counter()

@@ -91,8 +91,8 @@ def measured_part(
     pictures: Mapping[str, str],
     reports: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the tables of the page: those of all stored groups of benchmarks, followed by those of
-    other comparisons with Kafka, which have no goals.
+    """Return the tables of the page: first the tables of all stored groups of benchmarks, then the
+    tables of `reports`. The reports are other comparisons with Kafka, which have no goals.
 
     `pictures` maps groups to the file names of their plots.
     """
@@ -208,8 +208,8 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def missed(sittings: Sequence[MeasuredGroup], server: str = OURS) -> list[str]:
-    """Return a line of text for each benchmark in which a server misses the goal, with the ratio of
-    the server's median to that of the server with which it is compared."""
+    """Return one line of text for each goal that a server misses. Each line contains the measured
+    ratio: the server's median, divided by the median of the server that it is compared with."""
     found = []
     for sitting in sittings:
         base = base_of(sitting.group)

@@ -51,8 +51,8 @@ alone. It is longer than a broker session.  Brokers switch to another controller
 and Ottla's controller does not fence any broker before one session has passed
 (`ottla.early.failover`)."""
 PARTITIONS = {"1,000 partitions": 1_000, "10,000 partitions": 9_000}
-"""Number of partitions that are created, in addition to the existing ones, before each benchmark of
-memory, by name of the benchmark."""
+"""Number of partitions that are created before each memory benchmark, in addition to existing
+partitions, by name of the benchmark."""
 
 
 class RatioGoal(NamedTuple):

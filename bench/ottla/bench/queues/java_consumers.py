@@ -36,8 +36,8 @@ and the number of the consumer. Consumers report concurrently, so several report
 line."""
 
 TOTAL = re.compile(r" (\d+), \d+$")
-"""Pattern of the number of records in the last line of the tool's output, which is the report of
-all consumers."""
+"""Pattern of the last line of the tool's output. The group is the number of records that all
+consumers have read."""
 
 
 class ConsumedShare(NamedTuple):

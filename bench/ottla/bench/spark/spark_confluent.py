@@ -30,7 +30,7 @@ class PartitionToRead(InputPartition):
 
 
 class ConfluentSource(DataSource):
-    """Data source that reads one topic from its start to its end by confluent-kafka."""
+    """Spark data source that reads one topic from its start to its end with confluent-kafka."""
 
     @classmethod
     def name(cls) -> str:

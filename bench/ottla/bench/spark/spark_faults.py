@@ -49,8 +49,8 @@ BATCHES_BEFORE_DEATH = 2
 killed."""
 KILL_WITHIN_S = 5.0
 BATCH_S = 5
-"""Maximum size of one batch, as the number of seconds in which its records were produced. With a
-larger size, there would be too few batches during which the driver can be killed."""
+"""Maximum size of one batch, in seconds of the producer's output. With larger batches, a run would
+have too few moments at which the driver can be killed during a batch."""
 LAST_BATCH_S = 120
 PROGRESS_TIMEOUT_S = 240.0
 LOOK_S = 0.2
@@ -81,9 +81,9 @@ def is_clean(figures: Figures) -> bool:
 
 
 def run_faults(*, rounds: int, rate: int, say: Callable[[str], None], seed: int = 0) -> Figures:
-    """Kill a broker and the Spark driver in each of `rounds` rounds, then let a last driver copy
-    the rest of the records. Returns the numbers of records that were written, and of those found
-    missing, duplicated or out of order."""
+    """Kill a broker and the Spark driver in each of `rounds` rounds, then start a last driver that
+    copies the remaining records. Returns the numbers of written, missing, duplicated and
+    out-of-order records."""
     chance = random.Random(seed)
     with (
         open_local_cluster(controllers=1, restarts=True) as cluster,
@@ -245,8 +245,8 @@ def forget_last_batch(work: SparkWork, query: str) -> bool:
 
 
 def finish(work: SparkWork) -> dict[str, int]:
-    """Start a Spark driver that copies all remaining records. Returns the numbers of records that
-    the driver compared, and of those missing, duplicated or out of order."""
+    """Start a Spark driver that copies all remaining records. Returns the numbers of compared,
+    missing, duplicated and out-of-order records."""
     ended = subprocess.run(
         [*_command(work), "last"], stdout=subprocess.PIPE, timeout=END_TIMEOUT_S, check=False
     )

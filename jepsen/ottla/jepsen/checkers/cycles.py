@@ -73,8 +73,8 @@ class OrderGraph:
         return next(why for why in WHYS if why in whys)
 
     def reason(self, node: int, other: int) -> str:
-        """Return a sentence with the reason why the operation of one graph node precedes that of
-        another."""
+        """Return a sentence that explains why the operation of one graph node precedes the
+        operation of another node."""
         first, second = self.operations[node], self.operations[other]
         why = self.why(node, other)
         if why == "process":

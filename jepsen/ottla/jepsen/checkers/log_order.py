@@ -72,8 +72,8 @@ class ProcessReader:
 
 
 def polls_with_readers(reading: LogReading) -> Iterator[tuple[Poll, ProcessReader]]:
-    """Yield the successful polls in the order of their invocations, each with the reading positions
-    of its process at that time."""
+    """Yield the successful polls in the order of their invocations. Each poll is paired with the
+    reading positions of its process at that time."""
     polls = {poll.operation.invoke.index: poll for poll in reading.polls if poll.is_ok}
     readers: dict[int, ProcessReader] = {}
     for operation in reading.history.operations():

@@ -7,8 +7,8 @@ from ottla.jepsen.checkers.wgl import Linearization
 from ottla.jepsen.history import EventKind, Json, Operation
 
 PICTURED_MAX = 4
-"""Maximum number of objects without a valid order of calls for which the longest order that was
-found is stored, so that it can be drawn."""
+"""Maximum number of objects whose longest order of calls is stored for a drawing. Only objects
+without a valid order count."""
 
 
 def picture(

@@ -46,8 +46,8 @@ class RegisterGroup:
     commits: dict[str, list[Access]] = field(default_factory=dict)
     fetches: dict[str, list[Access]] = field(default_factory=dict)
     proofs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """For each node, the offset commits that it accepted, as (index of the event that ended the
-    commit, index of the event from which a fetch by that node is valid)."""
+    """Offset commits that each node has accepted. A commit is a pair of event indexes: the event
+    that ended it, and the event from which a fetch by that node is valid."""
 
     def add(self, operation: Operation, offsets: Mapping[str, Json]) -> None:
         """Add an operation that commits or fetches one or more offsets to the group's registers,

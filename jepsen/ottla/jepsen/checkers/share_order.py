@@ -38,8 +38,8 @@ EARLY_MS_MAX = 100
 """Maximum difference in ms between the clocks of a member and a broker, which checks of due times
 allow."""
 OVERTAKES_PER_TURN = 6
-"""Number of records of higher priority that a share group delivers in each turn of the priorities,
-beside one of low priority."""
+"""Number of records with a higher priority that a share group delivers for each record of low
+priority."""
 OVERTAKES_MAX = 60
 """Number of additional records that a share group may deliver before a record of low priority. They
 account for the time in which a lost response keeps that record locked, and for the first turn of

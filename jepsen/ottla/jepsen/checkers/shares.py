@@ -53,8 +53,8 @@ SLACK_NS = 2_000 * NS_PER_MS
 """Time in ns by which the clocks of a client and a broker may disagree about the end of an
 acquisition lock."""
 MOVED_CLOCKS = "clock"
-"""Name of the nemesis (fault) under which clocks may disagree by any amount, so that the end of
-locks cannot be checked."""
+"""Name of the nemesis (fault) that moves clocks. Clocks may then disagree by any amount, so the
+expiry of acquisition locks cannot be checked."""
 
 
 def check_shares(history: History, facts: RunFacts) -> Verdict:

@@ -46,8 +46,8 @@ def input_of(value: Value) -> str | None:
 
 @dataclass(slots=True)
 class ProducerLife:
-    """Period of one transactional producer, from its initialisation of the transactional id until
-    another producer takes over the id."""
+    """Time in which one producer owns a transactional id: from its initialisation of the id until
+    another producer takes over."""
 
     transactional_id: str
     begun: int

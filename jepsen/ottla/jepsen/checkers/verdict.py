@@ -19,7 +19,7 @@ enough to read."""
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One anomaly that a checker found, and the events that prove it."""
+    """One anomaly found by a checker, with the events that prove the anomaly."""
 
     anomaly: str
     detail: str
@@ -114,7 +114,7 @@ class RunFacts:
     """Longest allowed seconds from the end of a fault until every service succeeds again (p99 of
     all faults)."""
     allowed: frozenset[str] = frozenset()
-    """Names of the anomalies that are reported but do not fail this run, in addition to the
+    """Names of anomalies that are reported without failing this run. They apply in addition to the
     anomalies that a checker always allows."""
     ww_edges: bool = False
     """True if the `cycles` checker uses ww edges, that is the order of records in a log. Kafka's

@@ -30,8 +30,8 @@ WAYS_MAX = 1 << 10
 that no call exceeds it."""
 
 ALL_TRIED = 1 << 62
-"""Marker for a place in the order at which a fitting read was placed, so that no other candidate
-needs to be tried. It is stored instead of the number of candidate calls tried there."""
+"""Marker for a place in the order whose fitting call is a read. No other candidate needs to be
+tried there. The marker replaces the number of candidates tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Linearization(Generic[State]):
     states: tuple[State, ...]
     """The state of the object after each call of the sequential order."""
     stuck: tuple[int, ...]
-    """Calls of which one had to be next although none of them fits, if no order contains all calls.
-    Empty otherwise."""
+    """Calls at which the search failed, if no order contains all calls: one of these calls had to
+    be next, but none of them fits. Empty if there is an order."""
     step_count: int
 
 

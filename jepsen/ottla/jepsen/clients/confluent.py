@@ -186,8 +186,7 @@ class ConfluentClient(ABC):
         await self._drop()
 
     async def _drop(self) -> None:
-        """Drop every handle of librdkafka without closing it, so that librdkafka does not leave its
-        groups.
+        """Drop every handle of librdkafka without closing it, so that no consumer leaves its group.
 
         Dropping the handles may take long or never end. The thread that does so is then abandoned.
         """

@@ -47,7 +47,8 @@ class CuttableTransport:
 
 
 class Life(Generic[T]):
-    """One period of use of a renewable resource, from its opening until it is closed or crashes."""
+    """One period in which a renewable resource is open. It ends when the resource is closed or
+    crashes."""
 
     def __init__(self, thing: T, transport: CuttableTransport, scope: trio.CancelScope) -> None:
         self.thing = thing

@@ -86,8 +86,8 @@ class OneBroker:
         return OneStream(self)
 
     def use(self) -> None:
-        """Make this broker the transport of all clients that the current task opens, and of all
-        clients opened in tasks that it starts."""
+        """Make this broker the transport of all clients that the current task or its child tasks
+        open."""
         TRANSPORT.set(self)
 
     def answer(self, api_key: int, version: int, body: memoryview) -> tuple[bytes, float] | None:

@@ -35,8 +35,8 @@ class FuzzTarget:
     """Function that returns valid fuzzing inputs, made by Ottla's own encoders."""
     refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError, NewerReleaseError)
     name_of: Callable[[bytes], str] = _no_name
-    """Function that returns the name of an input's form (for example its message type), so that
-    errors found with different forms are kept apart."""
+    """Function that returns the name of an input's form, for example its message type. Errors that
+    occur in different forms are kept apart."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
     """Number of bytes that the reader may allocate for any input, in addition to a multiple of the
@@ -80,6 +80,6 @@ def numbered(rows: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
 
 
 def number_of(data: bytes, count: int) -> int:
-    """Return the number, below `count`, of the reader that a fuzzing input selects. Every input
-    selects a reader."""
+    """Select a reader by the first two bytes of a fuzzing input. Returns the reader's number, from
+    0 to `count` - 1."""
     return int.from_bytes(data[:2]) % count

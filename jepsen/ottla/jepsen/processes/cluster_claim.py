@@ -49,12 +49,13 @@ LOOKS = 3
 process, because a process that has just called exec has no visible environment for a moment."""
 
 ALL_IS_WELL = b"."
-"""Byte that a run sends to its guardian process when it has released all its resources."""
+"""Byte that a run sends to its guardian process after all resources of the run are released."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClaim:
-    """The number that one run claims on this machine, and the names made from it."""
+    """Number that one run reserves on this machine, and the names of resources that are derived
+    from the number."""
 
     number: int
     run_id: str
@@ -92,8 +93,8 @@ class MachineClaim:
 
 
 def claims_directory() -> Path:
-    """Return the directory in which this user's runs lock their claim files, one file for each
-    claimed number."""
+    """Return the directory with the claim files of this user's runs. A run locks one file for each
+    number that it has claimed."""
     if CLAIMS_VARIABLE in os.environ:
         return Path(os.environ[CLAIMS_VARIABLE])
     if os.geteuid() == 0:

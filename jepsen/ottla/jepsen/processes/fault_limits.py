@@ -56,8 +56,8 @@ class LimitedCluster(Protocol):
 
 
 class FaultLimits:
-    """Limits of a cluster's faults: which nodes a fault may hit, which fault is active on each
-    node, and which broker has lost records."""
+    """Limits of the faults in one cluster: the nodes that a fault may hit, the active fault of each
+    node, and the broker that has lost records."""
 
     def __init__(self, cluster: LimitedCluster, *, flush: bool) -> None:
         self.flush = flush

@@ -26,7 +26,7 @@ not for the load."""
 @dataclass(frozen=True, slots=True)
 class NodeEndpoint:
     """Network address of one node: the address at which it listens, the address that it advertises,
-    and the prefix of the command that starts it on its network."""
+    and a command prefix that starts a process on the node's network."""
 
     binds: str
     """host:port at which the node itself listens for connections."""

@@ -82,8 +82,8 @@ class _Replica:
         self.is_voter = identity.is_voter
         """True if the replica is a voter in its own log, as of its last step."""
         self.may_stand = identity.is_voter
-        """True if the replica may stand for election: it is a voter, or its log contains a record
-        that removes it and that it does not know to be committed."""
+        """True if the replica may stand for election. It may if it is a voter, or if its log
+        removes it from the voters by a record that it does not know to be committed."""
         self.is_incomplete = False
         """True if the replica's files were damaged, and the replica has not caught up since."""
         self.epoch = Epoch(0)

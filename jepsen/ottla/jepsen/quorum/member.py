@@ -75,7 +75,8 @@ class MemoryMember:
         self.core: QuorumCore | None = None
         self.flushes_at_once = True
         self.is_lied_to = False
-        """True if forged messages are sent to this member, so that it may reject responses."""
+        """True if other replicas send forged messages to this member. The member may then reject
+        responses."""
         self.wants_flush = False
         self.is_cut = False
         """True if the power failed while the member performed effects. The caller must then stop

@@ -20,8 +20,7 @@ class MemoryEntry(NamedTuple):
     is_leader_change: bool = False
     """True if the entry is the control record with which a leader begins its epoch."""
     voters: VoterSet | None = None
-    """Voter set that the entry contains if it is a control record with one, or None for other
-    entries."""
+    """Voter set in the entry if the entry is a control record with a voter set, otherwise None."""
 
 
 class Entries(tuple[MemoryEntry, ...]):

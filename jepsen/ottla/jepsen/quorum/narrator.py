@@ -25,8 +25,8 @@ from ottla.raft.messages import (
 
 
 def effect_lines(effects: Effects) -> list[str]:
-    """Return a line of text for each effect that a raft step has on its own replica, in the order
-    in which the effects are performed."""
+    """Return one line of text for each effect of a raft step on its own replica, in the order in
+    which the effects are performed."""
     lines = []
     if effects.truncate_to is not None:
         lines.append(f"truncates to {effects.truncate_to}")

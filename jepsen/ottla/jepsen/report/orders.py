@@ -18,12 +18,12 @@ OFFSETS_MAX = 20
 CONTEXT = 1
 """Number of rows that a table of a log shows before and after each offset of an anomaly."""
 ENDS_READ = 2
-"""Number of records that the table shows at the start and at the end of a read that proves an
-anomaly."""
+"""Number of records that a table shows from the start and from the end of a read. The read is
+evidence of an anomaly."""
 
 
 class KeyOrder:
-    """The record values that operations sent to one key (partition) or read from it, with their
+    """Record values that operations sent to one key (partition) or read from the key, with their
     offsets."""
 
     def __init__(self, key: str, operations: Iterable[Operation], proving: set[int]) -> None:
@@ -74,9 +74,9 @@ class KeyOrder:
             self.places.setdefault(value, []).append(offset)
 
     def odd_offsets(self) -> Sequence[int]:
-        """Return the suspicious offsets of the key (partition): offsets at which two values were
-        seen, both offsets of a value that was seen twice, and offsets that an anomaly found by a
-        checker names."""
+        """Return the suspicious offsets of the key (partition). These are offsets with two
+        different values, both offsets of a value that occurs twice, and offsets in a checker's
+        anomalies."""
         odd = {offset for offset, values in self.values.items() if len(values) > 1}
         odd.update(o for offsets in self.places.values() if len(offsets) > 1 for o in offsets)
         return sorted(odd | self.named)

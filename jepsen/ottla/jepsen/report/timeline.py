@@ -26,8 +26,8 @@ from ottla.jepsen.report.words import (
 OPERATIONS_MAX = 6_000
 BYTES_MAX = 1_900_000
 AROUND_FINDING, AROUND_FAULT = 25, 40
-"""Number of operations that the timeline keeps before and after each operation that proves an
-anomaly, and number kept around the start or end of each fault."""
+"""Number of operations shown before and after each operation that proves an anomaly, and number
+shown around the start and the end of each fault."""
 FAULTS_SHARE = 0.6
 """Largest fraction of the timeline's operations that may be kept because they are close to a
 fault."""

@@ -60,7 +60,8 @@ lag then."""
 
 @dataclass(slots=True)
 class Name:
-    """State of one topic, according to the only thread that writes to topics of this name."""
+    """State of the topic with one name, as known to the only thread that creates, changes and
+    deletes topics of this name."""
 
     topic: str
     count: int = 0

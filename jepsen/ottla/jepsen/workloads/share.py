@@ -62,15 +62,16 @@ RELEASE_SHARE = 0.1
 REJECT_SHARE = 0.03
 RENEW_SHARE = 0.03
 LATE_ONE_IN = 300
-"""Average number of polls per poll that is acknowledged late, which means only after the
-acquisition locks of its records have expired."""
+"""On average, one in this number of polls is acknowledged late, after the acquisition locks of its
+records have expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND
 """Time limit in ns, after all faults are healed, for the share group to finish all records."""
 
 
 class ShareThread:
-    """State of one thread of the share workload, which is a member of the share group at times."""
+    """State of one thread of the share workload. The thread joins and leaves the share group during
+    the run."""
 
     __slots__ = ("held", "is_thrown_out", "late_ns", "member", "turn_ns")
 

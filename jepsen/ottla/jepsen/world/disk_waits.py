@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 def waited_for(look: Callable[[], T]) -> T:
-    """Call `look`, an invariant check that reads logs, until it raises no NotCachedError, and
-    return its result. After each such error, the missing pages are loaded into the page cache."""
+    """Call `look`, which reads logs, and return its result. If `look` raises NotCachedError, load
+    the missing pages into the page cache and repeat the call."""
     while True:
         try:
             return look()
@@ -20,8 +20,8 @@ def waited_for(look: Callable[[], T]) -> T:
 
 
 def bytes_of(piece: FileSlice | bytes) -> bytes:
-    """Return the bytes of a piece of a fetch response, which is a slice of a file or a copy of a
-    few records. The call waits for the disk, as sendfile does."""
+    """Return the bytes of one piece of a fetch response: a slice of a file, or a copy of a few
+    records. Reading a slice waits for the disk, as sendfile does."""
     if isinstance(piece, bytes):
         return piece
     _bring_in(piece.file, piece.position, piece.length)

@@ -111,8 +111,8 @@ class RunTotals:
 
     @property
     def trace_hash(self) -> str:
-        """Trace hash (hash of all events) of a single run, or one hash over several runs that does
-        not depend on their order."""
+        """Hash of all events of a single run, or one hash for several runs. The order of the runs
+        does not change the hash."""
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
@@ -255,7 +255,7 @@ class SeedBatches:
 
     def learn(self, batch: RunTotals) -> None:
         """Adjust the size of the next batches of seeds to the duration of a finished batch, and
-        count the CPU time of that batch."""
+        count the CPU time of the finished batch."""
         if self._cpu_seconds_left is not None:
             self._cpu_seconds_left -= batch.cpu_seconds
         seconds_a_run = batch.busy_seconds / max(1, batch.run_count)

@@ -107,7 +107,7 @@ class SubjectRow:
 
 
 class _Share(NamedTuple):
-    """A batch of seeds of one subject that a worker process of the soak is running now."""
+    """A batch of consecutive seeds of one subject that a worker process is running now."""
 
     row: SubjectRow
     first_seed: int

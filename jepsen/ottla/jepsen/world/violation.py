@@ -47,8 +47,8 @@ def violation_of(error: Exception) -> Violation:
 
 
 def violation_in(run: Callable[[], None]) -> Violation | None:
-    """Call `run` (one simulated run), and return the violation that its exception proves, or None
-    if it raises no exception."""
+    """Run one simulation by calling `run`. Returns the violation that is evident from a raised
+    exception, or None if there is no exception."""
     try:
         run()
     except Exception as error:
@@ -57,8 +57,8 @@ def violation_in(run: Callable[[], None]) -> Violation | None:
 
 
 def _place_of(error: Exception) -> str:
-    """Return the name of the function and the number of the line that raised the error, without
-    paths of this machine."""
+    """Return the place in the code that raised an error: file name, line number and function name.
+    The result contains no directories of this machine."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

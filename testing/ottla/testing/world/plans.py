@@ -155,7 +155,7 @@ class KillFault:
         _check_seconds("a restart", self.restart_after_s)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the instance."""
+        """Return a description of this fault. `who` is the name of the instance."""
         restart = f"start it again after {self.restart_after_s:g} s"
         return f"kill {who} {_when(self.moment)}; {restart}"
 
@@ -172,7 +172,7 @@ class Stop:
         _check_seconds("a restart", self.restart_after_s)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the instance."""
+        """Return a description of this fault. `who` is the name of the instance."""
         restart = f"start it again after {self.restart_after_s:g} s"
         return f"stop {who} cleanly {_when(self.moment)}; {restart}"
 
@@ -192,7 +192,7 @@ class PauseFault:
         _check_seconds("a pause", self.seconds)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the instance."""
+        """Return a description of this fault. `who` is the name of the instance."""
         return f"pause {who} for {self.seconds:g} s {_when(self.moment)}"
 
 
@@ -205,7 +205,7 @@ class LoseAnswer:
     moment: Moment
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the instance."""
+        """Return a description of this fault. `who` is the name of the instance."""
         if isinstance(self.moment, Request):
             moment = self.moment
             return (
@@ -230,7 +230,7 @@ class SlowInstance:
         _check_seconds("a delay", self.delay_s)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the instance."""
+        """Return a description of this fault. `who` is the name of the instance."""
         for_s = f"for {self.seconds:g} s"
         return f"delay messages of {who} by up to {self.delay_s:g} s {for_s} {_when(self.moment)}"
 
@@ -252,8 +252,8 @@ class PartitionFault:
         _check_seconds("a partition", self.seconds)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the instance and of
-        the broker."""
+        """Return a description of this fault. `who` contains the names of the instance and of the
+        broker."""
         return f"cut the network between {who} for {self.seconds:g} s {_when(self.moment)}"
 
 
@@ -271,7 +271,7 @@ class KillBroker:
         _check_seconds("a restart", self.restart_after_s)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the broker."""
+        """Return a description of this fault. `who` is the name of the broker."""
         restart = f"start it again after {self.restart_after_s:g} s"
         return f"kill {who} {_when(self.moment, BROKER_MOMENT)}; {restart}"
 
@@ -289,7 +289,7 @@ class FillDisk:
         _check_seconds("a full disk", self.seconds)
 
     def text(self, who: str) -> str:
-        """Return a description of this fault, in which `who` is the name of the broker."""
+        """Return a description of this fault. `who` is the name of the broker."""
         when = _when(self.moment, BROKER_MOMENT)
         return f"fill the disk of {who} for {self.seconds:g} s {when}"
 

@@ -47,7 +47,7 @@ class LifeModules:
         return name.partition(".")[0] in self._names
 
     def load(self, program: Program) -> Program:
-        """Return the copy of a program, a function of one of these modules."""
+        """Return a program's copy from these modules. The program is a function."""
         with self.in_place():
             module = importlib.import_module(program.__module__)
         copy: Program = attrgetter(program.__qualname__)(module)
@@ -80,8 +80,9 @@ class LifeModules:
 
 
 class _FinderOfFiles(MetaPathFinder):
-    """A finder of modules by the files of those that are imported already. With it, a module that
-    no directory of `sys.path` has, as pytest's import mode `importlib` loads them, is copied."""
+    """Import finder that locates modules by the files of already imported modules. It also finds
+    modules that are in no directory of `sys.path`, such as those that pytest loads in the import
+    mode `importlib`."""
 
     def __init__(self, modules: Mapping[str, ModuleType]) -> None:
         self._modules = modules
@@ -227,8 +228,9 @@ def _globals_of(module: ModuleType, package: str) -> dict[str, tuple[Any, ...]]:
 
 
 def _state_of(value: Any, package: str) -> tuple[Any, ...]:
-    """Return a value, its length if it is a container, and the same of its attributes if its class
-    belongs to the program."""
+    """Return a description of a value's state, to detect changes: the value and, for a container,
+    its length. If the value's class belongs to the program, the states of its attributes are
+    included."""
     if isinstance(value, _CONTAINERS):
         return value, len(value)
     if hasattr(value, "cache_info"):  # of functools.cache

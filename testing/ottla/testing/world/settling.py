@@ -27,7 +27,7 @@ CONTROL_RECORDS_MAX = 200
 difference always contains other records, so the range is not read."""
 
 GROUPS_WITH_LAG = ("classic", "consumer")
-"""Types of the groups whose progress is given by committed offsets, so that they have a lag."""
+"""Group types that have a lag, because committed offsets measure their progress."""
 
 
 class GroupProgress(NamedTuple):

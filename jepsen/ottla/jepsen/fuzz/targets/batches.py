@@ -34,8 +34,8 @@ from ottla.wire.records import scan
 
 NOW_MS = 1_700_000_000_000
 KEEP_CRC_FLAG = 0x80
-"""Flag in the first byte of a fuzzing input, which prevents the correction of the CRCs of its
-batches."""
+"""Flag in the first byte of a fuzzing input. If it is set, the CRCs of the input's batches are not
+corrected."""
 
 LIMIT_BYTES = 256 * KIB
 """Maximum size in bytes of an uncompressed batch. It is small, so that inputs often exceed it."""

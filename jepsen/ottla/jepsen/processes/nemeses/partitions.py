@@ -34,20 +34,21 @@ class PartitionNemesis(Nemesis):
 
     @abstractmethod
     async def cut(self, rng: Random) -> tuple[LinkFault, FaultReport]:
-        """Return a fault with the links to cut, and a report of the fault."""
+        """Choose the network links to cut. Returns a fault with these links, and the report of the
+        fault for the history."""
 
     def shuffled(self, rng: Random) -> list[str]:
         """Return the names of all nodes in a random order."""
         return rng.sample(sorted(self.cluster.nodes), len(self.cluster.nodes))
 
     def parted(self, *parts: list[str]) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that cuts the given parts of the cluster off from each other, with its
-        report."""
+        """Return a fault that separates the given groups of nodes from each other, and the report
+        of the fault."""
         return split(parts), {"nodes": sorted(parts[0]), "parts": [sorted(part) for part in parts]}
 
     def isolated(self, node: ProcessNode | None) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that cuts one node off from all other nodes, with its report. Returns an
-        empty fault if `node` is None."""
+        """Return a fault that cuts one node off from all other nodes, and the report of the fault.
+        If `node` is None, the fault is empty."""
         if node is None:
             return LinkFault(), {}
         return isolate(node.name, self.cluster.nodes), {"nodes": [node.name]}

@@ -38,8 +38,8 @@ NEVER = -1
 """Value of `boundary_count` that schedules no power cut."""
 
 OPEN_MAX = 3
-"""Number of entries by which the log of a healed quorum's leader may be longer than the logs of the
-other replicas."""
+"""Maximum difference in entries between the leader's log and other replicas' logs after all faults
+of a quorum have ended."""
 
 CALM_STEPS_MAX = 4_000
 CALM_MS_MAX = 60_000

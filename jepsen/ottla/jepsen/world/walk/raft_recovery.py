@@ -182,8 +182,8 @@ class RecoveringQuorum(ChangingQuorum):
             raise Violation(*fault)
 
     def _cut_off_the_leader(self) -> None:
-        """Cut a leader off from all other voters, if it needs them for a majority, and check that
-        it resigns."""
+        """Cut a leader off from all other voters, and check that it resigns. Does nothing if the
+        leader is a majority by itself."""
         at = next(at for at, one in enumerate(self.members) if one.is_leader)
         leader = self.members[at]
         if leader.running.identity.is_alone:
@@ -240,8 +240,8 @@ class RecoveringQuorum(ChangingQuorum):
         return following >= core.identity.voters.majority_count
 
     def _offset_acknowledged_by(self, leader: MemoryMember) -> Offset:
-        """Return the offset of an entry that the leader has appended after the end of the faults,
-        appending it if necessary."""
+        """Return the offset of an entry that the leader appended after the end of the faults. The
+        first call appends the entry."""
         node_id = leader.identity.node_id
         if self._acknowledged is None or self._acknowledged[0] != node_id:
             at = self.members.index(leader)

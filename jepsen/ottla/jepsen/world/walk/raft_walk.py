@@ -191,8 +191,8 @@ class WalkedQuorum:
         """Order in which this run delivers messages in flight. 0: oldest first; 1: random; 2:
         newest first."""
         self._is_quiet = chance.below(4) > 0
-        """True if this run does not deliver fetches by replicas that search for a leader, since
-        most of these fetches have no effect."""
+        """True if this run drops fetches of replicas that search for a leader. Most of these
+        fetches have no effect."""
         self._survivors_max = 1 + chance.below(3)
         for member in self.members:
             member.flushes_at_once = False
@@ -598,8 +598,8 @@ class WalkedQuorum:
         self._after(at, *self.members[at].step(event, self._clocks[at]))
 
     def _after(self, at: int, answers: list[tuple[int, Response]], effects: Effects) -> None:
-        """Add the messages that a replica has just produced to the messages in flight, and count
-        the rare states that it reached."""
+        """Put the messages that a replica has just produced into the simulated network, and count
+        the rare states that the replica has reached."""
         member = self.members[at]
         core = member.core
         assert core is not None

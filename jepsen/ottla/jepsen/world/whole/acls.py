@@ -59,8 +59,8 @@ class AclHistory:
         """Acknowledged ACL changes that no checked metadata image contains yet. The value is True
         if the ACL must exist."""
         self._seen: dict[AclEntry, tuple[int, bool]] = {}
-        """For each ACL, the offset of a metadata image that contained an acknowledged change of it,
-        and whether the ACL exists in that image."""
+        """Last acknowledged state of each ACL: the offset of a metadata image that contains an
+        acknowledged change, and whether the ACL exists in that image."""
         self._created: dict[AclEntry, int] = {}
         """Offset of a metadata image that contained the ACL, for each ACL."""
 

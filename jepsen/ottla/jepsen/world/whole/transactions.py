@@ -67,7 +67,8 @@ class TransactionsOfCluster(WholeCluster):
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the clients' work plan with few clients, so that a run is cheap."""
+        """Return the clients' work plan, reduced to few clients. A run then needs little CPU
+        time."""
         return replace(
             plan,
             topics=self.topics,

@@ -71,7 +71,7 @@ _STEPS = {
     "AddPartitionsToTxn": 1,
     "ConsumerGroupHeartbeat": 1,
 }
-"""Requests that programs repeat, at which other faults begin, with their weights. Programs usually
+"""Repeated requests of programs at which other faults begin, with their weights. Programs usually
 fail around commits and writes."""
 
 _ORDINALS = dict.fromkeys(range(1, 5), 13) | dict.fromkeys(range(5, 13), 4)

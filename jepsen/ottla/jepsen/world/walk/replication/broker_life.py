@@ -360,7 +360,7 @@ class BrokerMachine:
         return iter(())
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
-        """Do nothing, because no log of the simulation counts as lost."""
+        """Do nothing. The simulation never marks a log as having lost records."""
 
     def get(self, partition: TopicPartition) -> Any:
         """Return None for every partition, because `create` opens existing logs as well."""

@@ -242,8 +242,8 @@ class WalkedCluster(MessagingCluster):
             self.ask_controller(life)
 
     def _be_answered(self) -> None:
-        """Let a partition leader send its ISR changes to the controller, and deliver the response
-        to it before any new metadata."""
+        """Let a partition leader send its ISR changes to the controller. The response arrives
+        before any new metadata."""
         life = self._any_life()
         if life is not None and (life.altering is not None or self.ask_controller(life)):
             self.answer(life)
@@ -452,8 +452,8 @@ class WalkedCluster(MessagingCluster):
         self.controller.fail_over()
 
     def _tear(self) -> None:
-        """Schedule the controller's death between two records of its next decision, so that only a
-        part of it is committed."""
+        """Let the controller die between two records of its next decision. Only a part of the
+        decision is then committed."""
         self.controller.records_left = self.chance.below(4)
 
     # --- time and disks -------------------------------------------------------------------------

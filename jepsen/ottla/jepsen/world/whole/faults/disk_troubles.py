@@ -36,8 +36,8 @@ FULL_MS = (1_000, 15_000)
 DESCRIPTORS_MS = (500, 8_000)
 GONE_MS = (1_000, 12_000)
 ALONE_MS = (0, 4_000)
-"""Range of the time in ms for which a broker without one of its log directories serves before the
-other brokers start."""
+"""Shortest and longest time in ms for which a broker serves alone, without one of its log
+directories, before the other brokers start."""
 
 DOWN_MS = (20, 3_000)
 
@@ -139,8 +139,8 @@ class DiskTroubles(ClusterFaults):
             )
 
     def _still_led(self, node: NodeId, directory_id: UUID) -> str:
-        """Return a sentence that names a partition which a broker still leads in an offline
-        directory although other replicas are in sync. Returns "" if there is none."""
+        """Return a sentence about a partition that a broker still leads in an offline directory,
+        although other replicas are in sync. Returns "" if there is no such partition."""
         image = self._cluster.latest_image
         for topic in image.topics.values() if image else ():
             for number, state in topic.partitions.items():

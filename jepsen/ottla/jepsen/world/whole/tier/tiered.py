@@ -168,8 +168,9 @@ class TierWatch:
 
 
 def check_copies(cluster: SimulatedCluster, store: SimulatedObjectStore) -> None:
-    """Check that the object store contains all objects of each completely copied segment, and no
-    objects of unknown segments. The second check needs a run without late effects."""
+    """Check the objects in the object store. Each completely copied segment must have all its
+    objects, and no object may belong to an unknown segment. The second check requires a run in
+    which no failed request takes effect late."""
     keys = store.objects.keys()
     known: set[UUID] = set()
     for broker in cluster.brokers.values():
