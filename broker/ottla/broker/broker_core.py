@@ -93,7 +93,7 @@ class ReplicaPorts(NamedTuple):
     """Function that is called with a partition when records in its log must be flushed to disk
     soon."""
     on_isr_due: Callable[[Partition], None]
-    """Function that is called with a partition that this broker leads, when its set of in-sync
+    """Function called with a partition that this broker leads, when the partition's in-sync
     replicas may have to change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
     """Function that is called if a replica of this broker is in another log directory than the
@@ -122,8 +122,9 @@ class CoordinatorPorts(NamedTuple):
     record is committed. The callee must call `core.transactions.on_marked` for each partition that
     has received its marker."""
     cancel_markers: Callable[[int], None]
-    """Function that is called with the index of a partition of `__transaction_state` that this
-    broker no longer coordinates. It stops writing that partition's transaction markers."""
+    """Function that stops the writing of transaction markers for one partition of
+    `__transaction_state`, given its index. It is called when this broker no longer coordinates the
+    partition."""
     end_offsets: EndOffsets = UnknownEndOffsets()
     """Lookup of the end offsets of any partition in the cluster, from which the lags of share
     groups are computed."""
@@ -134,8 +135,8 @@ class CoordinatorPorts(NamedTuple):
 
 
 class BrokerCore:
-    """The parts of one broker that make decisions (partitions, waiting requests, sessions and
-    request handlers), connected with each other."""
+    """The decision-making parts of one broker (partitions, waiting requests, sessions and request
+    handlers), connected with each other."""
 
     def __init__(
         self,

@@ -228,8 +228,8 @@ async def open_broker(
 
 
 def _free_space_of_metadata(config: BrokerConfig, logs: LogManager) -> FreeSpaceMonitor | None:
-    """Return the monitor of the metadata directory's free space if the directory is in log.dirs, so
-    that its space is measured once. Returns None otherwise."""
+    """Return the free-space monitor of the metadata directory if the directory is also in log.dirs,
+    otherwise None. Sharing the monitor avoids a second measurement."""
     path = config.metadata_directory.rstrip("/")
     return next((one.free_space for one in logs.directories if one.path == path), None)
 

@@ -45,8 +45,8 @@ then suspended during the check, so requests of brokers may still be waiting to 
 
 
 class AttendanceKeeper:
-    """Manager of the calls that brokers keep open at this controller to show that they are alive,
-    and of the tasks that handle the end of a call."""
+    """Manager of the calls that brokers keep open at this controller while they are alive, and of
+    the tasks that handle the end of each call."""
 
     def __init__(
         self,

@@ -33,8 +33,8 @@ Clients choose their client ids, which may have up to 32 KiB."""
 
 
 class MutationCharge:
-    """Charge of one request that creates or deletes partitions, against the token bucket of its
-    client."""
+    """Charge for one request that creates or deletes partitions. The client's token bucket pays for
+    it."""
 
     __slots__ = ("_bucket", "_is_strict", "_now_ms", "_until_ms")
 
@@ -67,8 +67,8 @@ class MutationCharge:
             self._until_ms = self._now_ms + bucket.throttle_ms
 
     def throttle_ms(self, now_ms: int) -> int:
-        """Return the time in ms for which the client is to be throttled because of the partitions
-        that it has created and deleted."""
+        """Return the throttle time of the client in ms, which results from the partitions that it
+        has created and deleted."""
         return max(0, self._until_ms - now_ms)
 
 

@@ -54,8 +54,7 @@ class Quorum(Protocol):
 
     @property
     def disk_warnings(self) -> tuple[str, ...]:
-        """Problems of the disk of this node's metadata log that are about to occur, one sentence
-        each."""
+        """Predicted disk problems of this node's metadata log, one sentence each."""
         ...
 
     def on_leadership(self, listener: Callable[[Epoch | None], None]) -> None:

@@ -99,8 +99,9 @@ class Upkeep:
             await trio.sleep(REST_AFTER_ERROR_MS / 1000)
 
     async def _begin_each_turn(self) -> None:
-        """Whenever this controller becomes active, write the first records of a new cluster, and
-        complete decisions of an earlier controller that were only partly written."""
+        """Prepare the metadata whenever this controller becomes active. Writes the first records of
+        a new cluster, and completes decisions that an earlier controller has written only in
+        part."""
         while True:
             turn = self._controller.turn
             if self._controller.epoch is not None:

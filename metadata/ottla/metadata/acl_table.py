@@ -166,8 +166,8 @@ class AclTable:
         )
 
     def differing(self, other: "AclTable") -> set[UUID]:
-        """Return the ids of ACL entries that differ between this table and another one, including
-        ids that only one of the tables contains."""
+        """Return the ids of ACL entries that differ between this table and another table, or that
+        only one of the tables contains."""
         mine, others = self.entries, other.entries
         if mine is others:
             return set()

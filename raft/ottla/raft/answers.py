@@ -227,8 +227,8 @@ def _hints(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> dict
 
 
 def change_error(replica: Replica, is_leader: bool, request: VoterChangeRequest) -> ErrorCode:
-    """Return the error code with which this replica refuses a request to change the voter set
-    before it decides the change, or NONE."""
+    """Return the error code that refuses a request to change the voter set, or NONE if the leader
+    may decide the change."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if not is_leader:

@@ -153,8 +153,8 @@ class OutgoingRequest:
 
 @frozen(kw_only=True)
 class RoleChange:
-    """Effect: a change of this node's role, of its epoch or of the leader that it knows, to be
-    reported to the application."""
+    """Effect: report a change to the application. This node's role, its epoch or the leader that it
+    knows has changed."""
 
     role: Role
     epoch: Epoch
@@ -171,8 +171,8 @@ class RejectedResponse:
 
 @dataclass(slots=True)
 class Effects:
-    """All effects of one step of the quorum core, with the fields in the order in which they are
-    performed."""
+    """All effects of one step of the quorum core. The order of the fields is the order in which the
+    effects are performed."""
 
     truncate_to: Offset | None = None
     append: list[Append] = field(default_factory=list)

@@ -192,8 +192,8 @@ class Leader:
             self._answer(replica, parked)
 
     def count_acknowledgements(self, replica: Replica) -> None:
-        """Raise the high watermark to the offset that a majority of the voters has flushed, and
-        answer fetches that wait for it."""
+        """Raise the high watermark to the highest offset that a majority of the voters has flushed,
+        and answer fetches that wait for it."""
         voters = replica.identity.voters
         ends = [progress.end_offset for progress in self._voters.values()]
         if replica.is_voter:

@@ -32,8 +32,8 @@ from ottla.raft.quorum import QuorumCore
 
 
 class EffectPorts(Protocol):
-    """The methods of a driver that perform the effects of a quorum core's step, one for each kind
-    of effect: on the disk, the network, the application and the timer."""
+    """Methods of a driver that perform the effects of one step of a quorum core. There is one
+    method for each kind of effect on the disk, the network, the application and the timer."""
 
     @property
     def is_out_of_space(self) -> bool:

@@ -102,8 +102,8 @@ class QuorumCore:
         self._replica = Replica(config, identity, log, self._persisted, rng, now_ms)
         self._now_ms = now_ms
         self._must_be_succeeded = False
-        """True if this node was the leader when its shutdown was requested, so that a successor
-        must win an election."""
+        """True if this node was the leader when its shutdown was requested. The shutdown then waits
+        until another node has won an election."""
         self._state: RoleState = self._first_role(now_ms)
 
     def step(self, event: Event, now_ms: int) -> Effects:

@@ -88,7 +88,7 @@ class Replica:
         """Endpoints of the epoch's leader, as messages name them. Needed if the leader is not in
         the voter set of this log."""
         self.voted = election.voted
-        """The replica that this one voted for in `epoch`, or None if it has not voted."""
+        """Replica that received this replica's vote in `epoch`, or None if no vote was given."""
         self.standing = election.standing
         """Standing: the promises that this voter can keep. FULL for an observer, which makes no
         promises to other replicas."""
@@ -130,8 +130,8 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """True if this replica votes, which requires that it is a voter and can keep all its
-        promises."""
+        """True if this replica is a voter that can keep all its promises to other replicas. Only
+        such a replica votes."""
         return self.is_voter and self.standing is Standing.FULL
 
     @property
@@ -196,7 +196,7 @@ class Replica:
         return voter
 
     def raise_standing(self, standing: Standing) -> None:
-        """Raise this voter's standing (the promises that it can keep) to a higher one."""
+        """Raise this voter's standing (which of its promises it can keep) to a higher one."""
         assert standing in STANDING_LEGAL[self.standing], f"{self.standing} cannot be {standing}"
         self.standing = standing
 

@@ -10,8 +10,8 @@ from ottla.raft.transitions import Role
 
 
 class RoleState(Protocol):
-    """Interface of one role of a replica, with the state of that role. Each change of role creates
-    a new role object."""
+    """Interface of one role of a replica, together with the role's state. Each change of role
+    creates a new object."""
 
     @property
     def role(self) -> Role:

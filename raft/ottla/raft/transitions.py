@@ -58,8 +58,8 @@ OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
 
 
 class Standing(Enum):
-    """Standing of a voter: which of its promises to other replicas it can keep. The voter
-    checkpoint stores the numeric values."""
+    """Standing of a voter: the promises to other replicas (votes and acknowledgements) that it can
+    still keep. The voter checkpoint stores the numeric values."""
 
     FULL = 0
     """Standing of a voter whose acknowledged entries and vote are all present: it votes and may be

@@ -259,9 +259,9 @@ class VoterChanges:
     def poll(self, replica: Replica, now_ms: int) -> None:
         """Continue the change of the voter set that is in progress.
 
-        It ends when the record with the new set is committed, or if the endpoint of the new voter
-        has not responded by the deadline. If the record is not committed by then, its request is
-        answered with REQUEST_TIMED_OUT, and the change remains in progress.
+        The change ends when the record with the new set is committed, or when the deadline passes
+        without a response from the new voter's endpoint. If the record is not committed by then,
+        its request is answered with REQUEST_TIMED_OUT, and the change remains in progress.
 
         If no change is in progress, append the first voter set if the log lacks it, or correct this
         leader's own entry in the voter set if the endpoints of this leader have changed.
@@ -301,8 +301,8 @@ class VoterChanges:
         change.probe_id = replica.send(voter, probe, now_ms)
 
     def release(self, replica: Replica) -> None:
-        """Answer the client's request that waits for a change of the voters, because this replica
-        no longer leads."""
+        """Refuse the request that waits for a change of the voters with NOT_LEADER_OR_FOLLOWER,
+        because this replica no longer leads."""
         self._answer(replica, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leadership has ended.")
         self._change = None
 

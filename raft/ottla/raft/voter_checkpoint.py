@@ -50,12 +50,12 @@ class VoterCheckpoint:
     """Promises of a voter to other replicas: the flushed end of its log, and its vote."""
 
     flushed: OffsetAndEpoch = OffsetAndEpoch(Offset(0), Epoch(0))
-    """End offset of the entries that the voter has acknowledged, and the epoch of the last of
-    them."""
+    """End offset of the entries that the voter has acknowledged, and the epoch of the last
+    acknowledged entry."""
     election: ElectionState = ElectionState()
     promised_end: Offset = NO_OFFSET
-    """End offset of the log that the voter had promised, or -1 if it is unknown. Used only while
-    the voter's standing is not FULL."""
+    """End offset up to which the voter had acknowledged entries before it lost some of them, or -1
+    if it is unknown. Used only while the voter's standing is not FULL."""
 
 
 class Slot(NamedTuple):
@@ -126,7 +126,7 @@ def _decode_slot(data: bytes) -> Slot | None:
 
 @frozen(kw_only=True)
 class VoterFiles:
-    """Contents of a stopped voter's files, and the end of its log, as the input of their check."""
+    """Contents of a stopped voter's files, and the end of its log. `check_files` checks them."""
 
     checkpoint: VoterCheckpoint | None
     """Newest checkpoint in the voter checkpoint file, or None if no slot of the file is
@@ -146,11 +146,11 @@ class VoterFiles:
     """Function that returns the epoch of the log's entry at an offset, or of the last entry in the
     newest snapshot."""
     losses: tuple[str, ...] = ()
-    """Damage of the voter's files that was found before its log was opened, and that caused no loss
-    of data. Each entry is one clause of a log message."""
+    """Losses of data that were found before the voter's log was opened. Each entry is one clause of
+    a log message."""
     made_good: tuple[str, ...] = ()
-    """Damage of the voter's files that was found before its log was opened, and by which nothing
-    was lost. Each entry is one clause of a log message."""
+    """Damage to the voter's files that was found before its log was opened and that lost no data.
+    Each entry is one clause of a log message."""
 
 
 @frozen(kw_only=True)
@@ -163,8 +163,8 @@ class VoterVerdict:
     """Promises to other replicas that the voter can no longer keep. Each entry is one clause of a
     log message."""
     repairs: tuple[str, ...] = ()
-    """Damage to files that was repaired from the voter's other files. Each entry is one clause of a
-    log message."""
+    """Damage to files that could be repaired from the voter's other files. Each entry is one clause
+    of a log message."""
     is_state_stale: bool = False
     """True if `quorum-state` must be written again before the voter starts."""
 
@@ -206,8 +206,8 @@ def check_files(files: VoterFiles) -> VoterVerdict:
 
 
 def _lowest(kept: VoterCheckpoint | None, state: ElectionState | None) -> Standing:
-    """Return the lower of the standings in the voter checkpoint and in `quorum-state`, because one
-    of these files may be out of date."""
+    """Return the lower one of two standings, stored in the voter checkpoint and in `quorum-state`.
+    Either file may be out of date."""
     found = [Standing.FULL.value]
     if kept is not None:
         found.append(kept.election.standing.value)

@@ -175,7 +175,8 @@ class RpcChannel:
 
 
 class RpcRuntime:
-    """gRPC of one process: its servers and its channels to other nodes, on one asyncio thread."""
+    """gRPC of one process: its servers and its channels to other nodes. All run on one asyncio
+    thread."""
 
     def __init__(
         self,
@@ -435,8 +436,8 @@ def is_no_lost_caller(record: logging.LogRecord) -> bool:
 
 
 def default_connections_max() -> int:
-    """Return the default maximum number of connections of a gRPC server, which leaves half of the
-    file descriptors for other uses."""
+    """Return the default maximum number of connections of a gRPC server. It leaves half of the file
+    descriptors for other uses."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, min(CONNECTIONS_MAX, descriptors // 2))
 

@@ -38,8 +38,7 @@ def is_legal_topic_name(name: str) -> bool:
 
 
 class ClusterView:
-    """The cluster in one metadata image, as clients that are connected to one listener may see
-    it."""
+    """The cluster according to one metadata image, as seen by clients of one listener."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig, peer: Peer) -> None:
         self.image = image

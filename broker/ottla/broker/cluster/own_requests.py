@@ -107,8 +107,8 @@ class OwnRequests:
 
 
 def changes_state(row: Api) -> bool:
-    """Return whether one of Ottla's own APIs changes state, which follows from the ACL operation
-    that it requires."""
+    """Return whether one of Ottla's own APIs changes state. The ACL operation that the API requires
+    determines this."""
     return any(need.operation is AclOperation.ALTER for need in row.single_needs)
 
 

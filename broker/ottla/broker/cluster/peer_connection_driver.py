@@ -28,8 +28,8 @@ broker."""
 
 
 def expected_peer(node_id: NodeId) -> ExpectedNode | None:
-    """Return the identity that a connection to another broker of the same cluster expects of its
-    peer. Returns None if the current task belongs to no broker."""
+    """Return the identity that the peer of a connection to another broker of the cluster must have.
+    Returns None if the current task belongs to no broker."""
     cluster_id = OWN_CLUSTER.get()
     return None if cluster_id is None else ExpectedNode(cluster_id, node_id)
 

@@ -44,8 +44,8 @@ class MemberClient(NamedTuple):
 
 
 class ShardEffects(Generic[WriteT]):
-    """Effects that a coordinator's shard (its state in one topic partition) has decided and that
-    are not performed yet, in order."""
+    """Effects that a coordinator's shard (its state in one topic partition) has decided but not
+    performed, in the order of the decisions."""
 
     __slots__ = (
         "answers",

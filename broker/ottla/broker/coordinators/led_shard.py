@@ -56,8 +56,8 @@ WriteT = TypeVar("WriteT")
 
 
 class LedShard(Generic[ShardT, WriteT]):
-    """Coordinator state of one partition that this broker leads, with the ports through which the
-    state's effects are performed."""
+    """Coordinator state of one partition that this broker leads, and the ports that perform the
+    effects of its decisions."""
 
     __slots__ = (
         "answers",
@@ -77,7 +77,7 @@ class LedShard(Generic[ShardT, WriteT]):
     def __init__(self, partition: Partition, shard: ShardT, host: ShardHost) -> None:
         self.partition = partition
         self.epoch: Epoch = partition.leader_epoch
-        """Coordinator epoch of this shard, which is the leader epoch of its partition."""
+        """Coordinator epoch of this shard, equal to the leader epoch of its partition."""
         self.shard = shard
         self.host = host
         self.is_active = False

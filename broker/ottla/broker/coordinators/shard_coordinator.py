@@ -56,14 +56,14 @@ StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
 
 class PeriodicTask(NamedTuple):
-    """Work that a coordinator does periodically in every shard (its state in one topic partition),
-    and the interval."""
+    """Work that a coordinator repeats at an interval in every shard (its state in one topic
+    partition)."""
 
     name: str
     interval_ms: int
     steps: StepsOfShard
-    """Function that is called with a shard and the time. It returns the steps of the periodic work,
-    which run one by one."""
+    """Function that takes a shard and the time, and returns the steps of the periodic work. The
+    coordinator runs the steps one by one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -375,8 +375,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def note_loaded(
         self, led: LedShard[ShardT, WriteT], replay: LogReplay, started_ms: int
     ) -> None:
-        """Write a log message about the replay of a shard's log: the time that it took, and the
-        number of records that it skipped."""
+        """Write a log message about the replay of a shard's log, with its duration and the number
+        of skipped records."""
         led.load_ms = self.clock.monotonic_ms() - started_ms
         content = self._content_of(led.shard)
         self.logger.info("loaded %s of %r in %d ms", content, led.partition, led.load_ms)

@@ -54,8 +54,8 @@ def _rebalances_of(shard: GroupShard) -> dict[str, int]:
 def figures_of(
     led: Iterable[LedGroups], skipped_count: int, rebalances: Rebalances
 ) -> dict[str, float]:
-    """Return the numbers of groups, members and offsets on this broker, and the number of
-    partitions of `__consumer_offsets` that are being loaded."""
+    """Return the numbers of groups, members and committed offsets on this broker, and of partitions
+    of `__consumer_offsets` that are still loading."""
     every = list(led)
     shards = [each.shard for each in every if each.is_active]
     consumers = [group for shard in shards for group in shard.consumers.all()]

@@ -195,8 +195,8 @@ class GroupShard:
         self._outbox.end_event()
 
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics, or of the topics that match a regular expression, to the groups
-        that subscribe to them."""
+        """Apply changes of topics to the groups that subscribe to them. A change of the topics that
+        match a regular expression counts as well."""
         if self._changed_topics is not None:
             self._changed_topics |= changed
             return

@@ -54,8 +54,8 @@ class ColdReader:
 
 
 class ColdReads:
-    """Ranges of log files that are being loaded into the page cache, by partition, with the fetches
-    that wait for them."""
+    """Ranges of log files that are being loaded into the page cache, by partition, and the fetches
+    that wait for these ranges."""
 
     __slots__ = ("_begin", "_coming", "_wake", "readers")
 

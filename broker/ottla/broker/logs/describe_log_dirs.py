@@ -26,8 +26,7 @@ from ottla.wire.messages.describe_log_dirs_response import (
 )
 
 NO_LAG = -1
-"""Lag that the DescribeLogDirs response reports for a log that, according to the metadata, does not
-belong to a replica of this broker."""
+"""Lag in a DescribeLogDirs response for a log that the metadata does not assign to this broker."""
 
 
 class DescribedDirectory(Protocol):

@@ -34,7 +34,7 @@ seconds has passed."""
 
 
 class EarlyRequests:
-    """Wraps request handlers, so that requests wait for logs that this broker is opening for the
+    """Wrapper of request handlers. It delays requests for logs that this broker is opening for the
     first time."""
 
     def __init__(self, table: PartitionTable, until_done: UntilDone) -> None:
@@ -67,8 +67,7 @@ class EarlyRequests:
         return self._serve_later(context, request, handle, missing) if missing else None
 
     def _missing(self, named: Named) -> list[TopicPartition]:
-        """Return those of the named partitions that this broker leads and whose logs are not open
-        yet."""
+        """Return the named partitions that this broker leads and whose logs are not open yet."""
         table = self._table
         missing: list[TopicPartition] = []
         left = LOOKED_AT_MAX

@@ -361,8 +361,8 @@ class Fetch:
     def _reported(
         self, session: FetchSession, results: list[PartitionResult]
     ) -> list[PartitionResult] | None:
-        """Store the offsets that the response reports in the session. Returns the results that the
-        response must include, or None if another request of the session overtook this one."""
+        """Store in the session the offsets that this response reports. Returns the results that the
+        response must include, or None if another request of the session came first."""
         if session.epoch != self._session_epoch:
             return None
         self._settle(session, results)

@@ -312,7 +312,8 @@ def targets_by_key(
     targets: Iterable[FetchTarget], is_from_follower: bool
 ) -> dict[object, FetchTarget]:
     """Return the partitions of a fetch by their wake-up keys in the purgatory. Each partition has
-    the key of its high watermark, and for a follower also that of its log end offset."""
+    the key of its high watermark. In a follower's fetch, it also has the key of its log end
+    offset."""
     found: dict[object, FetchTarget] = {}
     for target in targets:
         partition = target.partition
@@ -516,8 +517,8 @@ def read_remote(
 
 
 def extended_wait(reading: FetchReading, wait_ms: int, remote_wait_ms: int) -> tuple[int, bool]:
-    """Return the time in ms for which a fetch waits for records that are being loaded, and True if
-    that exceeds the client's maximum wait `wait_ms`."""
+    """Return how long the fetch waits for records that are being loaded, in ms, and whether this is
+    longer than the client's maximum wait `wait_ms`."""
     if reading.is_remote:
         return remote_wait_ms, True
     return max(wait_ms, DISK_WAIT_MS), wait_ms < DISK_WAIT_MS

@@ -192,8 +192,8 @@ class VerificationRequests:
         return found[0]
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
-        """Return the leader of the partition of `__transaction_state` that stores a transactional
-        id, or NO_NODE if that partition has no leader."""
+        """Return the id of the broker that coordinates a transactional id, or NO_NODE. The
+        coordinator is the leader of the id's partition of `__transaction_state`."""
         topic = self._table.image.topic(TRANSACTIONS_TOPIC)
         if topic is None or not topic.partitions:
             return NO_NODE

@@ -5,8 +5,8 @@ from ottla.model.ids import Offset
 
 
 class FollowerProgress:
-    """Progress of another replica of a partition that this broker leads, as that replica's fetch
-    requests report it."""
+    """Progress of a remote replica of a partition that this broker leads, as reported by the
+    replica's fetch requests."""
 
     __slots__ = (
         "broker_epoch",

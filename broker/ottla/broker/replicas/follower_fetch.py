@@ -173,8 +173,8 @@ class FollowedPartition:
         """Reason why the partition cannot be followed, if waiting does not remove it. None if there
         is no such reason."""
         self.shared_end: Offset | None = None
-        """End offset of the prefix that this follower's log shares with the leader's log, if that
-        is below the follower's log start offset. None otherwise."""
+        """End offset of the prefix that this follower's log has in common with the leader's log.
+        Set only if that offset is below the follower's log start offset, otherwise None."""
 
     @property
     def name(self) -> str:

@@ -151,8 +151,8 @@ class IsrKeeper:
     # ---- requests
 
     def changes(self, now_ms: int) -> Changes:
-        """Return the ISR changes to send now: first those whose request was not answered, then
-        those that are newly due."""
+        """Return the ISR changes to send now. Changes without a response come first, then new
+        changes."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
                 # Metadata has overtaken the change.  Another change may be due instead.
@@ -174,7 +174,8 @@ class IsrKeeper:
         return 0 if self._retry_at_ms is None else max(0, self._retry_at_ms - now_ms)
 
     def on_silence(self, reason: str, now_ms: int) -> None:
-        """Keep all ISR changes of a request that got no response, so that they are sent again."""
+        """Back off after a request for ISR changes that got no response. The changes are kept, and
+        sent again after the back-off."""
         if reason != self._logged_silence:
             self._logged_silence = reason
             logger.warning("ISR changes are unanswered and will be repeated: %s", reason)

@@ -64,8 +64,8 @@ class LeaderOffsets:
         return OffsetAndEpoch(Offset(found.offset), Epoch(found.leader_epoch))
 
     async def epoch_before(self, position: OffsetAndEpoch) -> Epoch:
-        """Return the leader epoch of the record before a position, which is an offset with the
-        leader epoch of the record at it."""
+        """Return the leader epoch of the record before a position. The position is an offset,
+        together with the leader epoch of the record at that offset."""
         if position.epoch <= 0:
             return Epoch(0)
         asked = OffsetForLeaderPartition(

@@ -8,7 +8,7 @@ P = TypeVar("P")
 
 
 class WakeKey:
-    """Key under which requests wait in the purgatory, which is cheap to hash. Each partition has
+    """Key under which requests wait in the purgatory. A key is cheap to hash. Each partition has
     one key for its high watermark and one for its log end."""
 
     __slots__ = ()
@@ -31,8 +31,8 @@ class PartitionPort(NamedTuple, Generic[P]):
     """Function that is called with a partition when records in its log wait for a flush. It must
     not flush before it returns."""
     on_isr_due: Callable[[P], None]
-    """Function that is called with a partition that this broker leads, when its ISR may have to
-    change."""
+    """Function called with a partition that this broker leads, when the partition's in-sync
+    replicas may have to change."""
     watched: Container[object] = AllKeys()
     """Keys that at least one waiting request watches. A partition checks this set before it wakes a
     key, since a wake-up is rarely needed and costs more."""

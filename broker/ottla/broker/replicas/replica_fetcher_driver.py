@@ -181,8 +181,8 @@ class ReplicaFetchers:
         fetcher.follow(partition)
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, Left]:
-        """Stop following partitions. Returns, for each partition whose log is still being changed
-        by disk work, a function that waits until that change has ended."""
+        """Stop following partitions. Returns a wait function for each partition whose log is still
+        being changed by disk work. The function returns when the disk work has ended."""
         busy: dict[TopicIdPartition, Left] = {}
         for key in partitions:
             fetcher = self._of.pop(key, None)

@@ -88,8 +88,8 @@ class Fetchers(Protocol):
         ...
 
     def leave(self, partitions: Iterable[TopicIdPartition]) -> Mapping[TopicIdPartition, Left]:
-        """Stop following partitions. Returns, for each partition whose log is still being changed
-        by disk work, a function that waits until that change has ended."""
+        """Stop following partitions. Returns a wait function for each partition whose log is still
+        being changed by disk work. The function returns when the disk work has ended."""
         ...
 
 

@@ -78,8 +78,8 @@ class BrokerTraffic:
     def __init__(self) -> None:
         self._topics: dict[str, TopicTraffic] = {}
         self._elsewhere = TopicTraffic()
-        """Sum of the counters of topics whose replicas on this broker were removed, and of requests
-        for topics that have no replica on this broker."""
+        """Sum of the traffic that no current topic counts: traffic of topics whose replicas have
+        left this broker, and requests for topics without a replica here."""
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the traffic counters of a topic that has a replica on this broker."""

@@ -183,8 +183,8 @@ class SharePersisterDriver:
     def _start(self, call: PersisterCall) -> None:
         """Send a share persister call to the share coordinator of its partition.
 
-        A call that is caused by the result of this one starts only after this method has returned,
-        so that long chains of calls do not deepen the stack.
+        If the result of a call starts another call, the new call is queued and sent after this
+        method has returned. Long chains of calls therefore do not deepen the stack.
         """
         self._startable.append(call)
         if self._is_starting:
@@ -380,8 +380,8 @@ class CoordinatorSender:
         self.start_links()
 
     def leave_moved(self, coordinator_of: Callable[[SharePartitionKey], NodeId]) -> None:
-        """Fail the calls whose share partition now has another coordinator, so that they are
-        repeated there. A request that also contains other calls is not cancelled."""
+        """Fail the calls whose share partition has moved to another coordinator, so that they are
+        sent to the new one. A request is cancelled only if all of its calls have moved."""
 
         def is_moved(call: PersisterCall) -> bool:
             return coordinator_of(call.key) != self._node_id

@@ -21,11 +21,11 @@ from ottla.wire.messages.describe_share_delivery_response import (
 )
 
 NEVER_MS = -1
-"""Value in a DescribeShareDelivery response for a due time or an end of a back-off that does not
-exist."""
+"""Value in a DescribeShareDelivery response for a missing time: the records have no due time, or no
+back-off."""
 SPANS_PER_STEP = 1_000
-"""Number of spans of a delivery window (ranges of records with equal state) that are counted in one
-step of work. A larger value blocks the event loop longer."""
+"""Number of spans (ranges of records with equal state) of a delivery window that one step of work
+counts. A larger value blocks the event loop longer."""
 
 
 class DescribeShareDeliveryApi:

@@ -68,12 +68,12 @@ iteration, which blocks the loop longer. With a larger value, records are releas
 many locks end at once."""
 
 RULES_KEPT = 1_000
-"""Maximum number of distinct share group settings whose delivery rules are cached, so that share
-partitions with equal settings use the same object."""
+"""Maximum number of distinct share group settings whose delivery rules are cached. Share partitions
+with equal settings share one object."""
 
 SPANS_PER_COST = 4
-"""Number of spans (ranges of records) whose state can be changed in the time in which a fetch reads
-one partition."""
+"""Number of spans (ranges of records with equal state) that can be changed in the time of one
+partition's read by a fetch."""
 
 Answered = Callable[[ErrorCode], None]
 
@@ -153,7 +153,8 @@ class LockTimer(WaitingEntry):
 
 
 class LedShare:
-    """One share partition on the broker that leads its topic partition, during one leader epoch."""
+    """One share partition on the leader of its topic partition, for the duration of one leader
+    epoch."""
 
     __slots__ = (
         "_answers",

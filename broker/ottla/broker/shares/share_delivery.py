@@ -63,8 +63,8 @@ class ShareDelivery:
         self._is_enabled = is_enabled
 
     def refusal(self, group_id: str | None, member_id: str | None) -> ErrorCode:
-        """Return the error code with which all share requests of this group and member are refused,
-        or NONE if they may be served."""
+        """Return the error code that refuses all share requests of this group and member, or NONE
+        if the requests may be served."""
         if not self._is_enabled():
             return ErrorCode.UNSUPPORTED_VERSION
         if not group_id or not member_id:

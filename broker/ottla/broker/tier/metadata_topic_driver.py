@@ -288,8 +288,8 @@ class MetadataTopic:
             self._alarms.on_permission("creation")
 
     async def _find_ends(self, consumer: "Consumer") -> None:
-        """Look up the end offsets of those partitions of the metadata topic that store the metadata
-        of newly assigned tiered partitions. Runs until cancelled."""
+        """Look up end offsets of partitions of the metadata topic until cancelled. The offset of a
+        partition is needed if it contains the metadata of newly assigned tiered partitions."""
         while True:
             pause_s = RETRY_S / 10
             for index in self.states.new_stores():

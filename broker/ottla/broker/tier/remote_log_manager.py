@@ -56,8 +56,8 @@ class LogSnapshot:
 
 
 def copied_up_to(log: LogSnapshot, metadata: RemoteMetadata) -> Offset:
-    """Return the offset up to which, inclusive, all records are readable in the object store, so
-    that local segments may be deleted."""
+    """Return the last offset (inclusive) up to which all records are readable in the object store.
+    Local segments up to this offset may be deleted."""
     return copied_offset(metadata, log.lineage, local_log_start_offset=log.local_start_offset)
 
 

@@ -47,8 +47,8 @@ class LoadedPartition:
 
 
 class RemoteStates:
-    """Metadata of all tiered partitions that are assigned to this broker, grouped by the partition
-    of the metadata topic that stores it."""
+    """Metadata of all tiered partitions assigned to this broker, grouped by the partition of the
+    metadata topic that contains the metadata."""
 
     def __init__(self, partition_count: int) -> None:
         self.partition_count = partition_count
@@ -69,7 +69,7 @@ class RemoteStates:
             yield from store
 
     def store_of(self, partition: TopicIdPartition) -> int:
-        """Return the index of that partition of the metadata topic which stores the metadata of a
+        """Return the index of the partition of the metadata topic that contains the metadata of a
         tiered partition."""
         return metadata_partition_of(partition, self.partition_count)
 
@@ -102,13 +102,13 @@ class RemoteStates:
 
     @property
     def stores(self) -> frozenset[int]:
-        """Indexes of those partitions of the metadata topic that must be read, because they store
-        the metadata of assigned tiered partitions."""
+        """Indexes of the partitions of the metadata topic that must be read. Each contains the
+        metadata of at least one assigned tiered partition."""
         return frozenset(self._stores)
 
     def new_stores(self) -> list[int]:
-        """Return the indexes of metadata topic partitions for which `begin` must be called, because
-        they store the metadata of newly assigned tiered partitions."""
+        """Return the indexes of the partitions of the metadata topic that contain the metadata of
+        newly assigned tiered partitions. `begin` must be called for each of them."""
         return sorted(
             index
             for index, store in self._stores.items()
@@ -127,7 +127,7 @@ class RemoteStates:
 
     def unknown_ends(self, index: int) -> list[TopicIdPartition]:
         """Return the newly assigned tiered partitions whose metadata is in partition `index` of the
-        metadata topic, and for which `begin` was not called yet."""
+        metadata topic. Only partitions for which `begin` was not called yet are returned."""
         store = self._stores.get(index, {})
         return [each for each, loaded in store.items() if loaded.ready_offset is None]
 

@@ -42,8 +42,8 @@ def is_refusal(error: OttlaError | OSError) -> bool:
 
 
 class TierAlarms:
-    """Present failures of tiered storage on one broker, by the kind of work, and the partition or
-    other subject of the work."""
+    """Current failures of tiered storage on one broker, by kind of work (such as copies) and by
+    subject (such as a partition)."""
 
     def __init__(self) -> None:
         self._failures: dict[str, dict[Hashable, _Failure]] = {}

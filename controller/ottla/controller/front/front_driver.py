@@ -128,8 +128,8 @@ class Newcomer:
 
 
 class FrontServer(SocketServer):
-    """Socket server of a controller, which serves the connections of clients itself and passes
-    those of nodes to gRPC."""
+    """Socket server of a controller. It serves connections of clients, and passes connections of
+    other nodes to gRPC."""
 
     def __init__(
         self,
@@ -156,7 +156,8 @@ class FrontServer(SocketServer):
         self._is_watched = False
         """True if a check of the deadlines for the first bytes of connections is scheduled."""
         self._arrived: deque[Newcomer] = deque()
-        """Connections whose first bytes have arrived, so that their protocol is known."""
+        """Connections whose first bytes have arrived. The first bytes determine the protocol of a
+        connection."""
         self._spliced: dict[int, tuple[SplicedConnection, socket.socket]] = {}
         """Connections of nodes by both of their file descriptors, with the socket of each."""
         self._interests: dict[int, int] = {}

@@ -48,7 +48,7 @@ class SplicedSocket(Protocol):
 
 
 class Direction:
-    """One direction of a spliced connection, which copies bytes from one socket (the source) to the
+    """One direction of a spliced connection. It copies bytes from one socket (the source) to the
     other (the sink)."""
 
     __slots__ = ("has_ended", "is_unwatched", "left", "sink", "source")
@@ -166,7 +166,8 @@ class SplicedConnection:
         return not self.is_over
 
     def _directions(self, stream: SplicedSocket) -> tuple[Direction, Direction]:
-        """Return the direction that reads from the given socket, and the one that writes to it."""
+        """Return the direction that reads from the given socket, and the direction that writes to
+        the same socket."""
         if stream is self.outer:
             return self.inbound, self.outbound
         return self.outbound, self.inbound

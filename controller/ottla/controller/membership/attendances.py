@@ -63,8 +63,8 @@ class Suspicion:
 
 
 class Attendances:
-    """Calls that brokers keep open at this controller while they are alive, and evidence that is
-    collected after a call was cut off."""
+    """Calls that brokers keep open at this controller while they are alive. After a call was cut
+    off, the evidence for or against the broker's death is collected here."""
 
     def __init__(self, sessions: BrokerSessions) -> None:
         self._sessions = sessions

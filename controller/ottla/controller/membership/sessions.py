@@ -123,7 +123,8 @@ class BrokerSessions:
         return 0 if session is None else session.contact_count
 
     def note_call(self, broker: NodeId) -> None:
-        """Record that a broker has opened the call with which it shows that it is alive."""
+        """Record that a broker has opened its long-running call, which shows that the broker is
+        alive."""
         session = self._sessions.get(broker)
         if session is not None:
             session.cut_off_ms = None

@@ -11,8 +11,8 @@ from ottla.model.ids import NodeId
 
 
 class NewTopics:
-    """Placement of the replicas of one CreateTopics request's topics on brokers, one topic after
-    the other."""
+    """Placement of replicas on brokers for the topics of one CreateTopics request. Topics are
+    placed one after the other."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
@@ -35,7 +35,7 @@ class NewTopics:
         ]
 
     def count(self) -> None:
-        """Count a topic that was created, so that the next topic's placement starts at another
+        """Count a topic that was created. The placement of the next topic then starts at another
         broker."""
         self._turn += 1
 

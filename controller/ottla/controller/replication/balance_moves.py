@@ -107,9 +107,8 @@ def advance(image: MetadataImage, config: ControllerConfig) -> list[Record]:
 
 
 def undo(before: MetadataImage, image: MetadataImage, config: ControllerConfig) -> list[Record]:
-    """Return the metadata records that cancel the moves in progress of a balance plan that was just
-    removed, and that end its throttle. `before` is the metadata image that still contains the plan.
-    """
+    """Return the metadata records that cancel the moves of a removed balance plan and end its
+    throttle. `before` is the last metadata image that contained the plan."""
     rules = TopicRules(image, config)
     lists = ThrottleLists(image)
     records: list[Record] = []
@@ -133,7 +132,8 @@ def _find(image: MetadataImage, move: StoredMove) -> tuple[Topic | None, Partiti
 
 
 class _PlanStep:
-    """One step of a balance plan, which ends complete moves of partitions and starts others."""
+    """One step of a balance plan. The step ends complete moves of partitions and starts further
+    moves."""
 
     def __init__(self, image: MetadataImage, config: ControllerConfig) -> None:
         self._image = image
@@ -222,8 +222,8 @@ class _PlanStep:
 
 
 def _bounded_rate(image: MetadataImage) -> Iterator[Record]:
-    """Yield the metadata records that set the replication throttle to a value within its bounds, if
-    it is missing or outside them."""
+    """Yield metadata records that set the replication throttle within its bounds. Yields nothing if
+    the throttle is already set and within the bounds."""
     lowest, highest = rate_bounds(image)
     yield from rate_records(image, min(max(rate_in_force(image), lowest), highest))
 

@@ -153,8 +153,8 @@ def cancelled(
     at: TopicIdPartition,
     state: PartitionState,
 ) -> Record | None:
-    """Return the metadata record that cancels a reassignment, so that the partition has its
-    original replicas again. Returns None if nothing changes.
+    """Return the metadata record that cancels a reassignment and restores the original replicas.
+    Returns None if nothing changes.
 
     Raises RefusedError if the partition is not being reassigned, or if the cancellation needs an
     unclean election.

@@ -63,8 +63,8 @@ class ClassicGroups(GroupKind[ClassicGroup]):
         self._outbox.write(CoordinatorRecord(group_key(group.group_id), None))
 
     def end_for_conversion(self, group: ClassicGroup) -> None:
-        """Delete the record of a classic group and make all members join again, because a group of
-        another kind replaces this one."""
+        """Delete the record of a classic group and make all members rejoin, because a group of
+        another kind replaces the classic group."""
         self._rebalancer.release_group(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._outbox.write(CoordinatorRecord(group_key(group.group_id), None))
 

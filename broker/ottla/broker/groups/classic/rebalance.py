@@ -100,8 +100,8 @@ class Rebalancer:
         self._new_id = new_id
         self._record_bytes_max = record_bytes_max
         self._initial_delays: dict[str, tuple[int, int]] = {}
-        """Groups in their first rebalance, each with its current delay and the time that may still
-        be added to the delay, in milliseconds."""
+        """Groups in their first rebalance. Each has two durations in milliseconds: its current
+        delay, and the remaining time by which the delay may be extended."""
 
     # ---- joining
 
@@ -284,8 +284,8 @@ class Rebalancer:
             self._complete_join(group, now)
 
     def on_join_timer(self, group: ClassicGroup, now: Instant) -> None:
-        """Handle the end of the time in which members may join, or of the delay before the first
-        generation of an empty group."""
+        """Handle an expired join timer of a group. The timer limits the time in which members may
+        join, or delays the first generation of an empty group."""
         delayed = self._initial_delays.pop(group.group_id, None)
         if group.state is not PREPARING:
             return

@@ -27,7 +27,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
         self._outbox = outbox
         self._record_bytes_max = record_bytes_max
         self.rebalance_count = 0
-        """Number of times that the epoch of any group of this kind was incremented."""
+        """Total number of increments of group epochs, over all groups of this kind."""
 
     # ---- records
 

@@ -34,8 +34,8 @@ class AssignedMember(Protocol):
 
     @property
     def instance_id(self) -> str | None:
-        """Value of group.instance.id of a static group member, which it keeps when it restarts, or
-        None for a dynamic member."""
+        """Value of group.instance.id of a static group member, or None for a dynamic member. A
+        static member keeps this value when it restarts."""
         ...
 
     @property

@@ -233,8 +233,8 @@ class MixedGroups:
     def _find_or_make(
         self, group: ConsumerGroup, join: Join
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the group member as it was before the JoinGroup request, and the static member
-        that it replaces, or None if it replaces none."""
+        """Return the member that sends a JoinGroup request, as it was before the request, and the
+        static member that it replaces. The second value is None if no member is replaced."""
         request = join.request
         instance_id, member_id = request.group_instance_id, request.member_id
         known_id = None if instance_id is None else group.static_members.get(instance_id)

@@ -22,8 +22,8 @@ group. A larger value costs more per topic."""
 
 
 class RegexReaders:
-    """Principals that subscribe to one regular expression, and the topics that all of them may
-    see."""
+    """Principals that subscribe to one regular expression, and the topics that every one of them is
+    allowed to describe."""
 
     __slots__ = ("_decided", "_has_more", "_heard", "_readers", "_version", "_visible")
 

@@ -59,8 +59,8 @@ class _TopicChanges(NamedTuple):
 
 
 class _Resolution:
-    """Topics that match one regular expression. They are complete if no created or deleted topics
-    are left to match."""
+    """Topics that match one regular expression. The result is complete if all created and deleted
+    topics have been compared with the expression."""
 
     __slots__ = ("at", "found", "instructions", "is_known", "news", "topics", "version")
 
@@ -114,8 +114,8 @@ class TopicView:
         return self.image.topic(name)
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
-        """Apply a new metadata image. Returns the names of topics that were created or deleted, or
-        got more partitions, or whose replicas may have moved to other racks."""
+        """Apply a new metadata image. Returns the names of the topics that were created or deleted,
+        that got more partitions, or whose replicas may be in other racks now."""
         if self.image is EMPTY or delta.base.provenance != self.image.provenance:
             delta = MetadataDelta.between(self.image, image)
         deleted = {topic.name for topic in delta.deleted_topics}

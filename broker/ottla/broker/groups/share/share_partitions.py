@@ -38,8 +38,8 @@ class SharePartitions:
 
     def __init__(self) -> None:
         self.initializing: dict[UUID, TopicStates] = {}
-        """Partitions whose durable state this group has requested from the share coordinator and
-        that is not confirmed yet, by topic id."""
+        """Partitions whose durable state is being created, by topic id. The group has sent the
+        request to the share coordinator, and has no confirmation yet."""
         self.initialized: dict[UUID, TopicStates] = {}
         """Partitions whose durable state exists, by topic id. Only these partitions are assigned to
         members."""
