@@ -46,7 +46,8 @@ def hide_secrets(arguments: Sequence[str]) -> bool:
 
 
 def show_as(*choices: Sequence[str]) -> bool:
-    """Replace the arguments of this process that `ps` shows by the first of `choices` that fits.
+    """Change the arguments that `ps` shows for this process. The first of `choices` that fits is
+    used.
 
     The available space is the size of the arguments with which the process was started. If no
     choice fits, the last one is truncated. Returns False if the arguments cannot be replaced.

@@ -342,8 +342,8 @@ class ConsoleApp:
 
 
 async def checked_form(request: Request, signed: SignedIn, names: HostNames) -> Mapping[str, str]:
-    """Read and return the fields of a form that a page of this console created for this session.
-    Raises PageError if another site or session sent it."""
+    """Return the submitted fields of a form. Raises PageError unless the form was created by this
+    console for the current session."""
     check_site(request, names)
     form = dict(await form_of(request))
     if not is_token_of(form.pop(FIELD, ""), signed.form_secret):

@@ -124,8 +124,8 @@ class PageView:
     """Name of the template without `.html`. Empty for the template with the page's name."""
     status: int = 200
     location: str = ""
-    """Address that the browser opens next, in place of a page. Actions return it (see `links`), so
-    that a reload does not repeat them."""
+    """Address that the browser opens next, in place of a page. Actions return an address (see
+    `links`), so that a reload of the page does not repeat the action."""
     download: Download | None = None
     """File that is sent to the browser in place of a page, or None for a page."""
     notice: str = ""

@@ -152,8 +152,8 @@ class ErrorCode(IntEnum):
 
 
 class Row(NamedTuple):
-    """Description of one error code: its number, its name, whether the same request may be retried,
-    and its meaning."""
+    """Description of one error code: its number, its name, its meaning, and whether the same
+    request may be retried."""
 
     code: int
     name: str

@@ -64,8 +64,8 @@ def process_families() -> Iterator[Family | None]:
 
 
 def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
-    """Yield a metric of the number of unexpected exceptions, by the kind of owner (such as a
-    request or task) that each one ended."""
+    """Yield a metric that counts unexpected exceptions, by the kind of owner (such as a request or
+    task) that an exception has ended."""
     yield Family(
         "ottla_unexpected_errors_total",
         MetricKind.COUNTER,

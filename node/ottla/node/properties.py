@@ -43,8 +43,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Return the key and the value of a line in a `.properties` file, which is split at the first
-    `=`, `:` or blank that is not escaped by a backslash."""
+    """Split a line of a `.properties` file at the first `=`, `:` or blank that no backslash
+    escapes. Returns the key and the value."""
     at = 0
     while at < len(line) and line[at] not in "=: \t":
         at += 2 if line[at] == "\\" else 1

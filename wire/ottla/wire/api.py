@@ -143,13 +143,13 @@ class Refusal:
     `refusals.py` derives from the schemas."""
 
     repeats: tuple[str, ...] = ()
-    """Fields of the request that are copied to the root of the response that refuses it."""
+    """Request fields whose values the root of a refusing response repeats."""
     nulls: tuple[str, ...] = ()
     """Fields that a refusal sets to null, apart from its error code, in versions of the API in
     which they are nullable."""
     element_repeats: tuple[str, ...] = ()
-    """Arrays of a request element that are copied to the corresponding element of the response that
-    refuses it."""
+    """Arrays of a request whose elements the refusing response repeats, each in its corresponding
+    element."""
     elements: str = ""
     """Path of the response's arrays that contain the elements of a refusal. Empty if they are at
     the root."""

@@ -28,8 +28,8 @@ offset, length and leader epoch."""
 MAGIC_AT: Final = 16
 CRC_AT: Final = 17
 CRC_START: Final = 21
-"""Position in a batch of the start of the bytes that its CRC covers, from the attributes to the end
-of the batch."""
+"""Position in a batch at which the CRC's range of bytes starts. The range extends from the
+attributes to the end of the batch."""
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
 

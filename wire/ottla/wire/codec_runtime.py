@@ -26,8 +26,8 @@ find_uuid: Callable[[bytes], UUID | None] = _uuids.get
 
 
 def keep_uuid(data: bytes) -> UUID:
-    """Create and return the UUID that consists of these 16 bytes, and add it to the table of
-    decoded ids. A full table is cleared first."""
+    """Create the UUID of these 16 bytes, add it to the table of decoded ids, and return it. A full
+    table is cleared first."""
     if len(_uuids) >= UUIDS_KEPT_MAX:
         _uuids.clear()
         _uuids[bytes(16)] = ZERO_UUID
@@ -101,6 +101,6 @@ def wrong_size(where: str) -> ProtocolError:
 
 
 def not_in_version(where: str, version: int) -> ProtocolError:
-    """Return the ProtocolError for the field `where`, which is set although this version lacks it
-    and the field is not ignorable."""
+    """Return a ProtocolError for a field that is set in a version without the field. `where` names
+    the field, which is not ignorable."""
     return ProtocolError(f"{where} is set, but version {version} has no such field")

@@ -81,8 +81,8 @@ def _is_out_of_order(struct: StructSchema) -> bool:
 
 
 def innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
-    """Yield the schemas of a struct and of the structs within it, so that each struct follows the
-    structs that its fields use."""
+    """Yield the schemas of a struct and of its nested structs. A nested struct comes before every
+    struct that has a field of it."""
     seen: set[str] = set()
 
     def walk(inner: StructSchema) -> Iterator[StructSchema]:

@@ -61,8 +61,8 @@ ROWS_COUNT = 9
 
 
 class RecordLayout(NamedTuple):
-    """Positions of the fields of all records in a batch whose keys have one size and whose values
-    have one size."""
+    """Positions of the fields of all records of a batch. All keys have the same size, and all
+    values have the same size."""
 
     table: Ints
     """Known properties of the records, with one column per record. The rows are: positions within

@@ -118,8 +118,8 @@ def _topic_rows(rows: list[tuple[Any, ...]]) -> list[tuple[object, ...]]:
 
 
 def _epochs(group: GroupDescription) -> str:
-    """Return a text with the group epoch of a consumer-protocol group, and the number of members
-    that have not reached their target assignment."""
+    """Return a text with the epoch of a group of the consumer protocol, and the number of its
+    members that have not reached their target assignment."""
     said = f"epoch {group.group_epoch}"
     if group.assignment_epoch != group.group_epoch:
         return f"{said}, its target assignment is still of epoch {group.assignment_epoch}"

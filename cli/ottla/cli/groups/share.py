@@ -191,8 +191,8 @@ async def _offsets(admin: Admin, group: str) -> list[tuple[TopicPartition, Share
 async def _deliveries(
     admin: Admin, group: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ShareRecordCounts]:
-    """Return the numbers of records of a share group, by partition, that are neither acknowledged
-    nor archived, or an empty mapping if brokers do not report them."""
+    """Return, by partition, the numbers of a share group's records that are neither acknowledged
+    nor archived. Returns an empty mapping if brokers do not report the numbers."""
     try:
         return await admin.share_group_deliveries(group, partitions)
     except RefusedError:

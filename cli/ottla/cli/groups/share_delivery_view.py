@@ -8,8 +8,8 @@ from ottla.client.admin_parts.admin_share_groups import ShareRecordCounts
 
 
 def delivery_text(delivery: ShareRecordCounts | None) -> str:
-    """Return a text with the numbers of a share group's records in a partition that are not
-    finished, by the reason for the wait, such as "3 ready, 2 waiting for their key".
+    """Return a text that counts the unfinished records of a share group in a partition by the
+    reason for the wait, such as "3 ready, 2 waiting for their key".
 
     Times are UTC. Returns "not fetched" if no member fetches the partition.
     """

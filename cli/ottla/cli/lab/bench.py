@@ -17,8 +17,8 @@ UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Bench(NamedTuple):
-    """Declaration of a benchmark: its summary, the names of its options, and the defaults that it
-    changes."""
+    """Declaration of a benchmark: its summary, the names of its options, and default values that
+    differ from the common ones."""
 
     summary: str
     options: str

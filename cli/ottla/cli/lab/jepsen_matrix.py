@@ -94,8 +94,8 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool) -> list[dict[str, An
 
 
 def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
-    """Return the results of a Jepsen run that ended without a verdict, one for each of its
-    workloads."""
+    """Return the results of a Jepsen run that failed without a verdict. There is one result for
+    each workload of the run."""
     figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
     common = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
     return [{**common, "reason": "the harness broke", "workload": name} for name in plan.workloads]

@@ -66,8 +66,8 @@ class ProgressLine:
 def show_results(
     directories: list["RunDirectory"], results: list[dict[str, Any]], form: str
 ) -> None:
-    """Print each verdict of a Jepsen run with its figures, the anomalies that checkers found, and
-    the events that prove them."""
+    """Print each verdict of a Jepsen run with its statistics. Also prints the anomalies that
+    checkers found and the events that prove these anomalies."""
     from ottla.jepsen.report.figures import MISSING, can_draw
 
     if not can_draw():

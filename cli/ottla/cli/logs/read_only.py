@@ -15,8 +15,8 @@ LOCKS_FILE = Path("/proc/locks")
 
 
 class ReadOnlyFile:
-    """A log directory's file opened for reading. Its size remains the size that it had when it was
-    opened."""
+    """A file of a log directory, opened for reading. Its reported size is the size at the time of
+    opening."""
 
     def __init__(self, path: Path, fd: int, on_read: Callable[[int], None]) -> None:
         self.path = path
@@ -38,8 +38,8 @@ class ReadOnlyFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def skip_hole(self, position: int) -> int:
-        """Return the first position at or after `position` at which the file may have bytes other
-        than zero, or the size of the file if it ends with a hole."""
+        """Return the first position at or after `position` that may contain a byte other than zero.
+        Returns the size of the file if only a hole follows."""
         try:
             return os.lseek(self._fd, position, os.SEEK_DATA)
         except OSError as error:

@@ -164,8 +164,8 @@ def _write(disk: Disk, path: str, data: bytes) -> None:
 
 
 async def _flush(disk: Disk, directory: str) -> None:
-    """Make all files of a directory durable, several at the same time, which is faster than
-    flushing them one after the other."""
+    """Make all files of a directory durable. Several files are flushed at the same time, which is
+    faster than one after the other."""
     names = iter(await disk.listdir(directory))
 
     async def work() -> None:

@@ -20,8 +20,8 @@ from ottla.wire.messages.offload_logs_request import OffloadLogsRequest, TopicTo
 from ottla.wire.messages.offload_logs_response import OffloadLogsResponse
 
 PARTITIONS_PER_REQUEST = 20
-"""Number of partitions in one request. A broker deletes the segments of one after the other, so
-that a larger number lets the progress line and other commands of this connection wait."""
+"""Number of partitions in one request. A broker deletes the segments of one partition after the
+other. A larger number delays the progress line and other commands on this connection."""
 
 COLUMNS = ("PARTITION", "BROKER", "SEGMENTS", "SIZE", "LOCAL-START")
 KEYS = ("partition", "broker", "segments", "size_bytes", "local_start_offset")

@@ -84,8 +84,8 @@ def notes_of(scan: BucketScan) -> list[str]:
 
 
 def _last(segments: list[ListedSegment]) -> list[ListedSegment]:
-    """Return the segments of a partition that may be the end of its log, which are the segments
-    with the highest start offset."""
+    """Return the segments of a partition with the highest start offset. One of them is the end of
+    the partition's log."""
     highest = segments[-1].names.start_offset
     return [one for one in segments if one.names.start_offset == highest]
 

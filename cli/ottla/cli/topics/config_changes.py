@@ -191,8 +191,8 @@ async def alter(
 
 
 async def _check_alive(admin: Admin, entity: Entity) -> None:
-    """Raise an error if the broker that an entity names does not respond, because only that broker
-    knows its settings file."""
+    """Raise RefusedError if an entity names a broker that is not alive. Only that broker can read
+    its settings file."""
     node = entity.broker
     if node is None:
         return

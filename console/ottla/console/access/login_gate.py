@@ -39,7 +39,8 @@ WRONG = "This name and password are not of a user of the cluster."
 
 @frozen(kw_only=True)
 class OpenedClients:
-    """Clients of the cluster with the rights of one user, and the function that closes them."""
+    """Clients of the cluster that act with the permissions of one user, and the function that
+    closes them."""
 
     clients: UserClients
     close: Callable[[], None]

@@ -16,8 +16,8 @@ SERIES_MAX = 6
 
 
 class LagSample(NamedTuple):
-    """Lag of one group at one time, in records and in seconds, and the lags of some of its
-    partitions."""
+    """Lag of one group at one time, in records and in seconds, with the separate lags of some of
+    its partitions."""
 
     time_ms: int
     records: int | None

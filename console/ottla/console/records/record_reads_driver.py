@@ -41,7 +41,8 @@ FILTERED_WINDOW = 500
 WINDOW_MAX = 10_000
 WINDOW_GROWTH = 4
 PACE_BYTES = 256 * KIB
-"""Number of bytes of records that one page's scan examines before other pages' scans continue."""
+"""Number of bytes of records that the scan of one page examines before the scans of other pages
+continue."""
 RECORD_COST_BYTES = KIB
 """Number of bytes that are added to the size of each examined record, to account for the fixed work
 per record."""

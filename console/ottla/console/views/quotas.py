@@ -37,8 +37,8 @@ CLIENTS_MAX = 100
 first."""
 BROKERS_MAX = 100
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a quota, which stands for all users or
-client ids without quotas of their own."""
+"""Name of a quota's default entity in Kafka's tools. Its quota applies to all users or client ids
+without quotas of their own."""
 READS = NeededRight(operation="describe-configs")
 UNITS = {
     "producer_byte_rate": "bytes per second",

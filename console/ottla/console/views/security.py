@@ -169,7 +169,7 @@ async def delete_acl(request: PageRequest) -> PageView:
 
 
 async def acl(request: PageRequest) -> PageView:
-    """Return the page that shows one ACL, with the form that deletes it."""
+    """Return the page that shows one ACL and has a form to delete it."""
     entry = entry_of(request.query)
     form = FormPart(
         title="Delete this ACL",

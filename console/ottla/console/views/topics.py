@@ -31,7 +31,8 @@ from ottla.model.internal_topics import INTERNAL_TOPICS
 from ottla.model.values import frozen
 
 PARTITIONS_MAX = 2_000
-"""Maximum number of partitions whose details are requested for one page of the list of topics."""
+"""Maximum number of partitions whose details the console requests for one page of the topic
+list."""
 SIZES_S = 3.0
 LIVE_S = 10.0
 """Interval, in seconds, at which the live part of the list of topics is renewed."""

@@ -115,9 +115,8 @@ class Tally:
         return self.moved.total()
 
     def rows(self) -> list[tuple[str, int, int, int, int]]:
-        """Return a row for each partition to which dead letters are moved: topic, partition, number
-        of records, number of rejected records, and number of records whose deliveries were
-        exhausted."""
+        """Return one row for each partition that receives dead letters: topic, partition, number of
+        records, number of rejected records, and number of records without deliveries left."""
         places = sorted({at for at, _ in self.moved})
         return [
             (
@@ -436,8 +435,8 @@ class Lot:
 
 
 def _is_of_a_record(refusal: RefusedError) -> bool:
-    """Return whether the cause of a broker's refusal may be a single record, so that the other
-    records of the transaction can be moved."""
+    """Return whether a single record may have caused a broker's refusal. The other records of the
+    transaction can then still be moved."""
     cause: BaseException | None = refusal
     while cause is not None:
         if isinstance(cause, RefusedError) and cause.code in OF_ONE_RECORD:

@@ -72,9 +72,8 @@ async def record_lags(admin: Admin, groups: Iterable[str]) -> dict[str, int | No
 
 
 async def ages_of(admin: Admin, rows: Iterable[LagRow]) -> dict[TopicPartition, float | None]:
-    """Return the age, in seconds, of the first record that the group has not consumed, for each
-    partition of `rows` that has such a record. This requires a fetch for each of these
-    partitions."""
+    """Return, by partition, the age in seconds of the first record that the group has not consumed.
+    Partitions of `rows` without such a record are left out. Each age requires a fetch."""
     late = {row.at: row.committed for row in rows if row.lag and row.committed is not None}
     starts = await offsets_at(admin.cluster, sorted(late), EARLIEST)
     # Retention may have deleted the first record that was not consumed.

@@ -24,8 +24,8 @@ KNOWN_PARTS = {
 
 @frozen(kw_only=True)
 class PushedSeries:
-    """One metric of one client over time, with one value for each push (report of the client) that
-    has the metric."""
+    """Values of one metric of one client over time. Each push (report of the client) that has the
+    metric adds one value."""
 
     name: str
     """Name of the metric with its attributes, as in `a.b{node.id=1}`."""

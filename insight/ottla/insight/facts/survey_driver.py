@@ -37,11 +37,11 @@ unhealthy."""
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 DRAINS = ("DRAINING", "DRAINED")
-"""States of a broker that transfers its partition leaderships to other brokers, or has transferred
-them."""
+"""States of a broker during and after a drain (the transfer of its partition leaderships to other
+brokers)."""
 UNREPORTED = "unreported"
-"""State that a survey assigns to a broker that responds but does not report its state, because it
-is not a broker of Ottla."""
+"""State in a survey of a broker that responds without reporting a state. Such a broker is not a
+broker of Ottla."""
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
@@ -465,8 +465,8 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return counts about a broker: the partitions that it leads and how many of them are
-    under-replicated, and its replicas and how many of them are out of sync."""
+    """Return counts about a broker: the partitions that it leads, the under-replicated ones among
+    them, its replicas, and the out-of-sync ones among these."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]
     return {

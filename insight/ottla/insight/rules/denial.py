@@ -164,8 +164,8 @@ def _fits(request: DeniedRequest, entry: AclEntry) -> bool:
 
 
 def _is_mistaken_pattern(request: DeniedRequest, entry: AclEntry) -> bool:
-    """Return whether the resource name in an ACL resembles the requested one. It does if it is a
-    prefix that was stored as a literal name, or a prefix that differs in case or in its end."""
+    """Return whether an ACL's resource name is probably a mistyped form of the requested name.
+    Either a prefix was stored as a literal name, or a prefix has the wrong case or a wrong end."""
     asked, given = request.name.casefold(), entry.resource_name.casefold()
     if entry.pattern_type is PatternType.PREFIXED:
         return bool(given) and asked[:1] == given[:1]

@@ -21,8 +21,8 @@ from ottla.model.settings.quotas import CONNECTION_CREATION_RATE, CONTROLLER_MUT
 CLIENTS_MAX = 20
 """Maximum number of throttled clients in an explanation."""
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a quota, which stands for all users or
-client ids without quotas of their own."""
+"""Name of a quota's default entity in Kafka's tools. Its quota applies to all users or client ids
+without quotas of their own."""
 REPLICATION = {"throttle.leader": "sent", "throttle.follower": "received"}
 """Names of the broker metrics with replication throttles, and the direction of the throttled
 bytes."""

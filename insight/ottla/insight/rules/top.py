@@ -89,8 +89,8 @@ def _clients(
 def _quotas(
     rates: TrafficRates, *, is_by_requests: bool
 ) -> Iterator[tuple[str | None, str | None, str, int, int]]:
-    """Yield table rows of clients that have quotas, with their usage of request quotas if
-    `is_by_requests`, otherwise of all other quotas."""
+    """Yield table rows of clients that have quotas. The rows show the usage of request quotas if
+    `is_by_requests`, otherwise the usage of all other quotas."""
 
     def is_other(one: QuotaRates) -> bool:
         return (one.quota == REQUEST_PERCENTAGE) != is_by_requests

@@ -52,7 +52,7 @@ class ClientRates(NamedTuple):
     user: str
     client_id: str
     bytes_in: float
-    """Bytes of the client's requests, so of the records that it produces."""
+    """Bytes of the client's requests, which contain the records that it produces."""
     bytes_out: float
     """Bytes of the responses, so of the records that the client fetches."""
     requests: float

@@ -15,8 +15,8 @@ replicas on the same host as an earlier one."""
 
 
 def collisions(domains: Mapping[NodeId, Domain], replicas: Iterable[NodeId]) -> Collisions:
-    """Return the number of replicas in the same rack as an earlier replica of the partition, and
-    the number of replicas on the same host as an earlier one."""
+    """Compare each replica of a partition with its earlier replicas. Returns the number of replicas
+    whose rack is already used, and the number of replicas whose host is already used."""
     found = [domains.get(one, NO_DOMAIN) for one in replicas]
     racks = {rack for rack, _ in found}
     return len(found) - len(racks), len(found) - len(set(found))

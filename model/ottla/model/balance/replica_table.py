@@ -73,13 +73,13 @@ class ReplicaTable:
         }
 
     def collisions(self, replicas: tuple[NodeId, ...]) -> Collisions:
-        """Return the number of replicas that share a rack with an earlier replica, and the number
-        of replicas that share a host with an earlier replica."""
+        """Return the number of replicas whose rack has an earlier replica of the same partition,
+        and the number of replicas whose host has one."""
         return collisions(self._domains, replicas)
 
     def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:
-        """Return the rule that forbids a partition to move its replica from broker `giver` to
-        broker `taker`, or None if no rule forbids it."""
+        """Return the rule that forbids to move a partition's replica from broker `giver` to broker
+        `taker`, or None if the move is allowed."""
         replicas = self.replicas[index]
         if taker in replicas:
             return Obstacle.HELD

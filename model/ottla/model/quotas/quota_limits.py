@@ -14,8 +14,8 @@ from ottla.model.compiled import mypyc_attr
 
 
 class QuotaEntity(NamedTuple):
-    """One component of the entity to which a quota applies: a user, a client id, an IP address, or
-    the default of one of these."""
+    """One component of a quota's entity: a user, a client id, an IP address, or the default of one
+    of these kinds."""
 
     type: str
     is_default: bool

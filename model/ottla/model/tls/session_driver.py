@@ -46,8 +46,8 @@ DECRYPT_NS_MAX = 500_000
 KiB in records of full size takes 0.1 ms."""
 
 RECORDS_PER_PIECE = 16
-"""Number of records that are passed to OpenSSL at once. One call of `SSL_read` can consume all of
-them, which takes at most 0.4 ms."""
+"""Number of TLS records that are passed to OpenSSL at once. One call of `SSL_read` may decrypt all
+of them, which takes at most 0.4 ms."""
 
 PIECE_BYTES = 16 * KIB
 """Number of bytes after which no further record is passed to OpenSSL in the same step. OpenSSL's

@@ -70,8 +70,8 @@ class PermissionCache:
 
 
 class CurrentAuthorizer:
-    """Holder of the broker's current authorizer, which may be replaced, and of the version of its
-    ACLs."""
+    """Holder of the broker's current authorizer and of the version of its ACLs. The authorizer may
+    be replaced at any time."""
 
     __slots__ = ("authorizer", "version")
 

@@ -642,8 +642,7 @@ class Connection:
             self._host.on_work(self)
 
     def give_up(self, reason: str) -> None:
-        """Ask the server to close this connection, since other connections need the memory that it
-        holds."""
+        """Ask the server to close this connection, because other connections need its memory."""
         if not self.is_closed:
             self._host.give_up(self, reason)
 

@@ -64,8 +64,8 @@ class ConnectionGuard(Protocol):
 
 
 class GuardState:
-    """Guard of a connection (receiver of the client's frames until the client has logged in), and
-    its delayed response, after which the connection closes."""
+    """Guard of one connection, and the guard's delayed response. A guard receives the client's
+    frames until the client has logged in. The connection closes after a delayed response."""
 
     __slots__ = ("_guard", "_parting")
 

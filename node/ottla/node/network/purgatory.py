@@ -160,7 +160,8 @@ class Purgatory:
         self.on_earlier_deadline: Callable[[], None] | None = None
 
     def watch(self, keys: Iterable[Hashable], entry: WaitingEntry, deadline_ms: int) -> None:
-        """Add a request that waits until one of its keys is woken or its deadline is reached."""
+        """Add a request to the purgatory. The request waits until one of its keys is woken or its
+        deadline is reached."""
         assert not entry._has_waited, "an entry waits once: its timer may still lie in the heap"
         entry._is_waiting = entry._has_waited = True
         entry._keys = tuple(keys)
@@ -323,7 +324,8 @@ class Purgatory:
         """Earliest time, in milliseconds, at which `expire` may have work. None if no request
         waits.
 
-        Timers of ended requests before that time are dropped, so that they do not wake the driver.
+        Timers of ended requests before that time are dropped, because they would wake the driver
+        for nothing.
         """
         if self._unwoken:
             return AT_ONCE_MS

@@ -86,8 +86,8 @@ class RequestTrace:
         self.answered_ns = 0
         self.sent_ns = 0
         self.error_code = 0
-        """First error code of the request: of the response as a whole, of a partition of Produce or
-        Fetch, or of an element that the client may not access."""
+        """First error code found in the response: for the response as a whole, for a partition of
+        Produce or Fetch, or for an element that the client may not access."""
 
     @property
     def name(self) -> str:

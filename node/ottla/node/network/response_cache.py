@@ -28,8 +28,9 @@ client that varies its requests, or logs in as many users, can evict the respons
 but cannot occupy more memory than this."""
 
 ENTRY_BYTES = 640
-"""Memory in bytes of one entry of the response cache, apart from its response and the names in its
-key: tuples, listener name and address, table slot. It also limits the number of entries."""
+"""Memory in bytes of one entry of the response cache, without its response and the names in its
+key. It covers the tuples, the listener name and address, and the slot in the table. This constant
+also limits the number of entries."""
 
 ListenerKey: TypeAlias = tuple[str, str, int]
 """Listener name, local host and local port of a client's connection, as part of a cached response's

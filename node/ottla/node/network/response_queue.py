@@ -49,8 +49,8 @@ class Charge(Protocol):
     """Interface of the charge of a request to its client's quotas; see `node/quotas`."""
 
     used_ns: int
-    """Nanoseconds of processing time that the request used after the first call of its handler
-    returned, on the event loop or in threads."""
+    """Nanoseconds of processing time, on the event loop or in threads, that the request used after
+    the first call of its handler returned."""
 
     is_exempt: bool
     """True for a request between brokers. Its time is counted, but charged to no client."""

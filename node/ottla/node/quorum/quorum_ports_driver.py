@@ -190,8 +190,8 @@ class QuorumPorts:
         )
 
     def answer(self, reply: Reply, /) -> None:
-        """Wake the request of another member that waits for this reply of raft's core. Does nothing
-        if the request was cancelled."""
+        """Wake the request of another quorum member that waits for this reply of the raft core.
+        Does nothing if the request was cancelled."""
         awaited = self._awaited.get(reply.token)
         if awaited is not None:
             awaited.reply = reply
@@ -199,8 +199,8 @@ class QuorumPorts:
 
     @contextmanager
     def awaiting(self) -> Iterator[AwaitedReply]:
-        """Register a request that waits for a reply of raft's core, under a new token, and yield it
-        during the block."""
+        """Register a request that waits for a reply of the raft core, under a new token. Yields the
+        registered request, which is removed at the end of the block."""
         awaited = AwaitedReply(next(self._tokens))
         self._awaited[awaited.token] = awaited
         try:

@@ -28,8 +28,8 @@ PIECE_BYTES = 256 * KIB
 
 
 class ReservedSpace:
-    """File of disk space that is reserved for the metadata log, and the number of bytes that are
-    left in it."""
+    """File that reserves disk space for the metadata log, and the number of bytes still left in the
+    file."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk

@@ -21,8 +21,8 @@ SOCKETS = "kafka.server:type=socket-server-metrics,attribute="
 
 
 def client_families(quotas: RequestQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield metrics of the rates and throttle times of clients that a quota limits, by the names
-    under which they are counted."""
+    """Yield metrics of the rates and throttle times of quota-limited clients, by the name under
+    which each client is counted."""
     rows = usage_rows(quotas.by_key.items(), now_ms, SERIES_MAX)
     labels = ("user", "client_id")
     for key, quota in QUOTA_TYPES.items():

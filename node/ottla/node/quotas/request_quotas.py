@@ -77,8 +77,8 @@ class RequestCharge:
         self.is_exempt = False
         """True for a request between brokers. Its time is counted, but charged to no client."""
         self.used_ns = 0
-        """Nanoseconds of processing time that the request used after the first call of its handler
-        returned, on the event loop or in threads."""
+        """Nanoseconds of processing time, on the event loop or in threads, that the request used
+        after the first call of its handler returned."""
         self.throttle_ms = 0
 
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:

@@ -63,7 +63,8 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportFigures:
-    """Counters and position of one run of an export, for its progress line and its summary."""
+    """Counters and position of one run of an export. The progress line and the summary show
+    them."""
 
     row_count: int
     """Number of rows that this run of the export has read."""

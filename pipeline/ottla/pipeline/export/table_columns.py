@@ -81,7 +81,7 @@ def _reader_type(type_: pa.DataType) -> pa.DataType:
 
 
 class TableRows:
-    """Converter of decoded records of one topic to rows of its table."""
+    """Converter of decoded records of one topic into rows of the topic's table."""
 
     def __init__(self, topic: str, values: JsonValues | None) -> None:
         self._values = values
@@ -90,8 +90,8 @@ class TableRows:
         self.schema = table_schema(TOPIC_TYPE, value_type)
         """Arrow schema of all rows of the exported table."""
         self.bad_count = 0
-        """Number of rows so far whose value does not fit the table's columns, so that it is in
-        `bad_value`."""
+        """Number of rows so far whose value does not fit the table's columns. The value is stored
+        in the column `bad_value`."""
 
     def of(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Convert decoded records of the topic to rows of the exported table, in their order."""

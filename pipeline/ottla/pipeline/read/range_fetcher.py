@@ -230,8 +230,8 @@ class RangeFetcher:
             self._trouble = f"{progress.at} has no records there yet"
 
     async def _find_bounds(self, progress: RangeProgress) -> None:
-        """Request the start and end of the log to which a range belongs, and report records of the
-        range that are lost."""
+        """Request the start and end of a partition's log, and report records of the range that are
+        lost."""
         at = progress.at
         patience_s = self._config.request_timeout_ms / 1_000
         (earliest, latest) = [

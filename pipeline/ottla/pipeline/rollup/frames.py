@@ -40,7 +40,7 @@ VALUES = ("value", "count", "sum", "bounds", "counts")
 HEAD = (*SERIES, "received_ms", "at_ns", "start_ns", *VALUES)
 """Columns of the last point of a metric series, as stored between batches."""
 CONTRIBUTION = (*LABEL_NAMES, "received_ms", "metric", "unit", "kind", "attributes", *VALUES)
-"""Columns that describe the value which one metric point adds to its time window in a rollup."""
+"""Columns of the value that one metric point adds to its time window in a rollup."""
 
 _arrow_udf: Any = arrow_functions.arrow_udf
 """pyspark's `arrow_udf` without its type stubs, which reject the type hints that pyspark

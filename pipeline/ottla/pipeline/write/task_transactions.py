@@ -39,7 +39,7 @@ PREFIX = "ottla-sink-"
 """Prefix of the Spark tasks' transactional ids. It differs from `spark-`, the prefix of the groups
 to which reading streams commit."""
 NOTE_PARTITION = 0
-"""Partition in which a Spark task commits its note (the offset that marks its batch as committed).
+"""Partition in which a Spark task commits its note, an offset that marks its batch as committed.
 Every topic has this partition."""
 
 

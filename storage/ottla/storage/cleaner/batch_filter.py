@@ -41,7 +41,8 @@ from ottla.wire.records import Body
 
 
 class KeptBatch(NamedTuple):
-    """One batch that a compaction keeps, with its new bytes if it was changed."""
+    """One batch that a compaction keeps, and its new bytes if the compaction has changed the
+    batch."""
 
     base_offset: int
     last_offset: int

@@ -37,8 +37,8 @@ class CleaningState(Enum):
     NONE = "none"
     CLEANING = "cleaning"
     ABORTED = "aborted"
-    """State of a partition whose compaction is still running but has been stopped by another task,
-    which waits for its end."""
+    """State of a partition whose compaction was stopped by another task but is still running. The
+    other task waits for its end."""
     PAUSED = "paused"
 
 

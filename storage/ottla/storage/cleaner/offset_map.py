@@ -121,8 +121,8 @@ class SlotTable:
         return int(_OFFSET.unpack_from(self._slots, at + DIGEST_BYTES)[0])
 
     def _find(self, digest: bytes) -> int:
-        """Return the position in bytes of the slot that contains a key's digest, or of the empty
-        slot where it belongs."""
+        """Return the position in bytes of the slot with a key's digest. If the table lacks the key,
+        return the position of the empty slot for it."""
         slots, slot_count = self._slots, self._slot_count
         number = 0
         for attempt in range(HASH_PROBE_COUNT + slot_count):

@@ -243,8 +243,8 @@ class Checkpoints:
     def _topic_ids_for(
         self, lines: Mapping[TopicPartition, CheckpointLine]
     ) -> dict[TopicPartition, UUID]:
-        """Return the topic ids for the side file: those of all current checkpoint lines, and those
-        of `lines`, which are about to be written."""
+        """Return the topic ids for the side file: the ids of all current checkpoint lines, and the
+        ids of `lines`, which the caller is about to write."""
         used = self._named()
         kept = {key: found for key, found in self._topic_ids.items() if key in used}
         return kept | {key: line.topic_id for key, line in lines.items()}

@@ -55,8 +55,8 @@ class Problem(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """Description of one batch of format v2, or of one message of v0 or v1 with the messages that
-    it wraps."""
+    """Description of one batch of format v2, or of one message of format v0 or v1 together with its
+    inner messages."""
 
     position: int
     base_offset: int

@@ -39,8 +39,8 @@ R = TypeVar("R")
 def file_task(
     method: Callable[Concatenate[S, P], Awaitable[R]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """Wrap a method so that its calls are counted as tasks that use a log's files. Returns the
-    wrapped method."""
+    """Decorate a method of a log. Running calls of the method are counted as tasks that use the
+    log's files."""
 
     async def counted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         tasks = self.file_tasks

@@ -88,7 +88,8 @@ class SegmentReplacer:
         return found
 
     def _read_from(self, new: Segment, olds: list[Segment]) -> None:
-        """Replace the old segments of the log by the compacted one, so that later reads use it."""
+        """Replace old segments in the log's list by the compacted segment. Later reads use the
+        compacted one."""
         self._health.check_online()
         segments = self._state.segments
         at = segments.index(olds[0])

@@ -49,7 +49,7 @@ LIKELY_CAUSES = {
 
 @frozen(kw_only=True)
 class LogLoss:
-    """Loss of records of one replica, whose log is in one log directory."""
+    """Loss of records of one replica in one log directory."""
 
     topic_id: UUID
     partition: TopicPartition

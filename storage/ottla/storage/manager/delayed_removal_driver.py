@@ -19,8 +19,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class DelayedRemoval:
-    """The files of one log directory that logs have renamed to `.deleted` and that wait for their
-    removal."""
+    """Files of one log directory that were renamed to `.deleted` and wait for their removal."""
 
     def __init__(self, disk: Disk, on_error: Callable[[OSError], None]) -> None:
         """Create the schedule of removals. `on_error` is called with each OSError of the disk."""

@@ -70,8 +70,8 @@ class MovePorts:
     clock: Clock
     rng: Rng
     throttle: Callable[[int], Awaitable[None]]
-    """Function that is awaited before the move copies the given number of bytes, so that the
-    replication throttle can delay the copy."""
+    """Function that waits until the replication throttle permits to copy the given number of
+    bytes."""
     announce: Callable[[TopicPartition, UUID], Awaitable[None]]
     """Function that informs the cluster of the partition's new log directory, given by the
     directory's id. Returns once the cluster has recorded it."""

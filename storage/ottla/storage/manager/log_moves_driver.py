@@ -99,8 +99,8 @@ class LogMoves:
         (`num.replica.alter.log.dirs.threads`)."""
         self.nursery: trio.Nursery | None = None
         self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
-        """Function that is awaited before a move copies the given number of bytes, so that the
-        replication throttle can delay the copy."""
+        """Function that waits until the replication throttle permits to copy the given number of
+        bytes."""
         self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
         """Function that informs the cluster of a partition's new log directory, given by the
         directory's id. Returns once the cluster has recorded it."""

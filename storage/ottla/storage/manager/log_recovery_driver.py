@@ -440,8 +440,8 @@ async def _find_topic_id(
 async def _name_again(
     disk: Disk, directory: LogDirectory, partition: TopicPartition, view: DirectoryView
 ) -> UUID | None:
-    """Restore the topic id of a partition's log from the checkpoints, and return it. Returns None
-    if the checkpoints lack the topic id.
+    """Restore the topic id of a partition's log from the checkpoints. Returns the topic id, or None
+    if the checkpoints lack it.
 
     Checkpoint lines of a partition's name are removed before another topic's log is created under
     that name, so the line belongs to this log.

@@ -49,8 +49,8 @@ class Verification:
 
 
 class Verifications:
-    """Transactions of one log that wait for their first batch, with their verification guards
-    (tokens that permit the append)."""
+    """Transactions of one log that have no batch in the log yet, with their verification guards
+    (tokens that permit the first append)."""
 
     __slots__ = ("by_producer",)
 

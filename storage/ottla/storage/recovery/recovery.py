@@ -53,8 +53,8 @@ _LOGGER = logging.getLogger(__name__)
 OLDER_EPOCHS = "%s/%s ends with epoch %d, and the log with %d: it is built again from the batches"
 
 Progress = Callable[[int, int], None]
-"""Function that is called with the numbers of segments and of bytes that recovery has checked since
-its last call."""
+"""Function that receives the number of segments and the number of bytes that recovery has checked
+since the last call."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -97,8 +97,9 @@ class BatchScan:
     def _check_block(
         self, data: memoryview, left: int
     ) -> tuple[list[tuple[int, BatchHeader]], int, int]:
-        """Return the complete batches of a block (each with its position), their total size in
-        bytes, and the size of the batch that the block's end cuts off."""
+        """Check one block of a log file. Returns its complete batches with their positions, the
+        total size of these batches in bytes, and the size of the batch that is cut off at the
+        block's end."""
         batches: list[tuple[int, BatchHeader]] = []
         at = 0
         size = len(data)

@@ -55,8 +55,8 @@ _TIMESTAMP: Final = Struct(">q")
 _NOTHING_FOUND: Final = (-1, 0)
 LAST_OFFSET_DELTA_AT: Final = 23
 WALK_HEADER_BYTES: Final = MAX_TIMESTAMP_AT + _TIMESTAMP.size
-"""Number of bytes of a batch header that are read when a scan of a segment moves from one batch to
-the next."""
+"""Number of bytes that a scan of a segment reads of each batch header before it moves to the next
+batch."""
 
 WALK_BLOCK_BYTES = 8192
 """Number of bytes per read when a segment is scanned for an offset. With twice the index interval,

@@ -14,8 +14,8 @@ class RequestKind(StrEnum):
     """Kind of a request to an object store. Providers have a price for each kind."""
 
     PUT = "put"
-    """Request that uploads an object or a part of it, or that begins or completes an upload of
-    several parts."""
+    """Request that uploads an object or a part of an object, or that begins or completes an upload
+    in parts."""
     GET = "get"
     HEAD = "head"
     LIST = "list"

@@ -147,8 +147,8 @@ def _counted(metadata: RemoteMetadata, lineage: Lineage) -> dict[RemoteSegmentId
 
 
 def _in_order(log: ExpiryInput) -> Iterator[RemoteSegment]:
-    """Yield the finished copied segments that have at least one leader epoch of the log, in the
-    order of their offsets."""
+    """Yield finished copied segments in the order of their offsets. Only segments with at least one
+    leader epoch of the log are included."""
     epochs = {entry.epoch for entry in log.epochs}
     found = [
         segment

@@ -16,8 +16,8 @@ from ottla.storage.tier.remote_segment import RemoteSegment
 def epochs_with_records(
     entries: Sequence[EpochEntry], *, start_offset: Offset, end_offset: Offset
 ) -> tuple[EpochEntry, ...]:
-    """Return the leader epochs that have records in `[start_offset, end_offset)`, each with the
-    offset of its first record in this range."""
+    """Return the leader epochs with records in `[start_offset, end_offset)`. Each epoch is paired
+    with the offset of its first record in this range."""
     found: list[EpochEntry] = []
     for index, entry in enumerate(entries):
         following = entries[index + 1].start_offset if index + 1 < len(entries) else end_offset

@@ -47,7 +47,8 @@ class SegmentObject(StrEnum):
 
 @frozen(kw_only=True)
 class SegmentNames:
-    """Identity of one upload of a segment, from which the keys of its objects are derived."""
+    """Identity of one upload of a segment. The keys of the segment's objects are derived from
+    it."""
 
     cluster_id: str
     topic: str

@@ -31,8 +31,8 @@ class Sink(Protocol):
 
 
 class Exporter(Sink, Protocol):
-    """Interface of an exporter of metrics, which queues the pushes that it receives, and sends them
-    to its destination."""
+    """Interface of a metrics exporter. An exporter queues the pushes that it receives, and sends
+    them to its destination."""
 
     @property
     def name(self) -> str:

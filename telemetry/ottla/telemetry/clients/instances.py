@@ -67,7 +67,7 @@ CODECS = frozenset(Codec)
 
 
 class ClientInstance:
-    """One client instance that reports metrics, with its subscription and its requests. Times are
+    """One client instance that reports metrics: its subscription, and the times of its requests in
     milliseconds of the monotonic clock."""
 
     __slots__ = (

@@ -86,15 +86,14 @@ class CollectorTls:
 
 
 def system_trust() -> str | None:
-    """Return the path of the CA certificates that this machine trusts, which is a file or a
-    directory, or None if OpenSSL has no path. The variables SSL_CERT_FILE and SSL_CERT_DIR override
-    the path."""
+    """Return the path of this machine's CA certificates (a file or a directory), or None if OpenSSL
+    has no path. The variables SSL_CERT_FILE and SSL_CERT_DIR override the path."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath
 
 
 def system_certificates() -> bytes | None:
-    """Return the CA certificates that this machine trusts as PEM, or None if they are not in one
+    """Return this machine's CA certificates as PEM text, or None if they are not in a single
     file."""
     path = ssl.get_default_verify_paths().cafile
     return None if path is None else Path(path).read_bytes()

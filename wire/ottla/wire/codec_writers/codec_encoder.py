@@ -94,8 +94,8 @@ class _Encoder(FunctionSource):
             self.line(f'if {is_set(field, value)}: raise not_in_version("{where}", {self.version})')
 
     def tags(self, tagged: list[Field], value: str, where: str) -> None:
-        """Generate the code that writes the tagged fields that are set, each with its tag and size,
-        in order of tags."""
+        """Generate code that writes the tagged fields that are set. Each field is written with its
+        tag and size, in order of tags."""
         are_set = " or ".join(is_set(field, f"{value}.{field.name}") for field in tagged)
         self.line(f"if {are_set}:")
         self.depth += 1

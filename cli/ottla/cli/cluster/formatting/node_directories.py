@@ -122,8 +122,8 @@ def _voters_to_name(config: ControllerConfig, rng: Rng) -> str:
     """Return the reason why the first voters are unknown, with the option to add.
 
     The setting `controller.quorum.voters` contains the voters, but not the ids of their
-    directories. These ids are random, so that a directory that is formatted again is not mistaken
-    for the former one.
+    directories. Directory ids are random. A directory that was formatted again is therefore not
+    mistaken for the former one.
     """
     if not config.controller_quorum_voters:
         return (

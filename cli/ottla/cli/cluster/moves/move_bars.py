@@ -7,8 +7,8 @@ from ottla.cli.common import counted
 
 BAR_WIDTH = 24
 BARS_MAX = 12
-"""Maximum number of replica moves whose progress bars are drawn at the same time, so that they fit
-on a screen."""
+"""Maximum number of replica moves that have a progress bar at the same time. The bars must fit on a
+screen."""
 
 
 class MoveBar(NamedTuple):

@@ -39,7 +39,7 @@ class Move:
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """Ids of the brokers that delete their replica of the partition in this reassignment."""
+        """Ids of the brokers whose replica of the partition this reassignment removes."""
         return tuple(one for one in self.before.replicas if one not in self.after.replicas)
 
 
@@ -214,8 +214,9 @@ def _giving(
 
 
 def _collisions(others: Sequence[Domain], one: Domain) -> tuple[bool, bool]:
-    """Return whether another replica of the partition is already in the rack of a failure domain,
-    and whether one is on its host."""
+    """Compare the failure domain of a new replica with the domains of the partition's other
+    replicas. Returns whether another replica is in the same rack, and whether one is on the same
+    host."""
     return (
         bool(one.rack) and any(other.rack == one.rack for other in others),
         bool(one.host) and one in others,

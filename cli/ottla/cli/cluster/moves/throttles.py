@@ -65,8 +65,8 @@ class UnneededThrottles:
     removals: dict[str, dict[str, ThrottledReplicas]] = field(default_factory=dict)
     """Entries to remove from lists of throttled replicas, by topic and setting key."""
     emptied: set[tuple[str, str]] = field(default_factory=set)
-    """Lists of throttled replicas that become empty without the entries that no move needs, as
-    pairs of topic and setting key."""
+    """Lists of throttled replicas that are empty after the removal of unneeded entries, as pairs of
+    topic and setting key."""
     every: list[str] = field(default_factory=list)
     """Topics whose throttle setting is `*`, which throttles all of their replicas. No command of
     `ottla` sets this value."""

@@ -63,8 +63,8 @@ class CombinedConfig:
 
 
 def load_combined_config(texts: Mapping[str, str]) -> tuple[CombinedConfig, set[str]]:
-    """Return the settings of both roles, broker and controller, from the keys of one file, and the
-    keys that neither role knows.
+    """Parse the keys of one settings file for both roles, broker and controller. Returns the
+    settings of both roles, and the keys that neither role knows.
 
     Raises ConfigError for the first invalid or missing setting.
     """

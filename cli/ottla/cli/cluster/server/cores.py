@@ -10,8 +10,8 @@ CPU_QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
 
 
 def machine_cores() -> int:
-    """Return the number of processor cores that this process may use, within the quota of its
-    control group if it has one."""
+    """Return the number of processor cores that this process may use. The CPU quota of its control
+    group is respected if there is one."""
     return usable_cores(len(os.sched_getaffinity(0)), _text_of(Path(CPU_QUOTA_FILE)))
 
 

@@ -175,8 +175,8 @@ async def remove_member(request: PageRequest) -> PageView:
 
 
 def value_of(member: MemberToRemove) -> str:
-    """Return the value of a member's option in the form that removes it. It names the instance id
-    of a static member, and the member id of another one."""
+    """Return a member's value in the list of the removal form: the instance id of a static member,
+    the member id of any other member."""
     if member.instance_id is not None:
         return f"instance:{member.instance_id}"
     return f"member:{member.member_id}"

@@ -161,8 +161,8 @@ async def queue(request: PageRequest) -> PageView:
 
 
 async def records(request: PageRequest) -> PageView:
-    """Return the page that shows the records of one partition that a share group has in flight, or
-    that wait for delivery."""
+    """Return the page with the records of one partition that a share group has in flight or that
+    wait for delivery."""
     name, at = request.path["group"], _partition_of(request)
     found = await attempt_own(
         request.admin,

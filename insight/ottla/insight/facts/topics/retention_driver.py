@@ -21,8 +21,7 @@ POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAges:
-    """Retention settings of one topic, and the newest record timestamp of each of its
-    partitions."""
+    """Retention settings of one topic, and the timestamp of the newest record of each partition."""
 
     topic: str
     cleanup_policy: str

@@ -178,8 +178,8 @@ class RequestMemory:
         self.chunk_bytes = UNAUTHENTICATED_CHUNK_BYTES if is_unauthenticated else CHUNK_BYTES
         self.reserved_bytes = 0
         self.given_up_count = 0
-        """Number of connections closed because they held request memory that others needed, or held
-        it for too long."""
+        """Number of connections that were closed because of the request memory that they held:
+        other connections needed it, or they held it for too long."""
         self.is_used_up = False
         """True if the pool has no request memory left for further frames."""
         share_bytes_max = 0 if limit_bytes is None else limit_bytes // SHARES_OF_POOL
@@ -207,8 +207,8 @@ class RequestMemory:
 
     @property
     def given_up_count_of_all(self) -> int:
-        """Number of connections, authenticated or not, that were closed because they held request
-        memory that others needed, or held it for too long."""
+        """Number of connections, authenticated or not, that were closed because of the request
+        memory that they held."""
         unauthenticated = self.unauthenticated
         return self.given_up_count + (
             0 if unauthenticated is None else unauthenticated.given_up_count
@@ -323,8 +323,8 @@ class RequestMemory:
     def move_to_authenticated(
         self, share: MemoryShare, holder: ResponseMemoryHolder
     ) -> "RequestMemory":
-        """Move a connection that has logged in, with its request memory, to the pool of
-        authenticated connections, and return that pool."""
+        """Move a connection and its request memory to the pool of authenticated connections, after
+        its login. Returns that pool."""
         known = self._known
         if known is None:
             return self

@@ -374,8 +374,8 @@ class ConnectionHosting(ABC, Generic[C]):
             self._errors.note("connection", channel.connection.peer.label, fault)
 
     def _close_longest_idle(self, protected_listener: str | None) -> None:
-        """Close the connection that has been idle longest on the other listeners, to make room for
-        one on the protected (inter-broker) listener."""
+        """Close the connection that has been idle longest on an unprotected listener. This makes
+        room for a connection on the protected (inter-broker) listener."""
         others = (one for one in self._hosted if self._listener_of(one) != protected_listener)
         silent = min(others, key=lambda one: one.connection.last_active_ms, default=None)
         if silent is not None:

@@ -72,8 +72,8 @@ class Certificates:
         """Desired TLS settings of each encrypted listener, from the settings file and the
         metadata."""
         self._asked_count = self._seen_count = 0
-        """Number of changes of TLS settings that metadata images have requested, and number of
-        these changes that were applied."""
+        """Number of changes of TLS settings requested by metadata images, and number of these
+        changes that were already applied."""
         self._is_asked, self._is_seen = trio.Event(), trio.Event()
 
     def warnings(self) -> list[str]:
@@ -172,8 +172,8 @@ class Certificates:
         )
 
     def _log_refused_once(self, name: str, error: ConfigError) -> None:
-        """Log once the reason why a changed certificate is refused, so that a listener keeps its
-        current one."""
+        """Log an ERROR with the reason why a listener's changed certificate is refused, unless the
+        same error was logged before. The listener keeps its current certificate."""
         if self._logged_refusals.get(name) != str(error):
             self._logged_refusals[name] = str(error)
             logger.error(

@@ -62,8 +62,8 @@ BATCHES_PER_TURN: Final = 500
 
 
 PREPARATIONS_MAX: Final = 20
-"""Maximum number of segments whose start is read ahead at the same time, for readers that are near
-the end of the segment before."""
+"""Maximum number of segments whose start is read ahead at the same time. A start is read ahead for
+a reader near the end of the previous segment."""
 WANTED_CHUNKS: Final = 16
 """Maximum number of chunks of one very large batch that are loaded at the same time."""
 
