@@ -47,6 +47,7 @@ from ottla.node.network.dispatch import Peer, RequestContext
 from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import Answer, ThreadWork, run_through
+from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log, open_log
@@ -222,9 +223,9 @@ def authorizer() -> HandAuthorizer:
 class World:
     """The partitions of broker 1 and the APIs over them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, disk: Disk | None = None) -> None:
         self.directory = directory
-        self.disk = RealDisk([str(directory)])
+        self.disk: Disk = RealDisk([str(directory)]) if disk is None else disk
         self.clock = HandClock()
         self.peer = replace(PEER)
         """The client of all requests."""

@@ -42,22 +42,42 @@ def test_a_refusal_by_acls_is_a_problem_at_once_and_hides_its_consequences() -> 
 
 
 class RefusedConsumer:
-    """A consumer that ACLs allow nothing for a while."""
+    """A consumer that ACLs allow nothing for a while. It counts the seconds during which it has an
+    assigned partition, whose leader a real consumer requests again and again."""
 
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
+        self.refused_count = 0
         self.assignment: set[TopicPartition] = set()
+        self.polled_s = 0.0
+
+    def assign(self, partitions: set[TopicPartition]) -> None:
+        self.assignment = set(partitions)
+
+    def seek(self, at: TopicPartition, offset: int) -> None:
+        assert at in self.assignment
+
+    async def poll(self, timeout_s: float) -> list[object]:
+        began = trio.current_time()
+        try:
+            await trio.sleep(timeout_s)
+        finally:
+            self.polled_s += trio.current_time() - began
+        return []
+
+    async def position(self, at: TopicPartition) -> int:
+        return 0
 
     async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         if self.refusals:
             self.refusals -= 1
+            self.refused_count += 1
             raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return dict.fromkeys(partitions, 0)
 
 
-async def test_a_refused_read_is_logged_once(
-    autojump_clock: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def refused_topic() -> tuple[MetadataTopic, TierAlarms]:
+    """Return a reader of the metadata topic with one tiered partition, and its alarms."""
     alarms = TierAlarms()
 
     async def create(topic: object) -> None:
@@ -67,13 +87,37 @@ async def test_a_refused_read_is_logged_once(
         TierConfig(), address=lambda: None, create_topic=create, clock=RealClock(), alarms=alarms
     )
     topic.assign(PARTITION)
-    consumer = RefusedConsumer(5)
+    return topic, alarms
+
+
+async def test_a_refused_read_is_logged_once(
+    autojump_clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, alarms = refused_topic()
+    consumer = RefusedConsumer(3)
     with caplog.at_level(logging.WARNING, "ottla.broker.tier"):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(topic._find_ends, cast("Any", consumer))
-            await trio.sleep(4.5)
+            await trio.sleep(6.5)
             assert list(alarms.problems(0)) == [PROBLEM_PREFIX + MAY_NOT]
             await trio.sleep(1)
             assert list(alarms.problems(0)) == []
             nursery.cancel_scope.cancel()
     assert [record.getMessage() for record in caplog.records] == [MAY_NOT]
+
+
+async def test_a_refused_broker_asks_twice_a_minute(autojump_clock: Any) -> None:
+    topic, _ = refused_topic()
+    consumer = RefusedConsumer(10_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(topic._find_ends, cast("Any", consumer))
+        nursery.start_soon(topic._read, cast("Any", consumer))
+        await trio.sleep(3_600)
+        assert 100 < consumer.refused_count < 130
+        assert consumer.assignment == set()
+        assert consumer.polled_s < 10
+        consumer.refusals = 0
+        await trio.sleep(31)
+        assert topic.metadata_of(PARTITION) is not None
+        assert consumer.assignment
+        nursery.cancel_scope.cancel()

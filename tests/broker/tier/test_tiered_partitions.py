@@ -1,20 +1,29 @@
 """Copies, local deletion, expiry and reads of tiered partitions of one broker."""
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 
 from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
+from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
+from ottla.model.settings.storage.tier import TierConfig
+from ottla.node.clock_driver import RealRng
 from ottla.storage.tier.memory_store import MemoryObjectStore
 from ottla.storage.tier.remote_segment import RemoteRecord, RemoteSegmentState
+from ottla.storage.tier.segment_upload_driver import SegmentFaultError
 from ottla.storage.tier.store_seam import StoreError
 from ottla.wire.batch import batches
 from ottla.wire.records import scan
 from tests.broker.conftest import World
 from tests.broker.tier.tiered_broker import SETTINGS, lead, log_of, open_tiered
+
+HOUR_S = 3_600.0
 
 
 def values_in(records: bytes) -> list[tuple[int, bytes]]:
@@ -128,6 +137,86 @@ async def test_an_upload_that_hangs_is_cancelled_and_repeated(world: World) -> N
             await broker.until(lambda: log.local_start_offset == start)
         assert broker.figures.failures["copies", "orders"] >= 1
         assert set(broker.states(partition)) == {"COPY_FINISHED"}
+
+
+class DownStore(MemoryObjectStore):
+    """A store that fails while it is down."""
+
+    is_down = False
+    refused_count = 0
+
+    def _require_up(self) -> None:
+        if self.is_down:
+            self.refused_count += 1
+            raise StoreError("the store is down")
+
+    async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
+        self._require_up()
+        await super().put(key, content, only_new=only_new)
+
+    async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
+        self._require_up()
+        await super().put_stream(key, parts)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        self._require_up()
+        await super().delete(keys)
+
+
+@pytest.fixture
+def simulated(tmp_path: Path) -> World:
+    """A broker whose disk is simulated, so that virtual time passes only in pauses."""
+    return World(tmp_path, SimulatedDisk(RealRng()))
+
+
+async def test_a_store_that_is_down_does_not_fill_the_metadata_topic(
+    simulated: World, autojump_clock: Any
+) -> None:
+    world, store = simulated, DownStore()
+    async with open_tiered(world, store, timeout_s=2 * HOUR_S) as broker:
+        broker.ports = replace(broker.ports, config=TierConfig())
+        broker.manager = RemoteLogManager(world.table, broker.ports)
+        partitions = [await broker.add(topic) for topic in ("orders", "audit")]
+        for partition in partitions:
+            broker.fill(partition, 5)
+        async with broker.running():
+            await broker.until(lambda: all(map(broker.finished, partitions)))
+            store.is_down = True
+            for partition in partitions:
+                broker.fill(partition, 11)
+            before = len(broker.metadata.records)
+            await trio.sleep(HOUR_S)
+            assert len(broker.metadata.records) - before <= 2 * len(partitions)
+            assert store.refused_count > HOUR_S / 60
+            store.is_down = False
+            ends = [log_of(one).local_segments()[-1].base_offset - 1 for one in partitions]
+            with trio.fail_after(90):
+                for partition, end in zip(partitions, ends, strict=True):
+                    while broker.finished(partition)[-1][1] < end:
+                        await trio.sleep(1)
+            await trio.sleep(60)
+        for partition in partitions:
+            assert set(broker.states(partition)) == {"COPY_FINISHED"}
+
+
+class DamagedSource(MemoryObjectStore):
+    """A store whose uploads find that the segment on the disk is damaged."""
+
+    async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
+        raise SegmentFaultError("the segment at offset 0 is damaged")
+
+
+async def test_a_damaged_segment_is_tried_again_once_an_hour(
+    simulated: World, autojump_clock: Any
+) -> None:
+    world = simulated
+    async with open_tiered(world, DamagedSource(), timeout_s=11 * HOUR_S) as broker:
+        broker.ports = replace(broker.ports, config=TierConfig())
+        broker.manager = RemoteLogManager(world.table, broker.ports)
+        broker.fill(await broker.add(), 5)
+        async with broker.running():
+            await trio.sleep(10 * HOUR_S)
+        assert 15 < broker.figures.failures["copies", "orders"] < 25
 
 
 async def test_nothing_is_deleted_locally_before_its_copy_is_finished(world: World) -> None:

@@ -181,11 +181,11 @@ class TieredBroker:
 
 @asynccontextmanager
 async def open_tiered(
-    world: World, store: MemoryObjectStore | None = None
+    world: World, store: MemoryObjectStore | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> AsyncIterator[TieredBroker]:
-    """Yield a broker with tiered storage, whose tasks do not run yet. Fails after TIMEOUT_S."""
+    """Yield a broker with tiered storage, whose tasks do not run yet. Fails after `timeout_s`."""
     store = MemoryObjectStore() if store is None else store
-    with trio.fail_after(TIMEOUT_S):
+    with trio.fail_after(timeout_s):
         async with open_remote_reader(
             store,
             world.disk,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC, remote_metadata_topic
+from ottla.broker.tier.remote_log_manager import Backoff
 from ottla.broker.tier.remote_states import RemoteStates
 from ottla.broker.tier.tier_alarms import MAY_NOT, TierAlarms, is_refusal
 from ottla.metadata.image import MetadataImage, Topic
@@ -119,6 +120,10 @@ class MetadataTopic:
         """Indexes of the metadata topic's partitions that must be read again from their start."""
         self._is_replaced = False
         """True if the metadata topic was deleted and created again."""
+        self._is_refused = False
+        """True while ACLs refuse the look-up of end offsets. The consumer then has no partitions,
+        because it would request their leaders several times a second, and each refusal is
+        logged."""
         self._creation_error = ""
         """Last error with which the creation of the metadata topic failed. It is logged only when
         it differs from the previous one."""
@@ -249,9 +254,10 @@ class MetadataTopic:
         """Create the metadata topic when the first tiered partition is assigned, then read it until
         cancelled."""
         await self._is_wanted.wait()
+        backoff = self._backoff()
         while not self._has_image.is_set():
-            await self._create()
-            with trio.move_on_after(RETRY_S):
+            is_refused = await self._create()
+            with trio.move_on_after(backoff.on_failure() / 1000 if is_refused else RETRY_S):
                 await self._has_image.wait()
         from ottla.client.consumer import open_consumer
         from ottla.client.producer import open_producer
@@ -271,7 +277,13 @@ class MetadataTopic:
             await trio.sleep(RETRY_S)
         return address
 
-    async def _create(self) -> None:
+    def _backoff(self) -> Backoff:
+        """Return the pauses between attempts that ACLs refuse. Each refusal is a line in the log of
+        the broker that decides."""
+        return Backoff(self._settings.task_retry_backoff_ms_max)
+
+    async def _create(self) -> bool:
+        """Request the creation of the metadata topic. Returns True if ACLs refuse it."""
         settings = self._settings
         topic = remote_metadata_topic(
             partition_count=settings.metadata_partition_count,
@@ -281,15 +293,19 @@ class MetadataTopic:
         try:
             await self._create_topic(topic)
         except OttlaError as error:
-            if not self._has_refused("creation", error) and str(error) != self._creation_error:
+            if self._has_refused("creation", error):
+                return True
+            if str(error) != self._creation_error:
                 self._creation_error = str(error)
                 logger.warning("%s cannot be created: %s", REMOTE_METADATA_TOPIC, error)
         else:
             self._alarms.on_permission("creation")
+        return False
 
     async def _find_ends(self, consumer: "Consumer") -> None:
         """Look up end offsets of partitions of the metadata topic until cancelled. The offset of a
         partition is needed if it contains the metadata of newly assigned tiered partitions."""
+        backoff = self._backoff()
         while True:
             pause_s = RETRY_S / 10
             for index in self.states.new_stores():
@@ -299,11 +315,15 @@ class MetadataTopic:
                     end_offset = (await consumer.end_offsets([at]))[at]
                 except (OttlaError, OSError) as error:
                     if self._has_refused("look-up", error):
-                        pause_s = RETRY_S
+                        pause_s = backoff.on_failure() / 1000
+                        self._is_refused = True
+                        self._interrupt()
                         break  # ACLs refuse all partitions of the topic
                     logger.info("the end of %s-%d is unknown yet: %s", at.topic, index, error)
                     continue
                 self._alarms.on_permission("look-up")
+                backoff.on_success()
+                self._is_refused = False
                 self.states.begin(index, end_offset, partitions)
                 self._sought.add(index)
                 self._interrupt()
@@ -314,7 +334,12 @@ class MetadataTopic:
                 await self._changed.park()
 
     async def _read(self, consumer: "Consumer") -> None:
+        backoff = self._backoff()
         while True:
+            if self._is_refused:
+                consumer.assign(set())
+                await self._changed.park()
+                continue
             wanted = {TopicPartition(REMOTE_METADATA_TOPIC, each) for each in self.states.stores}
             if wanted != consumer.assignment:
                 consumer.assign(wanted)
@@ -327,10 +352,14 @@ class MetadataTopic:
                 try:
                     records = await consumer.poll(POLL_S)
                     self._alarms.on_permission("read")
+                    backoff.on_success()
                 except (OttlaError, OSError) as error:
-                    if not self._has_refused("read", error):
+                    if self._has_refused("read", error):
+                        consumer.assign(set())
+                        await trio.sleep(backoff.on_failure() / 1000)
+                    else:
                         logger.warning("%s cannot be read: %s", REMOTE_METADATA_TOPIC, error)
-                    await trio.sleep(RETRY_S)
+                        await trio.sleep(RETRY_S)
             self._poll_scope = None
             for record in records:
                 if record.partition not in self._sought:

@@ -5,8 +5,10 @@ separate, so that an upload that hangs stops no deletion. A follower runs one lo
 how far its log is copied. The segments of a deleted topic are deleted from the store.
 
 After a failure, the loop of the partition is retried after a delay, which doubles with each
-failure. An upload that takes too long is cancelled. (In a plug-in for Kafka, an upload that never
-returned stopped all further copies of a partition: Aiven #820.)
+failure. The object store is then checked before the next copy is announced in the metadata, so that
+a store that is down does not fill the metadata topic. An upload that takes too long is cancelled.
+(In a plug-in for Kafka, an upload that never returned stopped all further copies of a partition:
+Aiven #820.)
 """
 
 import logging
@@ -51,6 +53,7 @@ from ottla.storage.tier.remote_segment import (
     RemoteSegmentRemoval,
     RemoteSegmentState,
 )
+from ottla.storage.tier.segment_upload_driver import SegmentFaultError
 
 logger = logging.getLogger("ottla.broker.tier")
 
@@ -173,7 +176,7 @@ class PartitionTier:
                 if self.is_leader and not self._has_taken_over:
                     pause_ms = min(pause_ms, int(TAKE_OVER_S * 1000))
             except (OttlaError, OSError, trio.TooSlowError) as error:
-                pause_ms = backoff.on_failure()
+                pause_ms = backoff.on_failure(is_permanent=isinstance(error, SegmentFaultError))
                 reason = str(error) or "it took too long"
                 figures.note_failure(subject, self.partition.topic)
                 figures.alarms.on_failure(
@@ -239,6 +242,7 @@ class PartitionTier:
 
     async def _copy(self, local: LocalSegment, snapshot: LogSnapshot) -> None:
         ports = self._ports
+        await ports.storage.require_usable()
         key = RemoteSegmentId(*self.key, ports.rng.uuid())
         source = self._log.segment_source(local.base_offset)
         segment = started_copy(

@@ -184,6 +184,11 @@ def steps_of_deletion(metadata: RemoteMetadata) -> list[RemoteSegment]:
     return list(metadata.all_segments())
 
 
+PERMANENT_MS = 3_600_000
+"""Longest pause in ms after failures that would repeat, such as a copy of a damaged segment. Each
+attempt writes three records to the metadata topic."""
+
+
 class Backoff:
     """Pauses after failures. The pause doubles with each consecutive failure, from 1 s up to a
     maximum."""
@@ -198,7 +203,9 @@ class Backoff:
         """Let the pauses start from 1 s again."""
         self._failures = 0
 
-    def on_failure(self) -> int:
-        """Count a failure, and return the pause after it in ms."""
+    def on_failure(self, *, is_permanent: bool = False) -> int:
+        """Count a failure, and return the pause after it in ms. It may exceed the maximum, up to
+        PERMANENT_MS, if a further attempt is expected to fail, too."""
         self._failures += 1
-        return int(min(self.max_ms, 1_000 * 2 ** min(self._failures - 1, 20)))
+        max_ms = max(self.max_ms, PERMANENT_MS) if is_permanent else self.max_ms
+        return int(min(max_ms, 1_000 * 2 ** min(self._failures - 1, 20)))

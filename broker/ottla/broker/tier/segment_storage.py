@@ -54,6 +54,11 @@ OBJECTS_MAX = 300_000
 class SegmentStorage(Protocol):
     """The copied segments in an object store."""
 
+    async def require_usable(self) -> None:
+        """Check the object store if its last call has failed, before a copy is announced in the
+        metadata. Raises StoreError if it is not usable."""
+        ...
+
     async def upload(
         self, source: SegmentSource, segment: RemoteSegment, topic: TieredTopic
     ) -> None:

@@ -1,10 +1,12 @@
 """Uploads and deletes segments in the object store of this cluster; implements `SegmentStorage`."""
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 import trio
 
 from ottla.broker.tier.segment_storage import OBJECTS_MAX, TieredTopic
+from ottla.broker.tier.store_check_driver import StoreCheck
 from ottla.model.ids import NodeId, TopicIdPartition
 from ottla.storage.tier.cluster_marker import claim_prefix
 from ottla.storage.tier.object_names import SegmentNames, cluster_prefix, partition_prefix
@@ -41,37 +43,46 @@ class StoreSegments:
         is_claimed: bool,
     ) -> None:
         """Create the object. `is_claimed` is True if the cluster has already reserved its prefix of
-        the store. Otherwise the first upload reserves it."""
+        the store. Otherwise the first check reserves it."""
         self._store = store
         self._reader = reader
         self._cluster_id = cluster_id
         self._node_id = node_id
         self._throttle = throttle
-        self._is_claimed = is_claimed
+        # The claim is a conditional write, so that it also shows whether the store accepts writes.
+        self._check = StoreCheck(partial(claim_prefix, store, cluster_id), is_usable=is_claimed)
+
+    async def require_usable(self) -> None:
+        """Check the store, if its last call has failed or the cluster has not reserved its prefix
+        yet."""
+        await self._check.require_usable()
 
     async def upload(
         self, source: SegmentSource, segment: RemoteSegment, topic: TieredTopic
     ) -> None:
         """Store all objects of a segment."""
-        if not self._is_claimed:
-            await claim_prefix(self._store, self._cluster_id)
-            self._is_claimed = True
-        await upload_segment(
-            self._store,
-            source,
-            SegmentUpload(
-                cluster_id=self._cluster_id,
-                topic=topic.name,
-                topic_id=segment.id.topic_id,
-                partition=segment.id.partition,
-                segment_id=segment.id.segment_id,
-                partition_count=topic.partition_count,
-                topic_settings=dict(topic.settings),
-                broker_id=self._node_id,
-                event_timestamp_ms=segment.event_timestamp_ms,
-            ),
-            throttle=self._throttle,
-        )
+        is_complete = False
+        try:
+            await upload_segment(
+                self._store,
+                source,
+                SegmentUpload(
+                    cluster_id=self._cluster_id,
+                    topic=topic.name,
+                    topic_id=segment.id.topic_id,
+                    partition=segment.id.partition,
+                    segment_id=segment.id.segment_id,
+                    partition_count=topic.partition_count,
+                    topic_settings=dict(topic.settings),
+                    broker_id=self._node_id,
+                    event_timestamp_ms=segment.event_timestamp_ms,
+                ),
+                throttle=self._throttle,
+            )
+            is_complete = True
+        finally:
+            if not is_complete:
+                self._check.on_failure()
 
     async def delete(self, segment: RemoteSegment, topic: str) -> None:
         """Delete all objects of a segment."""
