@@ -18,6 +18,8 @@ SAMPLE_EVERY = 100
 POLL_EVERY = 256
 CONSUME_AT_ONCE = 1_000
 SILENCE_S = 20.0
+FETCH_BYTES_MAX = 50 << 20
+"""Maximum bytes of an answer to a consumer of many partitions, librdkafka's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,10 @@ class Load:
     acks: str = "all"
     linger_ms: float = 5.0
     partitions: int = 1
+    key_count: int = 0
+    """Number of keys that the records have in turn, so that they spread over all partitions. With
+    0, records have no key."""
+
     replication_factor: int | None = None
     """Replication factor of the load's topic; None uses the cluster's default."""
 
@@ -95,9 +101,10 @@ def produce(load: Load, progress: Progress) -> Result:
     started = time.perf_counter()
     for index in range(load.count):
         report = sampled(time.perf_counter()) if index % SAMPLE_EVERY == 0 else None
+        key = b"key-%d" % (index % load.key_count) if load.key_count else None
         while True:
             try:
-                producer.produce(load.topic, payload, on_delivery=report)
+                producer.produce(load.topic, payload, key=key, on_delivery=report)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -116,18 +123,19 @@ def consume(load: Load, progress: Progress) -> Result:
     """Assign the topic's partitions to a consumer, read `count` records from the beginning, and
     return the result."""
     confluent = library("confluent_kafka")
-    fetch_bytes = max(load.batch_bytes, 65_536) * max(1, load.partitions)
+    partition_bytes = max(load.batch_bytes, 65_536)
+    fetch_bytes = min(FETCH_BYTES_MAX, partition_bytes * max(1, load.partitions))
     consumer = confluent.Consumer(
         {
             "bootstrap.servers": load.bootstrap,
             "group.id": "ottla-bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "fetch.message.max.bytes": max(load.batch_bytes, 65_536),
+            "fetch.message.max.bytes": partition_bytes,
             "fetch.max.bytes": fetch_bytes,
             # librdkafka refuses a fetch size that is smaller than its largest message size.
             "message.max.bytes": min(fetch_bytes, 1_000_000),
-            "receive.message.max.bytes": 2 * max(load.batch_bytes, 65_536) * 64,
+            "receive.message.max.bytes": 2 * max(fetch_bytes, 64 * partition_bytes),
             "queued.max.messages.kbytes": 262_144,
             **load.login,
         }

@@ -11,6 +11,14 @@ GB = 1_000_000_000
 QUANTILES = (("p50", 0.50), ("p99", 0.99), ("p99.9", 0.999))
 
 
+def latency_figures(latencies_ms: Sequence[float]) -> dict[str, float]:
+    """Return the median, the 99th and the 99.9th percentile of latencies in ms, by names such as
+    "p99_ms"."""
+    ordered = sorted(latencies_ms)
+    last = len(ordered) - 1
+    return {f"{name}_ms": ordered[int(quantile * last)] for name, quantile in QUANTILES}
+
+
 @dataclass(slots=True)
 class Result:
     """Result of one benchmark run: the count of records or requests, and the duration.
@@ -34,9 +42,8 @@ class Result:
             "per_second": round(self.count / self.seconds),
             "mb_per_second": round(self.payload_bytes / MB / self.seconds, 2),
         }
-        ordered = sorted(self.latencies_ms)
-        for name, quantile in QUANTILES if ordered else ():
-            found[f"latency_{name}_ms"] = round(ordered[int(quantile * (len(ordered) - 1))], 3)
+        latencies = latency_figures(self.latencies_ms) if self.latencies_ms else {}
+        found |= {f"latency_{name}": round(value, 3) for name, value in latencies.items()}
         if self.usage is not None:
             found |= self._cost(self.usage)
         return found | self.notes

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.bench import groups
+from ottla.bench.floor.floor import FLOOR
 from ottla.bench.local_cluster import open_local_cluster
 from ottla.bench.performance import performance, performance_rows
 from ottla.bench.performance.performance import (
@@ -68,6 +69,28 @@ def test_a_page_has_medians_spreads_and_ratios_with_met_goals_in_bold() -> None:
     assert rows == [
         "| Fetch | requests/s | 1,000 (900–1,100) | **2.00** | 300 | 0.60 | 500 (400–510) | ≥ 1 |",
         "| Fetch | CPU µs each | 30 | 1.50 | 10 | **0.50** | 20 | ≤ 1 |",
+    ]
+
+
+def test_a_group_with_a_floor_has_its_column_and_how_many_times_it_each_form_costs() -> None:
+    found = sitting()
+    found.add("Fetch", FLOOR, {"requests_per_second": 2_000.0, "cpu_us_per_request": 5.0})
+    found.add("Metadata", "ottla", {"requests_per_second": 800.0})
+    found.add("Metadata", "kafka", {"requests_per_second": 400.0})
+
+    lines = measured_part([found], {}).splitlines()
+
+    head = next(line for line in lines if line.startswith("| row"))
+    assert head == (
+        "| row | figure | Ottla | ÷ Kafka | × floor | compiled | ÷ Kafka | × floor | Kafka "
+        "| floor | goal |"
+    )
+    rows = [line for line in lines if line.startswith(("| Fetch", "| Metadata"))]
+    assert rows == [
+        "| Fetch | requests/s | 1,000 (900–1,100) | **2.00** | 2.00 | 300 | 0.60 | 6.67 "
+        "| 500 (400–510) | 2,000 | ≥ 1 |",
+        "| Fetch | CPU µs each | 30 | 1.50 | 6.00 | 10 | **0.50** | 2.00 | 20 | 5 | ≤ 1 |",
+        "| Metadata | requests/s | 800 | **2.00** ? | – | – | – | – | 400 | – | ≥ 1 |",
     ]
 
 

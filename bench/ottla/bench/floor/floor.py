@@ -13,7 +13,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ottla.bench.floor.floor_program import FloorAnswer, build_floor, open_floor
+from ottla.bench.floor.floor_program import (
+    FloorAnswer,
+    build_floor,
+    has_compiler,
+    open_floor,
+)
 from ottla.bench.kafka.beside_kafka import EQUAL_SETTINGS, OTTLA_SETTINGS, wait_until_led
 from ottla.bench.kafka.comparison import Measured, Spread, spread_of
 from ottla.bench.kafka.turns import MeasurementRounds, load_average
@@ -132,6 +137,13 @@ class FloorReport(NamedTuple):
         }
 
 
+class FloorWork(NamedTuple):
+    """Request of a row, and the answer that the program gives to it."""
+
+    request: SmallRequest
+    answer: FloorAnswer
+
+
 class FloorServer(NamedTuple):
     """One of the two servers compared in a row of the report: its address, its process ids, and the
     request that the load sends."""
@@ -186,6 +198,37 @@ def _servers(
     load = Load(bootstrap=cluster.bootstrap, topic=topic, partitions=1, replication_factor=1)
     make_topic(load)
     wait_until_led(load)
+    work = floor_work(row, address, topic)
+    with open_floor(program, directory, work.answer) as floor:
+        yield {
+            OURS: FloorServer(address, cluster.all_pids, work.request),
+            FLOOR: FloorServer(floor.address, [floor.pid], work.request),
+        }
+
+
+@contextmanager
+def open_floors(
+    rows: Mapping[str, FloorRow], cluster: RunningCluster
+) -> Iterator[dict[str, FloorServer]]:
+    """Run a program for each of the given rows, and yield the programs by the names of the rows.
+    They give the answers of a broker of the cluster.
+
+    Yields no program if the machine has no C compiler.
+    """
+    with ExitStack() as stack:
+        servers: dict[str, FloorServer] = {}
+        if rows and has_compiler():
+            path = stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-floor-"))
+            program = build_floor(Path(path))
+            for number, (name, row) in enumerate(rows.items()):
+                opened = _servers(row, cluster, program, Path(path, str(number)))
+                servers[name] = stack.enter_context(opened)[FLOOR]
+        yield servers
+
+
+def floor_work(row: FloorRow, address: tuple[str, int], topic: str) -> FloorWork:
+    """Send the request of a row to a broker once. Returns the request, and the answer by which the
+    program imitates the broker."""
     batch = row.batch
     produce = frame_of(
         ProduceRequest(
@@ -217,19 +260,22 @@ def _servers(
         records_at = FRAME_LENGTH_BYTES + answer.index(batch[CRC_AT:]) - CRC_AT
         batch = answer[records_at - FRAME_LENGTH_BYTES :][: len(batch)]
     framed = len(answer).to_bytes(FRAME_LENGTH_BYTES, "big") + answer
-    request = SmallRequest(asked, len(batch))
-    work = FloorAnswer(row.kind, framed, records_at, batch)
-    with open_floor(program, directory, work) as floor:
-        yield {
-            OURS: FloorServer(address, cluster.all_pids, request),
-            FLOOR: FloorServer(floor.address, [floor.pid], request),
-        }
+    return FloorWork(
+        SmallRequest(asked, len(batch)), FloorAnswer(row.kind, framed, records_at, batch)
+    )
 
 
 def _measured(row: FloorRow, server: FloorServer, scale: float) -> dict[str, float]:
     """Send the requests of a row to one server. Returns its requests per second, and its CPU time
     per request in µs."""
     count = max(1, round(row.request_count * scale))
+    rate, cpu_us = floor_figures(row, server, count)
+    return {RATE: rate, CPU: cpu_us}
+
+
+def floor_figures(row: FloorRow, server: FloorServer, count: int) -> tuple[float, float]:
+    """Send `count` requests of a row to one server. Returns its requests per second, and its CPU
+    time per request in µs."""
     before = cpu_seconds(server.pids)
     result = repeat(
         server.address,
@@ -240,7 +286,7 @@ def _measured(row: FloorRow, server: FloorServer, scale: float) -> dict[str, flo
         progress=lambda done: None,
     )
     cpu_s = cpu_seconds(server.pids) - before
-    return {RATE: count / result.seconds, CPU: 1e6 * cpu_s / count}
+    return count / result.seconds, 1e6 * cpu_s / count
 
 
 def compared(rounds: Sequence[Measured]) -> list[FloorFigure]:

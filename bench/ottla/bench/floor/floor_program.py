@@ -41,7 +41,7 @@ def build_floor(directory: Path) -> Path:
 
     Raises RefusedError if the machine has no C compiler, and OttlaError if it reports an error.
     """
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    compiler = _compiler()
     if compiler is None:
         raise RefusedError(ErrorCode.INVALID_REQUEST, "a C compiler is missing: install gcc")
     program = directory / "floor"
@@ -50,6 +50,15 @@ def build_floor(directory: Path) -> Path:
     if built.returncode:
         raise OttlaError(f"{compiler} cannot compile {SOURCE}: {built.stderr.strip()}")
     return program
+
+
+def has_compiler() -> bool:
+    """Return whether the machine has a C compiler, which builds the program."""
+    return _compiler() is not None
+
+
+def _compiler() -> str | None:
+    return next(filter(None, map(shutil.which, COMPILERS)), None)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from statistics import median, quantiles
 from typing import Any, NamedTuple
 
 from ottla.bench.kafka.compaction_wait import wait_until_compacted
-from ottla.bench.kafka.paced_load import READ, SAMPLE_EVERY, PacedLoad
+from ottla.bench.kafka.paced_load import READ, PacedLoad
 from ottla.bench.load import SILENCE_S, Load, Progress, library, make_topic
 from ottla.bench.local_cluster import RunningCluster, StartedCluster, open_cluster_in
 from ottla.bench.requests import RequestLatency
@@ -74,7 +74,7 @@ def _bearable_rate(bootstrap: str) -> int:
         time.sleep(PROBE_S)
         ended_at = time.perf_counter()
     read = [one for one in load.waited[READ] if began_at <= one.sent_at + one.seconds < ended_at]
-    return int(len(read) * SAMPLE_EVERY / PROBE_S)
+    return int(len(read) * load.sample_every / PROBE_S)
 
 
 def _one_round(

@@ -1,9 +1,10 @@
 """A producer of many records at a steady rate, and a tailing consumer of its topic.
 
-It runs as a process of its own (`python -m ottla.bench.kafka.paced_load BOOTSTRAP TOPIC RATE`), so
-that other measurements do not delay it.  When its standard input ends, it prints the times of a
-sample of the records.  For each record, it prints the send time by the machine's monotonic clock,
-and the latency in seconds until the record was acknowledged or read.
+It runs as a process of its own (`python -m ottla.bench.kafka.paced_load BOOTSTRAP TOPIC RATE
+LINGER_MS`), so that other measurements do not delay it.  It prints a line when it begins to send.
+When its standard input ends, it prints the times of a sample of the records.  For each record, it
+prints the send time by the machine's monotonic clock, and the latency in seconds until the record
+was acknowledged or read.
 """
 
 import os
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from ottla.bench.helper_process import STOP_TIMEOUT_S, HelperProcess
 from ottla.bench.load import library
@@ -24,7 +25,14 @@ STAMP = struct.Struct(">d")
 """Binary format of the prefix of a record's value: the time in seconds at which the record was
 sent."""
 
-SAMPLE_EVERY = 20
+UNPACED = 0
+"""Rate that stands for the highest rate that the broker accepts."""
+UNPACED_SAMPLE_EVERY = 20
+SAMPLES_PER_S = 2_000
+"""Number of records per second whose latencies are measured. Fewer would not be enough for
+percentiles of 99.9 after some seconds."""
+UNPACED_BURST = 1_000
+DEFAULT_LINGER_MS = 5.0
 TICK_S = 0.002
 BURST_S = 0.25
 """Maximum delay in seconds of the load generator for which it sends the overdue records in one
@@ -32,6 +40,8 @@ burst. Records that are later than this are not sent."""
 
 READ_AT_ONCE = 1_000
 ACKNOWLEDGED, READ = "acknowledged", "read"
+READY = "ready"
+"""Line that the process of the load prints when it begins to send."""
 
 
 class PacedLoad(HelperProcess):
@@ -40,9 +50,20 @@ class PacedLoad(HelperProcess):
 
     name = "the load"
 
-    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
-        super().__init__("ottla.bench.kafka.paced_load", bootstrap, topic, str(rate))
+    def __init__(
+        self, bootstrap: str, topic: str, rate: int, linger_ms: float = DEFAULT_LINGER_MS
+    ) -> None:
+        module = "ottla.bench.kafka.paced_load"
+        super().__init__(module, bootstrap, topic, str(rate), str(linger_ms))
+        self.sample_every = sample_every(rate)
+        """Number of records for each record whose latency is measured."""
         self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # Empty if the process failed: the end of the block raises.
+        return self
 
     def take(self, words: list[str]) -> None:
         """Store the latency of one record, from the words of a line that the load's process has
@@ -51,7 +72,13 @@ class PacedLoad(HelperProcess):
         self.waited[kind].append(RequestLatency(float(sent_at), float(seconds)))
 
 
-def main(bootstrap: str, topic: str, rate: str) -> None:
+def sample_every(rate: int) -> int:
+    """Return the number of records, at a rate in records per second, for each record whose latency
+    is measured."""
+    return UNPACED_SAMPLE_EVERY if rate == UNPACED else max(1, rate // SAMPLES_PER_S)
+
+
+def main(bootstrap: str, topic: str, rate: str, linger_ms: str) -> None:
     """Send records at a steady rate and read them until standard input ends, then print the
     latencies."""
     confluent = library("confluent_kafka")
@@ -60,12 +87,20 @@ def main(bootstrap: str, topic: str, rate: str) -> None:
     )
     consumer.assign([confluent.TopicPartition(topic, 0, confluent.OFFSET_END)])
     producer = confluent.Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "log_level": 3}
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "linger.ms": float(linger_ms),
+            "log_level": 3,
+        }
     )
     acknowledged: list[RequestLatency] = []
     read: list[RequestLatency] = []
     has_ended = threading.Event()
-    tail = threading.Thread(target=_tail, args=(consumer, read, has_ended))
+    every = sample_every(int(rate))
+    tail = threading.Thread(target=_tail, args=(consumer, read, every, has_ended))
+    producer.list_topics(topic, timeout=STOP_TIMEOUT_S)
+    print(READY, flush=True)
     tail.start()
     try:
         _send(producer, topic, int(rate), acknowledged)
@@ -91,22 +126,31 @@ def _send(producer: Any, topic: str, rate: int, acknowledged: list[RequestLatenc
 
         return delivered
 
-    while not select.select([sys.stdin], [], [], TICK_S)[0]:
-        due = int((time.perf_counter() - started) * rate) - sent - skipped
-        skipped += max(0, due - int(BURST_S * rate))
-        for _ in range(min(due, int(BURST_S * rate))):
+    every = sample_every(rate)
+    while not select.select([sys.stdin], [], [], 0 if rate == UNPACED else TICK_S)[0]:
+        due = UNPACED_BURST
+        if rate != UNPACED:
+            due = int((time.perf_counter() - started) * rate) - sent - skipped
+            skipped += max(0, due - int(BURST_S * rate))
+            due = min(due, int(BURST_S * rate))
+        for _ in range(due):
             now = time.perf_counter()
-            more = {} if sent % SAMPLE_EVERY else {"on_delivery": sampled(now)}
+            more = {} if sent % every else {"on_delivery": sampled(now)}
             try:
                 producer.produce(topic, STAMP.pack(now) + padding, partition=0, **more)
             except BufferError:
+                if rate == UNPACED:
+                    producer.poll(TICK_S)
+                    break
                 skipped += 1
                 continue
             sent += 1
         producer.poll(0)
 
 
-def _tail(consumer: Any, read: list[RequestLatency], has_ended: threading.Event) -> None:
+def _tail(
+    consumer: Any, read: list[RequestLatency], every: int, has_ended: threading.Event
+) -> None:
     count = 0
     while not has_ended.is_set():
         first = consumer.poll(0.1)
@@ -116,7 +160,7 @@ def _tail(consumer: Any, read: list[RequestLatency], has_ended: threading.Event)
         now = time.perf_counter()
         for message in messages:
             count += 1
-            if count % SAMPLE_EVERY == 0 and message.error() is None:
+            if count % every == 0 and message.error() is None:
                 (sent_at,) = STAMP.unpack_from(message.value())
                 read.append(RequestLatency(sent_at, now - sent_at))
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.clients import run_clients
+from ottla.bench.floor.floor import FLOOR, open_floors
 from ottla.bench.kafka.beside_kafka import EQUAL_SETTINGS, OTTLA_SETTINGS, ends_by_sigterm
 from ottla.bench.kafka.comparison import OURS, THEIRS
 from ottla.bench.kafka.kafka_cluster import open_kafka_cluster
@@ -35,10 +36,12 @@ from ottla.bench.performance.performance_rows import (
     Figures,
     PerformanceRow,
     deaths,
+    floor_values,
     memory_with_partitions,
     rows_of,
 )
 from ottla.bench.performance.queue_rows import QUEUE_RECORDS, queue_rows
+from ottla.bench.performance.work_rows import work_rows
 from ottla.bench.processes import shared_once_bytes, usage_of
 from ottla.bench.result import MB
 from ottla.bench.topics import RunTopics
@@ -207,7 +210,7 @@ class PerformanceRun:
 
     def _rows(self) -> list[tuple[str, PerformanceRow]]:
         """Return the benchmarks that run in rounds, as pairs (group, benchmark)."""
-        rows = rows_of(self.groups, self.topology)
+        rows = rows_of(self.groups, self.topology) + work_rows(self.groups, self.topology)
         if QUEUES in self.groups and self.topology == QUEUES_OF:
             rows += [(QUEUES, row) for row in queue_rows(self.jars, self.queue_records)]
         return rows
@@ -234,17 +237,24 @@ class PerformanceRun:
             for cluster in servers.values() if row.prepare else ():
                 assert row.prepare is not None
                 row.prepare(cluster, replicas)
-        for number in range(self.rounds + 1):
-            for group, row in rows:
-                if time.monotonic() > deadline:
-                    break
-                taken: dict[str, Figures] = {}
-                for name in list(servers)[:: -1 if number % 2 else 1]:
-                    say(f"round {number} of {self.rounds}: {row.name}, {name}")
-                    taken[name] = row.run(servers[name], replicas)
-                for name, figures in taken.items() if number else ():
-                    sittings[group].add(row.name, name, figures)
-            self._keep_all(sittings)
+        with_floor = {row.name: row.floor for _, row in rows if row.floor is not None}
+        with open_floors(with_floor, servers[OURS]) as floors:
+            for number in range(self.rounds + 1):
+                for group, row in rows:
+                    if time.monotonic() > deadline:
+                        break
+                    floor = floors.get(row.name)
+                    names = [*servers, *([FLOOR] if floor else [])]
+                    taken: dict[str, Figures] = {}
+                    for name in names[:: -1 if number % 2 else 1]:
+                        say(f"round {number} of {self.rounds}: {row.name}, {name}")
+                        if name in servers:
+                            taken[name] = row.run(servers[name], replicas)
+                        elif floor is not None and row.floor is not None:
+                            taken[name] = floor_values(row.floor, floor)
+                    for name, figures in taken.items() if number else ():
+                        sittings[group].add(row.name, name, figures)
+                self._keep_all(sittings)
         self._weigh(memory, "after the load", servers)
         self._keep_all(sittings)
         if time.monotonic() > deadline:

@@ -6,6 +6,7 @@ The page's prose is written by hand. Only the text between two marks is generate
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ottla.bench.floor.floor import FLOOR
 from ottla.bench.kafka.comparison import (
     OURS,
     THEIRS,
@@ -28,6 +29,9 @@ GROUPS = {
     "requests": "Small requests",
     "throughput": "Throughput",
     "latency": "Latency, one record at a time",
+    "rates": "Latency at shares of the rate that all servers sustain",
+    "partitions": "Many partitions",
+    "connections": "Many clients",
     "conditions": "Under quotas, and beside a compaction",
     "memory": "Memory of all nodes",
     "lifecycle": "Start and deaths",
@@ -42,6 +46,11 @@ UNITS = {
     "cpu_s_per_gb": "CPU s/GB",
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
+    **{
+        f"{what}_{percentile}_ms": f"{words}, {percentile} ms"
+        for what, words in (("produce", "produce"), ("end_to_end", "end to end"))
+        for percentile in ("p50", "p99", "p99.9")
+    },
     "shared_once_mb": "MB, shared pages once",
     "resident_mb": "MB, resident",
     "start_to_ready_s": "start to ready, s",
@@ -142,11 +151,12 @@ def _where(sittings: Sequence[MeasuredGroup]) -> str:
 def _table(sitting: MeasuredGroup) -> list[str]:
     base = base_of(sitting.group)
     columns = _servers(sitting)
-    others = [name for name in columns if name != base]
+    others = [name for name in columns if name not in (base, FLOOR)]
+    has_floor = FLOOR in columns
     head = ["row", "figure"]
     for name in others:
-        head += [label_of(name), f"÷ {label_of(base)}"]
-    head += [label_of(base), "goal"]
+        head += [label_of(name), f"÷ {label_of(base)}", *(["× floor"] if has_floor else [])]
+    head += [label_of(base), *(["floor"] if has_floor else []), "goal"]
     lines = [_line(head), _line(["---"] * len(head))]
     for row, figures in sitting.values.items():
         for figure, servers in figures.items():
@@ -156,7 +166,12 @@ def _table(sitting: MeasuredGroup) -> list[str]:
             for name in others:
                 mine = spread_of(servers[name]) if name in servers else None
                 cells += [shown(mine), ratio_cell(servers.get(name), servers.get(base), goal)]
-            lines.append(_line([*cells, shown(theirs), str(goal)]))
+                if has_floor:
+                    cells.append(times_floor(servers.get(name), servers.get(FLOOR), goal))
+            cells.append(shown(theirs))
+            if has_floor:
+                cells.append(shown(spread_of(servers[FLOOR])) if FLOOR in servers else shown(None))
+            lines.append(_line([*cells, str(goal)]))
     return lines
 
 
@@ -185,6 +200,19 @@ def ratio_cell(
     text = f"**{ratio:.2f}**" if goal.is_met_by(ratio) else f"{ratio:.2f}"
     verdict = verdict_of(mine, theirs, is_higher_better=goal.is_higher_better)
     return text + UNDECIDED if verdict is FigureVerdict.UNDECIDED else text
+
+
+def times_floor(
+    mine: Sequence[float] | None, floor: Sequence[float] | None, goal: RatioGoal
+) -> str:
+    """Return the factor by which a server is slower, or costs more, than the smallest program with
+    the same system calls, as text for a table cell."""
+    if mine is None or floor is None:
+        return "–"
+    cost, least = spread_of(mine).median, spread_of(floor).median
+    if goal.is_higher_better:
+        cost, least = least, cost
+    return f"{cost / least:.2f}" if least else "–"
 
 
 def shown(spread: Spread | None) -> str:

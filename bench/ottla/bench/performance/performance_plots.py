@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.bench.kafka.comparison import spread_of
+from ottla.bench.floor.floor import FLOOR
+from ottla.bench.kafka.comparison import THEIRS, spread_of
 from ottla.bench.performance.performance import MeasuredGroup
 from ottla.bench.performance.performance_page import PICTURES, TOPOLOGY_OF, UNITS, label_of
 from ottla.bench.performance.performance_rows import ONE
@@ -18,9 +19,10 @@ from ottla.bench.performance.performance_rows import ONE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-COLOURS = ("#2a7de1", "#12a594", "#8e6bd9", "#e07b28")
-KAFKA_COLOUR = "#e07b28"
+COLOURS = ("#2a7de1", "#12a594", "#8e6bd9")
 INK = "#7f8894"
+OTHER_COLOURS = {THEIRS: "#e07b28", FLOOR: INK}
+"""Colours of the servers that are not a form of Ottla."""
 WIDTH_INCHES, HEIGHT_INCHES = 7.6, 3.0
 FIGURES = {
     "requests": ("cpu_us_per_request",),
@@ -87,7 +89,7 @@ def _bars(panel: "Axes", unit: str, rows: Rows) -> None:
             [one.median - one.lowest for one in spreads],
             [one.highest - one.median for one in spreads],
         )
-        colour = KAFKA_COLOUR if server == "kafka" else COLOURS[index % 3]
+        colour = OTHER_COLOURS.get(server, COLOURS[index % len(COLOURS)])
         panel.barh(
             places,
             medians,

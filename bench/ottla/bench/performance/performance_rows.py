@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from ottla.bench.floor.floor import FloorRow, FloorServer, floor_figures, floor_work
 from ottla.bench.groups import run_commits
 from ottla.bench.kafka.beside_kafka import wait_until_led
 from ottla.bench.kafka.compaction_beside import compact, fill_dirty
@@ -12,7 +13,7 @@ from ottla.bench.load import Load, consume, end_to_end, library, make_topic, pro
 from ottla.bench.local_cluster import RunningCluster
 from ottla.bench.performance.conditions import log_bytes, set_quotas
 from ottla.bench.processes import cpu_seconds
-from ottla.bench.requests import run_requests
+from ottla.bench.requests import SmallRequest, run_requests
 from ottla.bench.result import GB, Result
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
@@ -34,6 +35,10 @@ SINGLES = 400
 REQUESTS = {(10, 1): 15_000, (50, 5): 40_000}
 """Number of requests in a measurement, by number of connections and number of requests in flight on
 each."""
+LARGE_REQUESTS = {"produce": 1_500, "fetch": 6_000}
+"""Number of requests of 128 KiB in a measurement, by their kind."""
+FLOOR_KINDS = ("produce", "fetch")
+"""Kinds of small requests that the smallest program serves, too."""
 FEW, MANY = 7, 100
 """Numbers of topics that one request creates or deletes, in the benchmarks of topics."""
 ADMIN_TIMEOUT_S = 120.0
@@ -75,6 +80,16 @@ class RatioGoal(NamedTuple):
         return f"{'≥' if self.is_higher_better else '≤'} {self.ratio:g}"
 
 
+_RATES = {
+    **{
+        f"{what}_{percentile}_ms": RatioGoal(1.0, False)
+        for what in ("produce", "end_to_end")
+        for percentile in ("p50", "p99", "p99.9")
+    },
+    "records_per_second": RatioGoal(1.0, True),
+    "cpu_us_per_record": RatioGoal(1.0, False),
+}
+
 GOALS: dict[str, dict[str, RatioGoal]] = {
     "requests": {
         "requests_per_second": RatioGoal(1.0, True),
@@ -91,6 +106,9 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
         "broker_killed_to_acknowledged_s": RatioGoal(0.5, False),
         "controller_killed_to_topic_created_s": RatioGoal(0.5, False),
     },
+    "rates": _RATES,
+    "partitions": {"mb_per_second": RatioGoal(1.0, True), "cpu_s_per_gb": RatioGoal(1.0, False)},
+    "connections": _RATES | {"mb_per_second": RatioGoal(None, True)},
     "conditions": {
         "requests_per_second": RatioGoal(None, True),
         "cpu_us_per_request": RatioGoal(None, False),
@@ -124,6 +142,9 @@ class PerformanceRow(NamedTuple):
     prepare: Callable[[RunningCluster, int], None] | None = None
     """Function that prepares the benchmark. It runs once, before the round that warms up the
     servers. None if there is none."""
+    floor: FloorRow | None = None
+    """Requests that the smallest program serves in turns with the clusters. None if no program
+    imitates the benchmark's server."""
 
 
 def _no_progress(done: int) -> None:
@@ -183,7 +204,40 @@ def _requests_row(kind: str, connections: int, in_flight: int) -> PerformanceRow
         }
 
     words = "OffsetCommit" if kind == "commit" else kind.capitalize()
-    return PerformanceRow(f"{words}, {connections} × {in_flight}", run, prepare)
+    floor = None
+    if kind in FLOOR_KINDS:
+        floor = FloorRow(kind, False, connections, in_flight, REQUESTS[connections, in_flight])
+    return PerformanceRow(f"{words}, {connections} × {in_flight}", run, prepare, floor)
+
+
+def _large_row(kind: str, count: int) -> PerformanceRow:
+    """Return the benchmark that sends `count` requests of one batch of 128 KiB, one after the
+    other."""
+    floor = FloorRow(kind, True, 1, 1, count)
+    requests: dict[str, SmallRequest] = {}
+
+    def prepare(cluster: RunningCluster, replicas: int) -> None:
+        load = Load(
+            bootstrap=cluster.bootstrap,
+            topic=f"performance-{kind}-large",
+            replication_factor=replicas,
+        )
+        _make(load)
+        address = parse_bootstrap(cluster.bootstrap)[0]
+        requests[cluster.bootstrap] = floor_work(floor, address, load.topic).request
+
+    def run(cluster: RunningCluster, replicas: int) -> Figures:
+        address, pids = parse_bootstrap(cluster.bootstrap)[0], list(cluster.pids.values())
+        return floor_values(floor, FloorServer(address, pids, requests[cluster.bootstrap]))
+
+    return PerformanceRow(f"{kind.capitalize()}, 128 KiB, 1 × 1", run, prepare, floor)
+
+
+def floor_values(row: FloorRow, server: FloorServer) -> Figures:
+    """Send the requests of a row to a broker, or to the smallest program. Returns the measured
+    values of the group `requests`."""
+    rate, cpu_us = floor_figures(row, server, row.request_count)
+    return {"requests_per_second": rate, "cpu_us_per_request": cpu_us}
 
 
 # Throughput and latency.
@@ -417,7 +471,8 @@ ROWS: dict[tuple[str, str], list[PerformanceRow]] = {
         _requests_row(kind, *shape)
         for kind in ("produce", "fetch", "metadata", "commit")
         for shape in REQUESTS
-    ],
+    ]
+    + [_large_row(kind, count) for kind, count in LARGE_REQUESTS.items()],
     ("throughput", ONE): [
         row
         for record_bytes in (100, 1_000)

@@ -1,0 +1,179 @@
+"""Many consumers that wait for records in long polls, and one producer whose records end the waits.
+
+All connections belong to this process. A consumer has one Fetch in flight, which the broker answers
+when a record arrives in the consumer's partition. The producer appends single records to the
+partitions in turn at a steady rate.
+"""
+
+import socket
+import time
+from contextlib import ExitStack
+from selectors import EVENT_READ, DefaultSelector
+from typing import Self
+
+from ottla.bench.requests import (
+    FETCH_VERSION,
+    PRODUCE_VERSION,
+    RECORD_BYTES,
+    answer_to,
+    dial,
+    frame_of,
+    topic_id_of,
+)
+from ottla.model.errors import ErrorCode, OttlaError, RefusedError
+from ottla.model.limits import FRAME_LENGTH_BYTES, MIB
+from ottla.wire import codec, headers
+from ottla.wire.batch_builder import RecordToBuild, build_batch
+from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
+from ottla.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+LONGEST_WAIT_MS = 60_000
+"""Maximum wait of a Fetch in ms. It exceeds the duration of a measurement, so that a record ends
+each wait."""
+READ_BYTES = 65_536
+SILENCE_S = 10.0
+SETTLE_S = 0.5
+"""Seconds until the first Fetch of each consumer waits at the broker."""
+
+
+class LongPolls:
+    """Context manager for consumers that wait in long polls during the block. The consumers are
+    distributed over the partitions of one topic."""
+
+    def __init__(
+        self, address: tuple[str, int], topic: str, *, partitions: int, consumers: int
+    ) -> None:
+        self._address = address
+        self._topic_id = topic_id_of(address, topic)
+        self._produces = [_produce_frame(topic, index) for index in range(partitions)]
+        ends = [self._end_offset(index) for index in range(partitions)]
+        self._starts = ends
+        """End offset of each partition before the first record that is sent."""
+        self._sent_at: list[list[float]] = [[] for _ in ends]
+        """Send times of the records of each partition, from its start on."""
+        self._places = [at % partitions for at in range(consumers)]
+        """Partition of each consumer."""
+        self._offsets = [ends[partition] for partition in self._places]
+        """Offset that each consumer reads next."""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._selector = stack.enter_context(DefaultSelector())
+            self._producer = stack.enter_context(dial(self._address))
+            self._selector.register(self._producer, EVENT_READ)
+            self._consumers = [stack.enter_context(dial(self._address)) for _ in self._places]
+            self._received = [bytearray() for _ in self._places]
+            for at, client in enumerate(self._consumers):
+                self._selector.register(client, EVENT_READ, at)
+                self._wait(at)
+            for client in (self._producer, *self._consumers):
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            time.sleep(SETTLE_S)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def wake(self, records_per_second: float, seconds: float) -> list[float]:
+        """Send single records at a steady rate. Returns the latencies in ms, from the send of a
+        record until a consumer of its partition has received it, for each such consumer.
+
+        Raises RefusedError if a consumer does not receive a record in `SILENCE_S` seconds.
+        """
+        latencies: list[float] = []
+        partitions = len(self._produces)
+        readers = [self._places.count(partition) for partition in range(partitions)]
+        count = max(1, round(records_per_second * seconds))
+        expected = sum(readers[number % partitions] for number in range(count))
+        started = time.perf_counter()
+        sent = 0
+        while len(latencies) < expected:
+            now = time.perf_counter()
+            due_in = started + sent / records_per_second - now if sent < count else SILENCE_S
+            if due_in <= 0:
+                partition = sent % partitions
+                self._sent_at[partition].append(now)
+                self._producer.sendall(self._produces[partition])
+                sent += 1
+                continue
+            if now - started > seconds + SILENCE_S:
+                missing = f"{expected - len(latencies)} of {expected} records"
+                raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"consumers did not get {missing}")
+            for key, _ in self._selector.select(due_in):
+                if key.data is None:
+                    self._producer.recv(READ_BYTES)
+                else:
+                    latencies += self._receive(key.data)
+        return latencies
+
+    def _wait(self, at: int) -> None:
+        """Send the next Fetch of a consumer."""
+        fetch = self._fetch(self._places[at], self._offsets[at], LONGEST_WAIT_MS)
+        self._consumers[at].sendall(fetch)
+
+    def _receive(self, at: int) -> list[float]:
+        """Read the answer to a consumer's Fetch, and send the next one. Returns the latencies in ms
+        of the records that it contains. Returns an empty list if the answer is incomplete."""
+        data = self._consumers[at].recv(READ_BYTES)
+        if not data:
+            raise OttlaError("the broker closed a consumer's connection")
+        received = self._received[at]
+        received += data
+        end = FRAME_LENGTH_BYTES + int.from_bytes(received[:FRAME_LENGTH_BYTES], "big")
+        if len(received) < max(end, FRAME_LENGTH_BYTES + 1):
+            return []
+        now = time.perf_counter()
+        found = _partition_of(bytes(received[FRAME_LENGTH_BYTES:end]))
+        received.clear()
+        partition, before = self._places[at], self._offsets[at]
+        self._offsets[at] = found.high_watermark
+        self._wait(at)
+        start = self._starts[partition]
+        times = self._sent_at[partition][before - start : found.high_watermark - start]
+        return [1e3 * (now - sent_at) for sent_at in times]
+
+    def _end_offset(self, partition: int) -> int:
+        """Return the end offset of a partition, from the answer to a Fetch that does not wait."""
+        return _partition_of(answer_to(self._address, self._fetch(partition, 0, 0))).high_watermark
+
+    def _fetch(self, partition: int, offset: int, wait_ms: int) -> bytes:
+        """Return the frame of a Fetch."""
+        asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=MIB)
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=MIB,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=self._topic_id, partitions=[asked])],
+        )
+        return frame_of(request, FETCH_VERSION)
+
+
+def _partition_of(answer: bytes) -> PartitionData:
+    """Return the only partition of an answer to a Fetch. Raises RefusedError if the broker refused
+    it."""
+    _, at = headers.decode_response_header(FetchRequest.API_KEY, FETCH_VERSION, answer)
+    found = codec.decode(FetchResponse, FETCH_VERSION, memoryview(answer)[at:])
+    partition = found.responses[0].partitions[0]
+    if partition.error_code:
+        code = ErrorCode(partition.error_code)
+        raise RefusedError(code, f"a Fetch of partition {partition.partition_index} was refused")
+    return partition
+
+
+def _produce_frame(topic: str, partition: int) -> bytes:
+    """Return the frame of a Produce of one record."""
+    record = RecordToBuild(time.time_ns() // 1_000_000, None, b"x" * RECORD_BYTES)
+    data = [PartitionProduceData(index=partition, records=build_batch([record]))]
+    message = ProduceRequest(
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=data)],
+    )
+    return frame_of(message, PRODUCE_VERSION)
