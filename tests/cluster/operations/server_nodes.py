@@ -10,6 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 
 from ottla.node.local.local_nodes_driver import LocalNode, start_node, wait_until_ready
+from tests.cluster.warm_parent import WARM_PARENT, may_fork_node
 from tests.stock_files import write_settings
 
 CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
@@ -43,14 +44,19 @@ class Nodes:
         """Start nodes, and wait until all of them serve. `environment` adds to that of this
         process."""
         for name in names:
+            file = self._path(name)
             with (self.directory / f"{name}.log").open("ab") as log:
-                self.running[name] = start_node(
-                    "server",
-                    self._path(name),
-                    options=options,
-                    output=log,
-                    environment={**os.environ, **(environment or {})},
-                )
+                if environment is None and may_fork_node():
+                    node = WARM_PARENT.start_node("server", file, options=options, output=log)
+                else:
+                    node = start_node(
+                        "server",
+                        file,
+                        options=options,
+                        output=log,
+                        environment={**os.environ, **(environment or {})},
+                    )
+                self.running[name] = node
         wait_until_ready([self.running[name] for name in names], READY_S)
 
     def stop(self, name: str) -> None:
