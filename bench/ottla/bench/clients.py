@@ -1,8 +1,8 @@
-"""Comparison of Ottla's client with others doing the same work: records per second, and CPU time
-per record.
+"""Comparison of Ottla's client with other clients that do the same work: records per second, and
+CPU time per record.
 
-Every run is a process of its own (`client_work`).  The clients take turns, so that other load of
-the machine affects all of them.  The figures are medians.
+Every run has a separate process (`client_work`).  The clients take turns, so that other load of the
+machine affects all of them.  The figures are medians.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Benchmarks that start a cluster of their own, with three controllers and three brokers, and kill
-some of its nodes.
+"""Benchmarks that start a new cluster of three controllers and three brokers, and kill some of its
+nodes.
 
 Each function returns its figures by name: the median over the rounds, and the value of every round.
 """

@@ -94,8 +94,8 @@ def export(bootstrap: str, topic: str, form: str, directory: Path) -> ExportCost
 
 
 def measure(bootstrap: str, topic: str, form: str) -> ExportCost:
-    """Export the benchmark's topic in a process of its own, and return the cost. `form` is the
-    format of the exported values: raw or JSON."""
+    """Export the benchmark's topic in a separate process, and return the cost. `form` is the format
+    of the exported values: raw or JSON."""
     command = [sys.executable, "-m", "ottla.bench.exports", "--bootstrap", bootstrap]
     with tempfile.TemporaryDirectory() as directory:
         command += ["--topic", topic, "--form", form, "--directory", directory]

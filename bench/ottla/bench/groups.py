@@ -2,7 +2,7 @@
 members.
 
 Commits are frames that are prepared in advance, as in requests.py.  Members use the classic
-protocol, each over a connection of its own.  They respond at once, so only the broker's own time is
+protocol, each over a separate connection.  They respond at once, so only the broker's own time is
 measured.
 """
 

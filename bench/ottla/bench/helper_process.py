@@ -1,5 +1,5 @@
-"""Load that runs in a process of its own during a measurement, and prints the latencies at its
-end."""
+"""Load that runs in a separate process during a measurement. The process prints the latencies when
+the load ends."""
 
 import subprocess
 import sys

@@ -1,5 +1,5 @@
-"""A local cluster for one measurement: runs `ottla up` in a process of its own, sends requests to
-its nodes and kills them."""
+"""A local cluster for one measurement: runs `ottla up` in a separate process, sends requests to its
+nodes and kills them."""
 
 import atexit
 import json

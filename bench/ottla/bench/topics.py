@@ -58,7 +58,7 @@ class RunTopics:
             raise
 
     def close(self) -> None:
-        """Delete the topics that the run has created itself. If they are to be kept, print their
+        """Delete the topics that the run has created itself. If the user keeps them, print their
         names on standard error instead."""
         names = list(self._claimed)
         if not names:
@@ -78,8 +78,8 @@ class RunTopics:
 
 @contextmanager
 def open_topics(bootstrap: str, given: str | None, *, is_kept: bool) -> Iterator[RunTopics]:
-    """Yield the topics of a benchmark run. Topics that the run created itself are deleted at the
-    end, however the run ends."""
+    """Yield the topics of a benchmark run. Topics that the run has created are deleted at the end,
+    even if the run fails."""
     topics = RunTopics(bootstrap, given, is_kept=is_kept)
     with interrupted_by_sigterm():
         try:

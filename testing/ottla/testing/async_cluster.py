@@ -1,4 +1,4 @@
-"""A cluster for asyncio tests. The cluster runs in a thread of its own. Its methods are coroutines
+"""A cluster for asyncio tests. The cluster runs in a separate thread. Its methods are coroutines
 that the test's event loop awaits."""
 
 import asyncio

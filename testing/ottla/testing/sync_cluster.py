@@ -24,7 +24,7 @@ precedence."""
 
 
 class SyncCluster:
-    """A running cluster in a thread of its own, with methods that inject faults. Created by
+    """A running cluster in a separate thread, with methods that inject faults. Created by
     `cluster`.
 
     Each method blocks until the cluster has done the work. Brokers are identified by node id; the

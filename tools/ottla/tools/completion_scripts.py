@@ -106,7 +106,7 @@ def bash_script() -> str:
 
 
 def zsh_script() -> str:
-    """Return the completion script for zsh, which shows the summaries of verbs too."""
+    """Return the completion script for zsh. It also shows the summaries of verbs."""
     rows = [
         f"    {_quoted(path)})\n      ottla_verbs=({_listed(_described(row))})\n"
         f"      ottla_options=({_listed(row.options)})\n"

@@ -488,8 +488,8 @@ async def pages() -> dict[str, str]:
 
 
 def main() -> None:
-    """Write the reference pages below the folder that the command line names. Write the completion
-    scripts and the README's table of features too."""
+    """Write the reference pages into the folder that the command line names. Also write the
+    completion scripts and the README's table of features."""
     folder = Path(sys.argv[1])
     for name, text in trio.run(pages).items():
         (folder / "reference" / name).write_text(text)

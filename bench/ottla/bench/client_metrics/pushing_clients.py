@@ -184,7 +184,7 @@ class PushingClients:
 
 
 class PushingClient:
-    """One client instance that pushes metrics, on a connection of its own."""
+    """One client instance that pushes metrics over its own connection."""
 
     def __init__(self, address: Address, index: int) -> None:
         self.socket = dial(address)

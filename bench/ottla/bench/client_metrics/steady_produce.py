@@ -22,8 +22,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 
 
 class SteadyProduce(HelperProcess):
-    """Context manager that runs a producer at a steady rate in a process of its own. After the
-    block, `waited` contains the send times and latencies of its requests."""
+    """Context manager that runs a producer at a steady rate in a separate process. After the block,
+    `waited` contains the send times and latencies of its requests."""
 
     name = "the producer"
 

@@ -1,7 +1,7 @@
 """Metrics that librdkafka's producer and consumer push if a subscription requests all metrics.
 Pure.
 
-Names, kinds, descriptions and order were observed with librdkafka 2.16. The payload is that of a
+Names, kinds, descriptions and order were observed with librdkafka 2.16. The payload describes a
 client that is connected to three brokers and the bootstrap address.
 """
 

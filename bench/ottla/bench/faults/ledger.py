@@ -38,7 +38,7 @@ class LedgerPartition(NamedTuple):
     first_offset: int = 0
 
     def __str__(self) -> str:
-        """Return the name of the partition as users write it."""
+        """Return the partition's name, topic and index, in the form that commands accept."""
         return f"{self.topic}-{self.partition}"
 
 

@@ -1,5 +1,5 @@
 """Senders that flood a server: with TLS KeyUpdate messages, with tiny TLS records, with unfinished
-frames on many connections, or with idle connections. Each sender runs in a process of its own until
+frames on many connections, or with idle connections. Each sender runs in a separate process until
 the process is killed."""
 
 import resource

@@ -63,8 +63,8 @@ def _compiler() -> str | None:
 
 @contextmanager
 def open_floor(program: Path, directory: Path, answer: FloorAnswer) -> Iterator[RunningFloor]:
-    """Run the program until the end of the block, with its files in a directory of its own. Yields
-    its address and process id."""
+    """Run the program until the end of the block, with its files in a new directory. Yields its
+    address and process id."""
     directory.mkdir()
     data, frame = directory / "data", directory / "answer"
     data.write_bytes(b"" if answer.kind == "produce" else answer.records)

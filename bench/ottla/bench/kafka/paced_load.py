@@ -45,7 +45,7 @@ READY = "ready"
 
 
 class PacedLoad(HelperProcess):
-    """Context manager that runs a steady producer and a tailing consumer in a process of its own.
+    """Context manager that runs a steady producer and a tailing consumer in a separate process.
     After the block, `waited` contains the latencies of records, by kind (acknowledged or read)."""
 
     name = "the load"

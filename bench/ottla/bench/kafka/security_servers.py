@@ -2,7 +2,7 @@
 login.
 
 Both run on loopback with the same self-signed certificate. Users log in by SASL/PLAIN. Clients
-without a login are super users, as nodes are.
+without a login are super users, like the nodes.
 """
 
 import re

@@ -72,8 +72,8 @@ SHARES = {
     for partitions in (FEW, MANY)
     for duration in ("100ms", "10ms")
 }
-"""Names of the corresponding benchmarks without transactions, by the name of the benchmark with
-transactions. The rate of the latter is reported as a fraction of the former."""
+"""Name of the corresponding benchmark without transactions, for each benchmark with transactions.
+The report shows the rate with transactions as a fraction of the rate without."""
 
 
 class TransactionsReport(NamedTuple):

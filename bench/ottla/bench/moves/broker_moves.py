@@ -32,8 +32,8 @@ RATE = 400
 """Number of small produce requests per second, sent one after the other."""
 
 CALM_S = 35.0
-"""Time in which the producer is measured without moves. In this time, the controllers learn the
-usual latency of producers, and forget that of the bulk load."""
+"""Seconds in which the producer is measured without moves. During this time, the controllers learn
+the usual latency of producers, which the earlier bulk load would otherwise distort."""
 
 MOVING_S = 30.0
 """Longest time in which the producer is measured beside one kind of moves."""

@@ -116,7 +116,7 @@ class RawShareConsumers:
 
     def consume(self, count: int) -> Result:
         """Fetch and accept records until `count` records are acknowledged, and return the result.
-        Its latencies are those of requests, in milliseconds."""
+        It contains latencies of requests, in milliseconds."""
         topic = self._topic_id, self._partitions
         clients = [
             _ShareClient(self._address, self._group, topic) for _ in range(self._connections)

@@ -38,7 +38,7 @@ class ConfluentSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Return the schema of the records, which is that of Spark's own Kafka connector."""
+        """Return the schema of the records. Spark's own Kafka connector has the same schema."""
         return spark_ddl(NAMES)
 
     def reader(self, schema: StructType) -> DataSourceReader:

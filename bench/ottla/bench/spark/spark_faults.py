@@ -177,7 +177,7 @@ def feeding(work: SparkWork, rate: int) -> Iterator[Feeder]:
 
 @contextmanager
 def spark_driver(work: SparkWork) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Spark driver in a process of its own, and yield the process. It is killed at the end of
+    """Run a Spark driver in a separate process, and yield the process. It is killed at the end of
     the block."""
     child = subprocess.Popen([*_command(work)], stdout=subprocess.DEVNULL, start_new_session=True)
     try:

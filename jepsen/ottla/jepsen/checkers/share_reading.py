@@ -84,9 +84,9 @@ class DeliveryToMember:
         return next((ack for ack in self.acks if ack.is_confirmed and ack.type != RENEW), None)
 
     def settles(self, limit: int) -> bool:
-        """Return whether this delivery certainly finished the record. It did if a confirmed
-        acknowledgement accepted or rejected the record, or if the delivery was the last one that
-        `limit` allows."""
+        """Return whether this delivery certainly finished the record. A delivery finishes a record
+        if a confirmed acknowledgement accepted or rejected it, or if `limit` allows no further
+        delivery."""
         end = self.end
         return end is not None and (end.type in FINAL_TYPES or self.count >= limit)
 

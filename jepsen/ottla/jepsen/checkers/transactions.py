@@ -55,8 +55,8 @@ class ProducerLife:
     """Index of the last event of the producer's initialisation. `begun` is the index of the first
     event."""
     succeeded: int | None = None
-    """Index of the event after which another producer has certainly taken over this producer's
-    transactional id, or None if this is not certain."""
+    """Index of the event after which another producer certainly owns this transactional id, or None
+    if no event proves that."""
 
 
 @dataclass(slots=True)

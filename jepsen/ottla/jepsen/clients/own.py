@@ -17,8 +17,8 @@ C = TypeVar("C", bound="OwnClient")
 
 CLOSE_S = 2.0
 GRACE_S = 1.0
-"""Time in seconds after an operation's own deadline at which the harness cancels the operation. A
-cancelled operation reports less than one that ends by itself."""
+"""Seconds after an operation's deadline at which the harness cancels the operation. The grace
+period exists because a cancelled operation reports less than an operation that ends by itself."""
 
 
 class OwnClient(ABC):

@@ -192,7 +192,7 @@ class OwnGroupClient(OwnClient):
 
 def _identity(member: Consumer) -> tuple[str | None, int | None]:
     """Return the member id of a consumer, and its generation or member epoch. Each is None if the
-    member has none at present."""
+    consumer currently has none."""
     try:
         membership = member.group_metadata()
     except RefusedError:

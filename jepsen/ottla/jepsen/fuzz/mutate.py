@@ -11,8 +11,8 @@ BYTES = (0x00, 0x01, 0x02, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF)
 WIDTHS = (1, 2, 4, 8)
 NUMBERS = (-1, 0, 1, 2, 127, 128, 255, 256, 32_767, 65_535, 1 << 20, (1 << 31) - 1, -(1 << 31))
 TIMES = (1, 1, 2, 2, 8, 1_000)
-"""Repeat counts for a piece of an input, of which a mutation draws one. The largest reveals code
-whose running time grows with the square of the input's size."""
+"""Repeat counts for a piece of an input. A mutation chooses one of them at random. The largest
+count reveals code whose running time grows with the square of the input's size."""
 
 RANGE_MAX = 64
 """Maximum number of bytes that one change of an input moves, repeats or removes. A few changes have

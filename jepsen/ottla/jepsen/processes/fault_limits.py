@@ -67,7 +67,7 @@ class FaultLimits:
         self._cluster = cluster
 
     def free(self) -> list[ProcessNode]:
-        """Return the running nodes on which no fault is active at present."""
+        """Return the running nodes that currently have no active fault."""
         return [
             node
             for node in self._cluster.nodes.values()

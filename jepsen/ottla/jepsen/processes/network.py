@@ -90,7 +90,7 @@ class NetworkFaults:
         await self.put(f"cut {a} {b} {one_way}", cut(a, b, one_way=one_way))
 
     async def isolate(self, node: str, *, clients: bool = False) -> None:
-        """Cut a node off from all other nodes, and with `clients` from clients, too."""
+        """Cut a node off from all other nodes. With `clients`, cut it off from clients as well."""
         await self.put(f"isolate {node}", isolate(node, self._network.links.nodes, clients=clients))
 
     async def loss(self, nodes: Iterable[str], share: float = LOSS_SHARE) -> None:

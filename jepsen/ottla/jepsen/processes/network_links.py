@@ -108,8 +108,8 @@ def split(groups: Iterable[Iterable[str]]) -> LinkFault:
 
 
 def isolate(node: str, others: Iterable[str], *, clients: bool = False) -> LinkFault:
-    """Return a fault that cuts one node off from the nodes `others`, and with `clients` from
-    clients, too."""
+    """Return a fault that cuts one node off from the nodes `others`. With `clients`, the fault also
+    cuts it off from clients."""
     far = [one for one in others if one != node] + ([CLIENTS] if clients else [])
     return cut_links(link for one in far for link in ((node, one), (one, node)))
 
@@ -131,8 +131,8 @@ def slow(nodes: Iterable[str], bits_per_s: int) -> LinkFault:
 
 
 def majorities_ring(ring: Sequence[str]) -> LinkFault:
-    """Return a fault in which each node of a ring reaches only its nearest nodes. Together with the
-    node these are a majority, and a different one for each node.
+    """Return a fault in which each node of a ring reaches only its nearest nodes. A node and its
+    neighbours form a majority, which differs from node to node.
 
     With three nodes every node is a neighbour of all others, so two nodes are cut off from each
     other instead.

@@ -19,8 +19,8 @@ from ottla.jepsen.processes.network_filters import PacketAddress, bytecode, prog
 from ottla.jepsen.processes.network_links import CLIENTS, Links
 
 PORT = 9092
-"""Port at which every node listens. All nodes can have the same port, since each has an address of
-its own."""
+"""Port at which every node listens. All nodes can use the same port, because each has its own
+address."""
 
 HARNESS_HOST = 254
 FIRST_HOST = 1

@@ -129,8 +129,8 @@ class Invariants:
     # --- notifications ------------------------------------------------------------------------
 
     def watch(self, identity: QuorumIdentity, log: WatchedLog) -> None:
-        """Check the invariants of a replica from now on. If its id is already being checked, the
-        replica restarts with a new disk."""
+        """Start to check the invariants of a replica. If a replica with this id is already being
+        checked, it restarts with a new disk."""
         known = self._replicas.get(identity.node_id)
         if known is not None and (known.is_voter or self._is_counted(known.identity.key)):
             self._lost_disk_count += 1
@@ -151,7 +151,7 @@ class Invariants:
         replica.was_leader = False
 
     def note_damage(self, node_id: NodeId, *, has_forgotten: bool) -> None:
-        """Accept from now on that a stopped voter has lost entries. With `has_forgotten`, it may
+        """Accept that a stopped voter has lost entries. With `has_forgotten`, accept that it may
         also have lost its vote."""
         replica = self._replicas[node_id]
         replica.is_incomplete = True

@@ -96,7 +96,7 @@ class MemoryMember:
 
     @property
     def is_leader(self) -> bool:
-        """True if this member runs and is the leader."""
+        """True if this member is running and leads the quorum."""
         return self.core is not None and self.core.is_leader
 
     def start(self, now_ms: int) -> None:
@@ -234,8 +234,8 @@ class MemoryMember:
         self._performed.high_watermark = high_watermark
 
     def reject_response(self, rejection: RejectedResponse, /) -> None:
-        """Raise an AssertionError for a response that raft rejects, unless this member is sent
-        forged messages."""
+        """Raise AssertionError, because raft has rejected a response. Do nothing if forged messages
+        are sent to this member."""
         assert self._invariants is None or self.is_lied_to, rejection.why
         self._performed.rejected = rejection
 

@@ -38,8 +38,8 @@ are merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
 """Numbers of columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
 LANES_MAX = 14
-"""Maximum number of nodes with a row of their own in the plot of faults, and maximum number of
-kinds of faults in its legend."""
+"""Maximum number of nodes that have a separate row in the plot of faults. Also the maximum number
+of kinds of faults in its legend."""
 SERIES = ("ok", "c1", "c2", "c3", "c4", "c5")
 """Names of the colours for a plot's lines and for kinds of faults. When all are used, further lines
 are grey."""

@@ -76,7 +76,8 @@ def shortened(text: str, characters_max: int) -> str:
 def operation_words(operation: Operation, key: str | None = None) -> str:
     """Return an operation with its result as text, such as "send q0-1 17 → 334".
 
-    With `key`, only the records of this key (partition) are shown; those of other keys are counted.
+    With `key`, only the records of this key (partition) are shown. Records of other keys are
+    counted.
     """
     words = value_words(_about(key, operation.value))
     f = operation.invoke.f

@@ -49,7 +49,7 @@ class Topics:
         return tuple(NewTopic(name, PARTITION_COUNT) for name in self.first)
 
     def keys(self) -> list[str]:
-        """Return the keys (partitions) to which the workload writes at present."""
+        """Return the keys (partitions) that the workload currently writes to."""
         return [key for topic in self.open for key in self.keys_of(topic)]
 
     def keys_of(self, topic: str) -> list[str]:

@@ -107,8 +107,7 @@ class Generator(Protocol):
         ...
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if the thread has nothing to do at
-        present."""
+        """Return the thread's next operation, or None if the thread must wait."""
         ...
 
     def on_completion(self, thread: int, op: Op, done: Completion) -> None:

@@ -44,7 +44,7 @@ def sent_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
 
 def read_of(op: Op, done: Completion) -> Iterator[tuple[str, int]]:
     """Yield (key, offset) of the last record that a completed operation has read of each key
-    (partition). A failed operation may have read records, too."""
+    (partition). A failed operation may also have read records."""
     for step in _parts(op, done, "poll"):
         for key, records in step[1].items() if len(step) > 1 else ():
             if records:

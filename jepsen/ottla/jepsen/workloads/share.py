@@ -127,7 +127,7 @@ class ShareLoad:
         return self._is_settled or not self._ends
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if it has nothing to do at present."""
+        """Return the thread's next operation, or None if it must wait."""
         one = self._threads[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH

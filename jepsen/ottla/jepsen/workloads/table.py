@@ -72,8 +72,8 @@ class WorkloadRow:
     """Factory of the workload's clients in Java, with arguments bootstrap, thread, plan. None if
     the workload has no such client."""
     prepare: Callable[[str, LoadPlan, Sequence[NewTopic]], Awaitable[None]] | None = None
-    """Function that prepares the cluster after the topics are created, with arguments bootstrap,
-    plan, topics. None if nothing is to be prepared."""
+    """Function that prepares the cluster after the topics are created, with the arguments
+    bootstrap, plan and topics. None if the workload needs no preparation."""
     facts: Mapping[str, Json] = field(default_factory=dict)
     """Facts that the workload's checkers need, by their names in RunFacts."""
     check_confluent: Callable[[], None] | None = None
@@ -169,7 +169,7 @@ class Workload:
         await clear_away(bootstrap, self.plan.prefix)
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if it has nothing to do at present."""
+        """Return the thread's next operation, or None if the thread must wait."""
         if not self._pace.may_begin(thread, now_ns):
             return None
         return self._generator.next_op(thread, now_ns, rng)

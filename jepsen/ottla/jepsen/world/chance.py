@@ -20,8 +20,8 @@ FLOAT_STEPS = 1 << 53
 
 
 class Chance:
-    """Recorded or replayed stream of random choices. It implements the protocol `Rng`, so that the
-    code under test can use it too."""
+    """Recorded or replayed stream of random choices. It implements the protocol `Rng`, so the code
+    under test can draw from it as well."""
 
     __slots__ = ("_at", "_draw", "_is_logged", "_replay", "decisions", "seed")
 

@@ -32,8 +32,8 @@ files are often reopened."""
 
 
 class _Directory:
-    """Names in a directory of the simulated disk: as processes see them, as the device has them,
-    and the unflushed changes."""
+    """Names in one directory of the simulated disk, in three forms: visible to processes, stored on
+    the device, and changed but not flushed."""
 
     __slots__ = ("durable", "entries", "pending")
 
@@ -577,8 +577,8 @@ def _change_names(entries: dict[str, _Node], change: _NameChange) -> None:
 
 
 def _nodes_of(directory: _Directory) -> list[_Node]:
-    """Return the files and directories that are entries of `directory`: as processes see it, on the
-    device, and in unflushed changes."""
+    """Return the files and directories in `directory` in three forms: visible to processes, stored
+    on the device, and in unflushed changes."""
     nodes = [*directory.entries.values(), *directory.durable.values()]
     for change in directory.pending:
         nodes += [node for node in change.values() if node is not None]

@@ -35,7 +35,7 @@ from ottla.storage.tier.store_seam import (
 T = TypeVar("T")
 
 STALE_S_MAX = 3600.0
-"""Longest time in seconds by which a listing can be stale, whatever the faults are."""
+"""Longest time in seconds by which a listing can be out of date under any fault."""
 DRAW_STEPS = 1000
 """Number of equal steps into which an interval is divided to draw a time from it."""
 
@@ -70,8 +70,8 @@ class StoreFaults:
     default."""
 
     latency_s: tuple[float, float] = (0.01, 0.05)
-    """Shortest and longest delay in seconds. One delay passes before the effect of a request, and
-    another one after the effect."""
+    """Shortest and longest delay in seconds. A request is delayed once before its effect, and once
+    after its effect."""
     failed: float = 0.0
     """Probability that a request fails without effect."""
     lost_response: float = 0.0
@@ -149,7 +149,7 @@ class SimulatedObjectStore:
 
     @property
     def has_late_effects(self) -> bool:
-        """True if a request that failed is still to have its effect."""
+        """True if a failed request may still take effect."""
         self._apply_late_effects()
         return bool(self._late)
 

@@ -58,7 +58,7 @@ class Job:
 
 @dataclass(slots=True)
 class RunTotals:
-    """Sums of the counts of several runs with different seeds, and the failing runs among them."""
+    """Sums of the counts of several runs with different seeds, and the failures of these runs."""
 
     run_count: int = 0
     event_count: int = 0
@@ -116,7 +116,7 @@ class RunTotals:
         return self.only_hash if self.run_count == 1 else f"{self.hash_sum:032x}"
 
     def missed(self, required: tuple[str, ...]) -> list[str]:
-        """Return those of the rare states in `required` that no run reached."""
+        """Return the subset of the rare states in `required` that no run has reached."""
         return [name for name in required if not self.rare.get(name)]
 
     def _add_hash(self, number: int) -> None:

@@ -35,7 +35,7 @@ class Comparable(Protocol):
     """Any value that can be ordered."""
 
     def __lt__(self, other: Any, /) -> bool:
-        """Return whether this value is before another one."""
+        """Return whether this value is less than `other`."""
 
 
 def exactly_once(

@@ -126,6 +126,6 @@ def drawn_run_to_replay() -> FailingRun | None:
 
 
 def failure_folder() -> Path | None:
-    """Return the folder for files of failing runs, or None if no file is to be written."""
+    """Return the folder for files of failing runs, or None if no files should be written."""
     folder = os.environ.get(FOLDER_VARIABLE, FOLDER)
     return Path(folder) if folder else None

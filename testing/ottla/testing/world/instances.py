@@ -79,7 +79,7 @@ class Instance:
         self._runtime = runtime
         self._restarts = restarts
         self._modules = modules
-        """Names of the modules of which each life has its own copy."""
+        """Names of the modules that are copied for each life (run of the program)."""
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._machine = Machine(host.shared, name, self._run)

@@ -17,7 +17,8 @@ the instance at this step."""
 
 
 class ModuleCopies(Protocol):
-    """Modules of which a life has its own copy. `LifeModules` implements it."""
+    """Copies of modules that belong to one life (run of the program). `LifeModules` implements
+    it."""
 
     def owns(self, name: str) -> bool:
         """Return whether this life has its own copy of the module with this name."""
@@ -42,12 +43,12 @@ class InstanceLife:
         self.number = number
         """Number of this start of the instance; the first one is 1."""
         self.directory = directory
-        """Folder of the instance's files. Later lives of the instance use it, too."""
+        """Folder of the instance's files. Later lives (runs of the program) use the same folder."""
         self.step = step
         self.on_mark = on_mark
         """Function that is called with the name of each mark that the program passes."""
         self.modules: ModuleCopies | None = None
-        """Modules of which this life has its own copy, if there are any."""
+        """Copies of modules that belong to this life, or None if there are none."""
         self.is_over = False
         """True once the program has returned, has failed or was killed. A paused life is not
         over."""

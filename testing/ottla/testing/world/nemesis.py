@@ -94,8 +94,8 @@ class ScheduleFaults:
                 self._later(fault.moment.seconds, partial(self._begin_pending, fault))
 
     def heal(self) -> None:
-        """End all faults that are active, and begin none from now on. Brokers that are down are
-        started, and instances that were killed are started at their time."""
+        """End all active faults, and begin no further ones. Brokers that are down are started, and
+        instances that were killed are started at their time."""
         self.is_healed = True
         self._pending.clear()
         self._losses.clear()

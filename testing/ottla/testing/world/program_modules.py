@@ -47,7 +47,7 @@ class LifeModules:
         return name.partition(".")[0] in self._names
 
     def load(self, program: Program) -> Program:
-        """Return a program's copy from these modules. The program is a function."""
+        """Return the copy of a program (a function) that these copied modules contain."""
         with self.in_place():
             module = importlib.import_module(program.__module__)
         copy: Program = attrgetter(program.__qualname__)(module)

@@ -1,5 +1,5 @@
-"""One run of a scenario in a simulated world of its own, in virtual time. It depends only on the
-plan, its seed and the faults."""
+"""One run of a scenario in a new simulated world, in virtual time. It depends only on the plan, its
+seed and the faults."""
 
 import sys
 import warnings

@@ -37,7 +37,8 @@ WEIGHT_MIN = 0.2
 """Weight (see `_weight`) from which an event is important enough for an excerpt of the timeline.
 Other events are shown only if the excerpt would otherwise have fewer than `EVENTS_MIN`."""
 EVENTS_MIN = 6
-"""Minimum number of events that an excerpt of the timeline shows, however unimportant they are."""
+"""Minimum number of events in an excerpt of the timeline. Unimportant events are included if
+necessary."""
 
 
 class Timeline:
@@ -65,7 +66,7 @@ class Timeline:
         return self._added_count - len(self._events)
 
     def add(self, event: TimelineEvent) -> None:
-        """Append an event. Its time must not be before that of the last one."""
+        """Append an event. Its time must not be before the time of the last event."""
         self._added_count += 1
         self._events.append(event)
 

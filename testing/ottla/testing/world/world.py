@@ -62,7 +62,7 @@ class SimulatedWorld:
         self._patches = ExitStack()
         self._has_copied_modules = False
         self._shared_globals: dict[str, SharedGlobals] = {}
-        """Globals of programs whose instances have no modules of their own, by package."""
+        """Global variables of programs whose instances share their modules, by package."""
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-world-")
         self._started_s = trio.current_time()
         self._stores: dict[str, WorldStore] = {}

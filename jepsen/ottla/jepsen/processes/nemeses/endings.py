@@ -9,8 +9,8 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis, names
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 SOME = (1, 1, 1, 2, 2, 3)
-"""Numbers of nodes that a fault may affect at once, of which one is drawn at random. With six
-nodes, it is mostly one node, and sometimes half of the nodes."""
+"""Numbers of nodes that one fault may affect. One of these numbers is chosen at random: with six
+nodes mostly one node, and sometimes half of the nodes."""
 
 ROLLING_TIME_S = 25.0
 """Time limit of a rolling restart of nodes in seconds. Nodes that were not restarted by then are

@@ -8,14 +8,14 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.network_links import CLIENTS, LinkFault, lossy, slow
 
 SHARES = (0.05, 0.1, 0.2, 0.3)
-"""Fractions of packets that may be lost on a bad link, of which one is drawn. TCP still works with
-each of them, but gets slower."""
+"""Fractions of packets that a bad link may lose. One of these fractions is chosen at random. TCP
+still works with each of them, but is slower."""
 RATES_BITS_PER_S = (256_000, 1_000_000, 4_000_000)
 """Bit rates that a slow link may have, in bits per second. The lowest suffices only for heartbeats,
 the highest for a small load."""
 COUNTS = (1, 2, 6)
-"""Numbers of nodes whose network links a fault may degrade, of which one is drawn at random: one
-node, some, or all."""
+"""Numbers of nodes whose network links a fault may degrade: one node, some, or all. One of these
+numbers is chosen at random."""
 
 
 class _Links(Nemesis):

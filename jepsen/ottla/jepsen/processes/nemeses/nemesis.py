@@ -18,8 +18,8 @@ FaultReport = dict[str, Any]
 """Report of an injected or healed fault, as JSON; empty if nothing was done."""
 
 START_TIMEOUT_S = 20.0
-"""Seconds to wait until a started node serves requests. While other faults are active, it may not
-do so."""
+"""Maximum seconds to wait until a started node serves requests. Other active faults may prevent the
+node from serving in time."""
 
 
 class Nemesis(ABC):

@@ -56,8 +56,7 @@ def _lacking(name: str, abilities: Abilities) -> str:
 
 
 def nemesis_names() -> tuple[str, ...]:
-    """Return the names of all nemeses (kinds of faults), beginning with the one that does
-    nothing."""
+    """Return the names of all nemeses (kinds of faults). The first one injects no faults."""
     return (NO_NEMESIS, *NEMESES)
 
 

@@ -112,7 +112,7 @@ class RunPlan:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Names of the planned nemeses (kinds of faults), without the one that does nothing."""
+        """Names of the planned nemeses (kinds of faults), except the nemesis without faults."""
         return tuple(name for name in self.nemeses if name != NO_NEMESIS)
 
     @property

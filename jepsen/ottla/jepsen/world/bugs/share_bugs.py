@@ -113,8 +113,8 @@ def _start_passes_unwritten() -> Any:
 
 @contextmanager
 def _start_passes_gap() -> Iterator[None]:
-    """Mutant: store the end of the last acknowledged or archived records as the share partition's
-    start offset, although earlier records are still to be delivered."""
+    """Mutant: move the share partition's start offset to the end of the last acknowledged or
+    archived records, past earlier records that were not delivered yet."""
     original = SharePartition.next_write
 
     def next_write(self: SharePartition) -> Any:

@@ -85,7 +85,7 @@ class ControllerHistory(InMemoryController):
         self.ends.append(self.next_offset)
 
     def fail_over(self) -> None:
-        """Replace the active controller by another one, as after its death."""
+        """Replace the active controller by another controller, as if the active one had died."""
         self.failover_count += 1
         self.records_left = None
         self.sessions.reset(self.image, self.now_ms)

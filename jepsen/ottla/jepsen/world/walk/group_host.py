@@ -204,8 +204,8 @@ class GroupHost(GroupRequests):
             )
 
     def fail_over(self, kept_count: int) -> None:
-        """Replace the group coordinator by another one, whose log has at most the first
-        `kept_count` records."""
+        """Replace the group coordinator by another one, which loads at most the first `kept_count`
+        records of the log."""
         kept = self._cut_before(kept_count)
         self._lead(OTHER)
         run_now(self._log.truncate_to(Offset(kept)))

@@ -231,8 +231,8 @@ class WalkedLog(LogLife):
             self.rare.sometimes("a full disk refuses an append")
 
     def _resend(self) -> None:
-        """Send a producer's last batch to the log again, and then one that leaves a gap in the
-        sequence numbers. The log must write neither."""
+        """Send a producer's last batch to the log again, and then a batch whose sequence number
+        leaves a gap. The log must write neither batch."""
         log = self._serving()
         if log is None or self._cut is not None or self.disk.is_faulty:
             return

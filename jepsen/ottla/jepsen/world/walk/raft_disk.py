@@ -397,8 +397,8 @@ class DiskMember(MemoryMember):
             self._doom = rng.below(DOOM_OPERATIONS_MAX)
 
     def flush(self, left: int) -> Offset:
-        """End an fsync of all data written to the replica's log, whatever `left` is. Returns the
-        flushed end offset."""
+        """End an fsync of all data written to the replica's log, and return the flushed end offset.
+        `left` has no effect here."""
         with self._ending():
             self.log.flush()
         return self.log.flushed_offset

@@ -411,8 +411,8 @@ class DiskLog:
         run_through(self.disk.write_atomically(f"{DIRECTORY}/{name}", data))
 
     def _take_what_is_there(self) -> None:
-        """Use the damaged log as the expected content from now on, so that later comparisons ignore
-        the lost entries."""
+        """Adopt the damaged log as the expected content. Later comparisons then ignore the lost
+        entries."""
         log, found = self._log, self._invariants.committed[: self._log.start_offset]
         self._promised = Offset(0)
         at = log.start_offset

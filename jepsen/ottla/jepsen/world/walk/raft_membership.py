@@ -25,7 +25,7 @@ from ottla.raft.messages import AddVoterRequest, RemoveVoterRequest, Response, V
 from ottla.raft.voters import QuorumIdentity, ReplicaKey, Voter, VoterSet
 
 VOTER_COUNTS = (1, 2, 3, 3)
-"""Numbers of initial quorum voters, of which each run draws one."""
+"""Possible numbers of initial quorum voters. Each run chooses one at random."""
 
 SPARE_COUNT = 2
 """Number of simulated controllers that are not initial voters."""
@@ -84,8 +84,8 @@ class ChangingQuorum(WalkedQuorum):
         return SPARE_COUNT
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the quorum identity of the controller with index `at`: with its first disk, or
-        with a new one if `is_wiped` is True."""
+        """Return the quorum identity of the controller with index `at`. If `is_wiped`, the
+        controller has a new disk, otherwise its first disk."""
         joins = self._joining and (is_wiped or at >= self.voter_count)
         return _controller(at + 1, self.voter_count, 2 if is_wiped else 1, joins)
 

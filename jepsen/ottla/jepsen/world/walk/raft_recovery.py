@@ -46,7 +46,7 @@ only matter in an endless exchange."""
 
 
 class RecoveringRaftWalk(MembershipRaftWalk):
-    """Search engine that tests raft with changing voters by random walks, each of which ends with a
+    """Search engine that tests raft with changing voters by random walks. Each walk ends with a
     period without faults."""
 
     subject = "raft-recovery"
@@ -127,7 +127,7 @@ class RecoveringQuorum(ChangingQuorum):
             self._start(at)
 
     def _wipe(self) -> None:
-        """Replace the disk of a stopped voter, and sometimes the disk of a second voter, too."""
+        """Replace the disk of a stopped voter, and sometimes the disk of a second voter as well."""
         if len(self._wiped) == 1 and self.chance.below(2):
             first, self._wiped = self._wiped, set()
             super()._wipe()

@@ -41,8 +41,8 @@ from ottla.raft.transitions import Role
 from ottla.raft.voters import QuorumIdentity
 
 VOTER_COUNTS = (3, 3, 3, 3, 5, 1)
-"""Numbers of quorum voters, of which each run draws one. Three voters show nearly every bug, and
-sooner than five."""
+"""Possible numbers of quorum voters. Each run chooses one at random. Three voters reveal nearly
+every bug, and sooner than five."""
 
 CONFIG = QuorumConfig(fetch_bytes_max=2, fetch_snapshot_bytes_max=3)
 """Configuration of the simulated quorum. A fetch response has few entries, so that logs and
@@ -206,8 +206,8 @@ class WalkedQuorum:
         return int(self.chance.chance(0.1))
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
-        """Return the quorum identity of the replica with index `at`: with its first disk, or with a
-        new one if `is_wiped` is True."""
+        """Return the quorum identity of the replica with index `at`. If `is_wiped`, the replica has
+        a new disk, otherwise its first disk."""
         return _identity(at + 1, self.voter_count, is_wiped)
 
     def make_member(self, whoami: QuorumIdentity) -> MemoryMember:

@@ -34,7 +34,8 @@ class CrashingDisk(SimulatedDisk):
         """Number of disk operations until the process ends. None means that it does not end."""
         self._is_quiet = False
         self._turns: dict[str, list[object]] = {}
-        """Tasks that are replacing a file or waiting to do so, in order, by the file's path."""
+        """For each file, by path, the tasks that are replacing it or waiting to replace it, in
+        order."""
 
     async def write_atomically(self, path: str, data: bytes) -> None:
         """Replace the content of a file. Replacements of one path run in order, as on a worker

@@ -60,8 +60,8 @@ class ClientEvents:
         return self._process_count - 1
 
     def final_reads_begin(self) -> None:
-        """Record only successful final reads from now on. Other operations may end after the end
-        offsets that the final reads see."""
+        """Stop recording all operations except successful final reads. Other operations may end
+        after the end offsets that the final reads see."""
         self._is_ending = True
 
     def begins(
@@ -153,7 +153,7 @@ class ClientEvents:
 
 
 Identity = tuple[str | None, int | None]
-"""Member id and generation of a group member. Each is None if the member has none at present."""
+"""Member id and generation of a group member. Each is None if the member currently has none."""
 
 
 def identity_of(consumer: Consumer) -> Identity:

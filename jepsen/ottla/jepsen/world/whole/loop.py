@@ -100,7 +100,7 @@ def next_instant(at_s: float) -> float:
 
 
 class NothingWillHappenError(Exception):
-    """Raised if every task waits for another one, without a deadline."""
+    """Raised if every task waits without a deadline, so that no task can ever run again."""
 
 
 class _NoInstruments(Instruments):
@@ -151,7 +151,7 @@ class Loop:
         self.step_count = 0
 
     def take_over(self) -> None:
-        """Replace trio's run queue by one that holds back the tasks of stopped processes."""
+        """Replace trio's run queue by a queue that holds back the tasks of stopped processes."""
         runner = trio_run.GLOBAL_RUN_CONTEXT.runner
         assert type(runner.runq) is deque
         self._queue.extend(runner.runq)

@@ -157,7 +157,7 @@ class WorldStateMachine(RuleBasedStateMachine):
     plan = WorldPlan()
     """Cluster of the simulated world: its nodes, topics and settings."""
     faults = FaultSchedule()
-    """Faults of the simulated world, in addition to those of the rules."""
+    """Faults of the simulated world that are active in addition to the faults caused by rules."""
     _hypothesis_internal_use_reproduce_failure = _ChoicesToReplay()
 
     def __init__(self) -> None:

@@ -42,8 +42,8 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 )
 
 BROKER_COUNTS = (3, 3, 3, 4)
-"""Numbers of brokers, of which each run draws one. Three brokers show most bugs, and a fourth
-allows reassignments."""
+"""Possible numbers of brokers. Each run chooses one at random. Three brokers reveal most bugs. A
+fourth broker allows reassignments."""
 
 MIN_ISRS = (2, 2, 2, 1, 3)
 
@@ -250,7 +250,7 @@ class WalkedCluster(MessagingCluster):
 
     def _lose_answer(self) -> None:
         """Let a partition leader stop waiting for the response to its AlterPartition request, and
-        send another one. The first request is delivered now, later or never."""
+        send another request. The first request is delivered now, later or never."""
         life = self._any_life()
         if life is None or (life.altering is None and not self.ask_controller(life)):
             return

@@ -40,7 +40,7 @@ class WalkedOrder:
         by (state epoch, offset). A leader of an earlier state epoch may learn late that its release
         was stored."""
         self.is_crowded = False
-        """True if the producers append only records of high priority at present."""
+        """True while the producers append only records of high priority."""
         self.low_count = 0
         """Number of deliveries so far of records with low priority, with or without key."""
         self.rules = self._drawn_rules()

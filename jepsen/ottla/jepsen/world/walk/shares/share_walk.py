@@ -242,7 +242,7 @@ class WalkedShare:
         leader.load()
 
     def _depose(self) -> None:
-        """Let the former leader of the share partition receive the election of its successor."""
+        """Inform the former leader of the share partition that a successor was elected."""
         del self._leaders[:-1]
 
     # --- dead letters -------------------------------------------------------------------------

@@ -49,7 +49,8 @@ ALONE_MS = (1_500, 5_000)
 
 ELECTION_S_MAX = 10.0
 AFTER_MS = (1_000, 5_000)
-"""Range of the time in ms for which the new leader writes until the former one is started."""
+"""Shortest and longest time in ms for which the new leader writes before the former leader is
+started."""
 
 
 class TierFaults(ClusterFaults):

@@ -64,8 +64,8 @@ SHORT_SEGMENTS = {"segment.ms": "5"}
 remove."""
 
 RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
-"""Values of `retention.ms` (in ms), of which a settings change draws one. All of them are long
-enough to keep the records of the run's clients."""
+"""Possible values of `retention.ms` (in ms) in a settings change, which chooses one at random. All
+of them are long enough to keep the records of the run's clients."""
 
 
 @dataclass(slots=True)

@@ -156,7 +156,7 @@ class SimulatedNetwork:
         return bool(self._cuts or self._stuck or self.quality.break_p or is_slow)
 
     def cut(self, source: str, target: str) -> None:
-        """Cut the link from `source` to `target`: messages are held back from now on."""
+        """Cut the link from `source` to `target`. Later messages on the link are held back."""
         self._cuts.add((source, target))
 
     def mend(self, source: str, target: str) -> None:

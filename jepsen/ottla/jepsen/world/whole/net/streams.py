@@ -1,7 +1,7 @@
 """Byte streams between simulated machines: connections of clients and followers.
 
-A stream preserves the order of its bytes, whatever the network does. `MachineTransport` implements
-the protocol `Transport`. The server's ends of the streams are driven by `server.py`.
+A stream preserves the order of its bytes under any network fault. `MachineTransport` implements the
+protocol `Transport`. The server's ends of the streams are driven by `server.py`.
 """
 
 import errno

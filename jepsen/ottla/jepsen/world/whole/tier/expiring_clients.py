@@ -171,8 +171,8 @@ class ExpiringWorkload(TieredWorkload):
             )
 
     async def _read_lineage(self, at: TopicPartition) -> None:
-        """Read a partition from its start to its end, and check that the records are those of the
-        leader's log, without a gap."""
+        """Read a partition from its start to its end, and check that the records are identical to
+        the leader's log and have no gap."""
         config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
         async with open_consumer(self._cluster.bootstrap, config) as consumer:
             start = (await consumer.beginning_offsets([at]))[at]
