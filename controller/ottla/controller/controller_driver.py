@@ -91,7 +91,7 @@ class ClientAnswer(NamedTuple):
     """Offset of the last metadata record that the request has written. NO_RECORDS if there is
     none."""
     throttle_ms: int
-    """Time in ms for which the client that sent the request is to be throttled."""
+    """Throttle time in ms for the client that sent the request."""
 
 
 class _Step(NamedTuple):

@@ -172,7 +172,8 @@ class Context:
     controllers: tuple[ControllerRegistration, ...] = ()
     """Registrations of the cluster's controllers."""
     voter_ids: tuple[NodeId, ...] = ()
-    """Ids of the voters of the quorum, all of which must be registered to change a feature."""
+    """Ids of the quorum's voters. A change of a feature requires that all of them are
+    registered."""
 
 
 Decide: TypeAlias = Callable[[MetadataImage, Context, Any], Decision[Any]]

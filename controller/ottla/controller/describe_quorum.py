@@ -96,7 +96,7 @@ def describe_quorum(
     image: MetadataImage, context: Context, request: DescribeQuorumRequest
 ) -> Decision[DescribeQuorumResponse]:
     """Return the description of the quorum of `__cluster_metadata-0`. No other partition has a
-    quorum of its own.
+    quorum.
 
     A partition that occurs twice in the request is described once. Raises
     RefusedError(INVALID_REQUEST) for more than PARTITIONS_MAX partitions.

@@ -1,4 +1,4 @@
-"""Blocks of producer ids, each of which is allocated once (KIP-730)."""
+"""Blocks of producer ids (KIP-730). Each block is allocated only once."""
 
 from ottla.controller.broker_epochs import registered
 from ottla.controller.decision import Decision, decided

@@ -36,7 +36,7 @@ def topic_setting(
 
 
 def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> EffectiveSetting:
-    """Return the effective value of a setting for topics that have no value of their own."""
+    """Return the effective value of a setting for a topic that does not set it."""
     cluster = image.config(BROKER_RESOURCE, "")
     for broker_key in TOPIC_DEFINITIONS[key].broker_keys:
         if broker_key in cluster and broker_key in DEFAULT_DEFINITIONS:
@@ -52,7 +52,7 @@ def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> E
 
 
 def topic_defaults(image: MetadataImage, config: ControllerConfig) -> dict[str, str]:
-    """Return the effective settings of topics that have no values of their own, by key."""
+    """Return the effective settings of a topic that sets none, by key."""
     found = {key: topic_default(image, config, key).value for key in TOPIC_DEFINITIONS}
     return {key: text for key, text in found.items() if text is not None}
 

@@ -120,8 +120,8 @@ FORMER_RELEASE = OTTLA_VERSION_NAMES[0]
 """Previous release of Ottla. Nodes can return to it until an operator raises ottla.version."""
 
 FORMER_HIGHEST = {METADATA_VERSION: 32, OTTLA_VERSION: 0, SHARE_VERSION: 0}
-"""Highest levels that Ottla's release 0.2.0 supports, for the features of which this release
-supports a higher level."""
+"""Highest feature levels that Ottla's release 0.2.0 supports. Contains only features for which this
+release supports a higher level."""
 
 
 def bootstrap_records(

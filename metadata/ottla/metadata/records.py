@@ -295,8 +295,8 @@ def remove_acl_record(entry_id: UUID) -> Record:
 
 
 def delegation_token_record(token: DelegationToken, *, expires_ms: int | None = None) -> Record:
-    """Return a metadata record of a delegation token that expires at `expires_ms` (ms since 1970),
-    whatever expiry `token` has."""
+    """Return a metadata record of a delegation token that expires at `expires_ms` (ms since 1970).
+    The expiry time in `token` is ignored."""
     return Record(
         delegation_token=pb.DelegationToken(
             token_id=token.id,

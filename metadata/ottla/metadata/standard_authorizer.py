@@ -110,7 +110,7 @@ class StandardAuthorizer:
         return "authorizer"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Use the ACLs of the new metadata image for all decisions from now on."""
+        """Use the ACLs of the new metadata image for all further decisions."""
         self.take(image.acls)
 
     @property
@@ -121,7 +121,7 @@ class StandardAuthorizer:
 
     @property
     def acls(self) -> AclTable:
-        """The ACL table by which the authorizer decides at present."""
+        """The ACL table that the authorizer currently uses."""
         return self._acls
 
     def take(self, acls: AclTable) -> None:

@@ -156,7 +156,7 @@ class Replica:
         return True
 
     def allow_voter_changes(self) -> None:
-        """Allow changes of the voter set from now on, permanently."""
+        """Allow changes of the voter set permanently."""
         if self.identity.are_voters_fixed:
             self.identity = replace(self.identity, are_voters_fixed=False)
 

@@ -146,8 +146,8 @@ class QuorumIdentity:
     """Endpoints of this controller according to its settings, or empty if the settings have none.
     If the endpoints in the voter set differ, the controller sends UpdateVoter to correct them."""
     bootstrap: tuple[Voter, ...] = ()
-    """Other controllers in the settings that are not in `voters`. This replica may find the leader
-    through these controllers, too."""
+    """Controllers in the settings that are neither in `voters` nor this replica. They may also help
+    to find the leader."""
     configured: tuple[Voter, ...] = ()
     """Addresses in `controller.quorum.voters`. `addresses_of` returns them after the addresses in
     the voter set."""

@@ -59,7 +59,7 @@ class QuorumClient:
         return response
 
     def _leave(self, endpoints: tuple[VoterEndpoint, ...], at: int) -> None:
-        """Use the next endpoint of a quorum member from now on, if the member has several."""
+        """Switch to the next endpoint of a quorum member, if the member has several."""
         if len(endpoints) > 1:
             if len(self._working) >= MEMBERS_MAX:
                 self._working.clear()

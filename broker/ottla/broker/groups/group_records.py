@@ -93,8 +93,8 @@ from ottla.wire.messages.share_group_target_assignment_metadata_value import (
 )
 
 OFFSET_COMMIT_BEFORE_KIP_211 = 0
-"""Old kind number of the record key of a committed offset. Its body is the same as that of the
-current kind."""
+"""Old kind number of the record key of a committed offset. The key's body has the same format as
+with the current number."""
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 
@@ -188,8 +188,8 @@ def offset_key_start(group: str, topic: str) -> bytes:
 
 
 def offset_value(value: OffsetCommitValue) -> bytes:
-    """Return the encoded record value of a committed offset. The version of the value is one that
-    contains all fields that are set."""
+    """Return the encoded record value of a committed offset. The version of the value supports all
+    fields that are set."""
     if value.expire_timestamp != NO_EXPIRY:
         version = OFFSET_VERSION_WITH_EXPIRY
         return _int16.pack(version) + encode(value, version)
@@ -201,15 +201,15 @@ def offset_value(value: OffsetCommitValue) -> bytes:
 def lasting_offset_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, topic_id: UUID
 ) -> bytes:
-    """Return the encoded record value of a committed offset that has no expiry time of its own."""
+    """Return the encoded record value of a committed offset without an explicit expiry time."""
     return lasting_value(offset, leader_epoch, metadata, commit_timestamp_ms, tags_of(topic_id))
 
 
 def lasting_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, tags: bytes
 ) -> bytes:
-    """Return the encoded record value of a committed offset that has no expiry time of its own,
-    with the given tagged fields."""
+    """Return the encoded record value of a committed offset with the given tagged fields, and
+    without an explicit expiry time."""
     if not metadata:
         return (
             _value_without_metadata(OFFSET_VERSION, offset, leader_epoch, 1, commit_timestamp_ms)

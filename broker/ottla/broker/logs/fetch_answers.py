@@ -20,7 +20,7 @@ def add_results(
     results: list[PartitionResult],
 ) -> None:
     """Add the results of partitions to a Fetch response, grouped by topic. For partitions that this
-    broker does not lead, their current leaders are added too."""
+    broker does not lead, the response also names their current leaders."""
     topics = {(one.topic, one.topic_id): one for one in response.responses[-1:]}
     leaders: set[int] = set()
     wants_hints = context.header.api_version >= HINTS_FROM

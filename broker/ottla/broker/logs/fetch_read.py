@@ -325,7 +325,7 @@ def targets_by_key(
 
 
 def check_readable(permissions: Permissions, topic: str) -> None:
-    """Raise RefusedError if the consumer has no permission to read the topic at present."""
+    """Raise RefusedError if the consumer may not read the topic under the current ACLs."""
     if not permissions.allows(*READ_TOPIC, topic):
         raise RefusedError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 

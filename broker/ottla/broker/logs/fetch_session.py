@@ -128,8 +128,8 @@ class FetchSession:
         index: int,
         asked: FetchPartition | FlatFetch,
     ) -> FetchTarget:
-        """Add a partition to the fetch session, or replace its position and limits by those of a
-        request. Returns the partition's fetch target."""
+        """Add a partition to the fetch session, or replace its position and limits by the values in
+        a request. Returns the partition's fetch target."""
         target = self.targets.get(key)
         if target is None:
             target = self.targets[key] = FetchTarget(topic, topic_id, index, asked, key)
@@ -368,8 +368,8 @@ def next_epoch(epoch: int) -> int:
 
 def flat_target(flat: FlatFetch, partition: Partition, session: FetchSession | None) -> FetchTarget:
     """Return the fetch target for the partition of a `FlatFetch` (a fetch of one partition, read
-    straight from its bytes). It is the session's target if the request continues a session, or else
-    a new one."""
+    straight from its bytes). A request that continues a session uses the session's target. Any
+    other request gets a new target."""
     topic_id, index = partition.topic_id, partition.index
     key = topic_id, index
     if session is not None:

@@ -241,7 +241,7 @@ class Produce:
         self.is_refused = False
         self.is_large = False
         """True if the request's batches were appended in several steps. The response is then
-        encoded in steps too."""
+        encoded in steps as well."""
         self._topic: TopicProduceData | None = None
 
     def turn_to(self, topic: TopicProduceData) -> None:
@@ -688,8 +688,8 @@ def check_batch(batch: memoryview, version: int, has_transaction: bool) -> None:
 def _refusal_of_batch(
     batch: memoryview, version: int, has_transaction: bool
 ) -> RefusedError | None:
-    """Return the error that refuses a produced batch whatever its log contains, or None if only the
-    log can refuse it."""
+    """Return the error that refuses a produced batch regardless of the content of its log. Returns
+    None if only the log can refuse the batch."""
     try:
         check_batch(batch, version, has_transaction)
     except RefusedError as refusal:

@@ -34,7 +34,7 @@ class ProducerIds:
         return self._end - self._next
 
     def add_block(self, block: Block) -> None:
-        """Replace the current block of producer ids by a new one. Unused ids of the old block are
+        """Replace the current block of producer ids by a new block. Unused ids of the old block are
         dropped."""
         first, count = block
         assert count > 0

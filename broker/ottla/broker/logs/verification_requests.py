@@ -184,7 +184,8 @@ class VerificationQueue:
 
     def add(self, verification: TransactionVerification) -> None:
         """Add a transaction verification to the queue. If a queued verification has the same
-        transactional id and another epoch, the one with the older epoch is refused as fenced.
+        transactional id and another epoch, the verification with the older epoch is refused as
+        fenced.
 
         A client that sends one request per partition causes several verifications in one epoch.
         """

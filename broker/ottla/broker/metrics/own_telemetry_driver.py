@@ -66,9 +66,9 @@ class BrokerTelemetry:
     ) -> None:
         """Register the metrics of the broker's process.
 
-        `clients` has the metrics that clients push, which are served and exported together with the
-        broker's. Raises ConfigError if requests are to be traced and OpenTelemetry's SDK is not
-        installed.
+        `clients` contains the metrics that clients push. They are served and exported together with
+        the broker's own metrics. Raises ConfigError if the settings enable traces of requests and
+        OpenTelemetry's SDK is not installed.
         """
         if config.traces_requests:
             check_otel_sdk("telemetry.traces.sample.ratio")

@@ -436,8 +436,8 @@ class FollowerFetch:
         return None
 
     def done(self, followed: FollowedPartition) -> None:
-        """Resume fetching a partition after the work is done that the leader's last response
-        required."""
+        """Resume fetching a partition, because the disk work that the leader's last response
+        required has ended."""
         if self._followed.get(followed.key) is followed:
             self._ask(followed)
 

@@ -335,7 +335,7 @@ class Partition:
 
     def attach(self, log: Log, now_ms: int) -> None:
         """Set the log of the partition after it was opened. If the metadata names this broker as
-        leader, the partition leads from now on."""
+        leader, the partition begins to lead."""
         assert self.log is None
         assert not self.is_removed
         self.log = log

@@ -367,8 +367,8 @@ class LeaderFetcher:
     async def _answer(
         self, connection: BrokerConnection, request: FetchRequest
     ) -> FetchResponse | None:
-        """Return the leader's response to a fetch, or None if the fetch was abandoned for a new
-        one."""
+        """Return the leader's response to a fetch, or None if the fetch was abandoned because a
+        different fetch is needed."""
         patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
         retry_ms = self.core.next_retry_ms
         if retry_ms is not None:

@@ -96,8 +96,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         self.writes = RecentWrites(clock.monotonic_ms())
         """Rate and latency of the answered requests to write share partition states."""
         self._deleted: deque[frozenset[UUID]] = deque()
-        """Ids of deleted topics whose states are still to be deleted: one set for each metadata
-        image that deleted topics."""
+        """Ids of deleted topics whose share partition states were not deleted yet. Each metadata
+        image that deleted topics adds one set."""
         self.pruned_ends: dict[int, Offset] = {}
         """End offset of the superseded records that were last reported for deletion, by index of
         the partition of `__share_group_state`."""
@@ -130,7 +130,7 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
 
     @property
     def has_work(self) -> bool:
-        """True if share partition states of deleted topics are still to be deleted."""
+        """True if share partition states of deleted topics must still be deleted."""
         return bool(self._deleted)
 
     def work(self) -> Iterator[None]:

@@ -53,7 +53,7 @@ class DeadLetter:
         """True if a consumer rejected the record. False if the record was delivered as often as the
         delivery count limit allows."""
         self.is_alone = False
-        """True if the dead letter is sent in a batch of its own, because the leader refused a batch
+        """True if the dead letter is sent in a separate batch, because the leader refused a batch
         that contained it."""
         self.is_under_way = False
         """True while the present step of the dead letter has begun and its outcome is not known

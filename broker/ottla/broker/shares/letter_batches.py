@@ -25,8 +25,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 from ottla.wire.records import Record, scan
 
 BATCH_BYTES_MAX = MIB
-"""Maximum size in bytes of a batch of dead letters. A single larger letter forms a batch of its
-own. A larger value uses more memory. A smaller value needs more requests."""
+"""Maximum size in bytes of a batch of dead letters. A larger letter is sent in a separate batch. A
+larger value uses more memory. A smaller value needs more requests."""
 
 FIELD_BYTES_MAX = 10
 """Maximum bytes of a varint, as which each field and each length in a record is encoded."""
@@ -132,8 +132,8 @@ class LetterBatch(Generic[Owner]):
         return True
 
     def note_refusal(self, code: ErrorCode) -> None:
-        """Make each dead letter of the batch be sent in a batch of its own, if a single letter may
-        have caused the refusal `code`."""
+        """Send each dead letter of the batch in a separate batch from now on, if a single letter
+        may have caused the refusal `code`."""
         if code in OF_ONE_LETTER and len(self.letters) > 1:
             for _, letter in self.letters:
                 letter.is_alone = True

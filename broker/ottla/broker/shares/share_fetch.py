@@ -604,8 +604,8 @@ class ShareFetchApi:
 
 
 def _fetches(request: ShareFetchRequest) -> bool:
-    """Return whether a ShareFetch request asks for records. A request that renews locks may not do
-    so."""
+    """Return whether a ShareFetch request asks for records. A request that renews locks must not
+    ask for records."""
     return bool(
         request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
     )

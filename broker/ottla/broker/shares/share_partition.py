@@ -411,7 +411,7 @@ class SharePartition:
     # ---- acquisition out of the order of the log
 
     def set_order(self, rules: OrderingRules | None, *, salt: int) -> None:
-        """Deliver records by the given rules from now on, or in the order of the log if `rules` is
+        """Deliver further records by the given rules, or in the order of the log if `rules` is
         None. The log is then read ahead again."""
         self.order = None
         self._available_from = self.window.start_offset

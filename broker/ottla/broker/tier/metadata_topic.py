@@ -1,7 +1,7 @@
 """The topic `__remote_log_metadata` (the metadata topic): its specification, and the mapping of
 tiered partitions to its partitions. Pure.
 
-As in Kafka it is an ordinary topic, which ACLs protect: brokers read and write it as clients of
+As in Kafka, it is an ordinary topic that ACLs protect. Brokers read and write it as clients of
 their own cluster. It is compacted, because its records have keys (`remote_records`).
 """
 

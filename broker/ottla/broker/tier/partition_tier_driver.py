@@ -162,8 +162,8 @@ class PartitionTier:
     async def _repeat(
         self, subject: str, work: Callable[[], Awaitable[None]], interval_s: float | None = None
     ) -> None:
-        """Call `work` repeatedly, after pauses of `interval_s` seconds, or by default of the
-        interval in the settings. After a failure, the pause is that of a `Backoff`."""
+        """Call `work` repeatedly, with a pause of `interval_s` seconds after each call. The default
+        pause is the interval in the settings. After a failure, a `Backoff` determines the pause."""
         config = self._ports.config
         figures, clock = self._ports.figures, self._ports.clock
         backoff = Backoff(config.task_retry_backoff_ms_max)

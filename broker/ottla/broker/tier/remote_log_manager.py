@@ -180,7 +180,7 @@ def expiry_steps(
 
 
 def steps_of_deletion(metadata: RemoteMetadata) -> list[RemoteSegment]:
-    """Return all copied segments of a deleted partition, which are to be deleted."""
+    """Return all copied segments of a deleted partition. The caller deletes each of them."""
     return list(metadata.all_segments())
 
 

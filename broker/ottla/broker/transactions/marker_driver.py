@@ -46,9 +46,9 @@ send to it."""
 
 
 class MarkerSender:
-    """Sender of all transaction markers of this broker. `on_marked` is called with a marker order
-    (the partitions of one transaction) and those of its partitions that have just received their
-    marker."""
+    """Sender of all transaction markers of this broker. `on_marked` is called when partitions have
+    received their marker. Its arguments are the marker order (the partitions of one transaction)
+    and these partitions."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class MarkerChannel:
         self._own = own if node_id == config.node_id else None
         self.has_work = trio.Event()
         self.failure: str | None = None
-        """Reason why the broker accepts no transaction markers at present, or None if it accepts
+        """Reason why the broker currently accepts no transaction markers, or None if it accepts
         them."""
         self.failure_count = 0
         """Number of failures to send transaction markers since the broker's last response."""

@@ -32,12 +32,12 @@ class FairPlaces(Generic[K]):
         self._total = 0
 
     def __len__(self) -> int:
-        """Return the number of connections that are allowed at present."""
+        """Return the current number of allowed connections."""
         return self._total
 
     @property
     def is_full(self) -> bool:
-        """True if the maximum number of connections are allowed at present."""
+        """True if the current number of allowed connections has reached the maximum."""
         return self._total >= self.count_max
 
     def count_of(self, host: str) -> int:

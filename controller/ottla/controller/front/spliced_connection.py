@@ -151,8 +151,8 @@ class SplicedConnection:
         return (READABLE if incoming.wants_bytes else 0) | (WRITABLE if outgoing.wants_room else 0)
 
     def on_event(self, stream: SplicedSocket, mask: int, buffer: memoryview) -> bool:
-        """Copy bytes after an event of a socket. Returns False if the connection is to be closed.
-        Raises OSError if a socket is broken."""
+        """Copy bytes after an event of a socket. Returns False if the caller must close the
+        connection. Raises OSError if a socket is broken."""
         incoming, outgoing = self._directions(stream)
         if mask & WRITABLE:
             outgoing.push(buffer)

@@ -262,8 +262,8 @@ def _create(
     """Add the metadata records that create a topic to the draft of a decision. Returns the topic's
     result for the response.
 
-    `defaults` are the settings in the response of a topic without settings of its own. They are
-    computed once, because a request may create thousands of such topics.
+    `defaults` are the settings that the response lists for a topic without explicit settings. They
+    are computed once, because a request may create thousands of such topics.
     """
     texts = {config.name: config.value for config in asked.configs}
     check_topic_texts(texts)

@@ -172,7 +172,7 @@ def _principal(type_: str, name: str) -> str:
 
 
 def _new_id(image: MetadataImage, context: Context) -> str:
-    """Return a new delegation token id in Kafka's format: 22 characters, the first of which is not
+    """Return a new delegation token id in Kafka's format: 22 characters. The first character is not
     a dash."""
     while True:
         found = urlsafe_b64encode(context.rng.uuid().bytes).decode().rstrip("=")

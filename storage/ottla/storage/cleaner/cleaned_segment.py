@@ -67,7 +67,7 @@ class CleanedSegment:
         """Create the log file of the new segment. Returns the number of bytes copied to it from the
         start of `source`, the first old segment.
 
-        The copied bytes are the batches added so far, all of which are unchanged.
+        The copied bytes contain the batches added so far, which are all unchanged.
         """
         self._log = self._disk.open(self._path(LOG), create=True)
         self._log.set_size(0)

@@ -393,7 +393,7 @@ class LogCleaner:
     # ---- requests of other tasks
 
     def request(self, partition: TopicPartition) -> None:
-        """Schedule a compaction of a partition's log soon, whatever its dirty ratio."""
+        """Schedule a compaction of a partition's log soon, even if few bytes are dirty."""
         self.manager.request(partition)
         self._wake()
 

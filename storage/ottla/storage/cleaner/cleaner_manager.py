@@ -178,8 +178,8 @@ class CleanerManager:
         return failure.retry_at_ms is not None and failure.retry_at_ms <= now_ms
 
     def request(self, partition: TopicPartition) -> None:
-        """Schedule a partition to be compacted next, whatever its dirty ratio. Clears the failures
-        of the partition."""
+        """Schedule a partition to be compacted next, even if few bytes are dirty. Clears the
+        failures of the partition."""
         self._wanted.add(partition)
         self._failures.pop(partition, None)
 

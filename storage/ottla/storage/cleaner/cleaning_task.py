@@ -89,8 +89,8 @@ class CleaningTask:
     map_load_factor: float
     """Largest fraction of the offset map's slots that may be used, from 0 to 1."""
     io_buffer_bytes: int
-    """Number of bytes of a log file that the compaction reads at once. A larger batch is read as a
-    whole, whatever its size."""
+    """Number of bytes of a log file that the compaction reads at once. A larger batch is always
+    read completely."""
     producers: Mapping[int, LastRecord]
     """Last record of each active producer of the log, by producer id."""
     aborted_beyond: tuple[AbortedTransaction, ...] = ()

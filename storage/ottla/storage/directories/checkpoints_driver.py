@@ -125,8 +125,8 @@ class Checkpoints:
             await self._write_topic_ids({key: topic_ids[key] for key in named & topic_ids.keys()})
 
     def lines(self, name: str) -> Mapping[TopicPartition, Offset]:
-        """Return the offset of each partition in the checkpoint file `name`, whatever the topic
-        ids."""
+        """Return the offset of each partition in the checkpoint file `name`. Topic ids are not
+        compared."""
         return self._lines[name]
 
     def offset_of(self, name: str, partition: TopicPartition, topic_id: UUID) -> Offset | None:

@@ -136,7 +136,7 @@ class FreeSpace:
 
     def on_silence(self, now_ms: int) -> FreeSpaceChange | None:
         """Check whether a measurement of the free space takes too long. Returns a change to log if
-        the disk counts as hanging from now on, otherwise None."""
+        the disk now counts as hanging, otherwise None."""
         if self._is_hanging or self.silent_ms(now_ms) < SILENT_MS:
             return None
         self._is_hanging = True

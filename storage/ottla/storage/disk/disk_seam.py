@@ -282,7 +282,7 @@ class Disk(Protocol):
         ...
 
     async def is_directory(self, path: str) -> bool:
-        """Return whether a path is that of an existing directory."""
+        """Return whether `path` is an existing directory."""
         ...
 
     async def space(self, path: str) -> Space:

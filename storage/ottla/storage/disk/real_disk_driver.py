@@ -314,7 +314,7 @@ class RealDisk:
         return await self._run(paths[0], _survey_all, paths, wanted)
 
     async def is_directory(self, path: str) -> bool:
-        """Return whether a path is that of an existing directory."""
+        """Return whether `path` is an existing directory."""
         return await self._run(path, os.path.isdir, path)
 
     async def space(self, path: str) -> Space:

@@ -517,7 +517,7 @@ class Log:
     @file_task
     async def delete_copied_segments(self, end_offset: Offset) -> int:
         """Remove the segments of a tiered log that are copied and completely below `end_offset`,
-        whatever its local retention. The log start offset stays. Returns the number of removed
+        regardless of its local retention. The log start offset stays. Returns the number of removed
         segments."""
         return await self._remover.delete_copied_segments(end_offset)
 

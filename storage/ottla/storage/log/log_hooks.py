@@ -68,7 +68,7 @@ class LogHooks:
         delay of their removal in ms. If it is None, the log removes the files immediately."""
         self.on_truncated: Callable[[Offset], None] = _ignore_truncation
         """Function that is called as soon as a truncation has removed all records from an offset
-        on, so that a copy of the log can remove them too."""
+        on. A copy of the log can then remove them as well."""
         self.before_truncation: Callable[[Offset], Awaitable[None]] = _ignore_offset
         """Async function that is called before a truncation removes all records from an offset on.
         The cleaner then stops a compaction of the log."""

@@ -184,9 +184,8 @@ class SegmentRemover:
                 await self._files.fsync(segment)
 
     def _pass(self, doomed: list[Segment]) -> None:
-        """Move segments from the log's segments to `passed`, the segments whose files are still to
-        be removed. Moves the oldest segments of the log up to the first one that is not in
-        `doomed`."""
+        """Move the oldest segments of the log to `passed`, up to the first one that is not in
+        `doomed`. The files of passed segments are removed later."""
         state = self._state
         found: list[Segment] = []
         for segment in state.segments[:-1]:

@@ -55,7 +55,7 @@ class DiskRelief:
         self.size_bytes = 0
         """Size in bytes of these segments."""
         self.is_short = False
-        """True if less space was free at the last measurement than is to be."""
+        """True if the last measurement found less free space than required."""
         self.on_short: Callable[[], None] = lambda: None
         """Called while the directory is short of space and has too few copied segments."""
         self.free_bytes_min = free_bytes_min

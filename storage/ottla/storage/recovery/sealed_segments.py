@@ -55,8 +55,8 @@ class SealedSegments:
         """Start of the first range of offsets that is missing because closed segments are missing.
         None if there is no such hole."""
         self.has_swaps = False
-        """True if this start completed the swap of an interrupted compaction, which is a valid
-        reason for missing segments."""
+        """True if this startup completed the swap of an interrupted compaction. Missing segments
+        are then no loss."""
 
     async def load(
         self, segments: list[Segment], log_start_offset: Offset, *, is_clean: bool

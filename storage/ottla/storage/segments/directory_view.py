@@ -23,7 +23,7 @@ from ottla.storage.segments.segment_list import CLOSED_SEGMENTS
 
 
 def small_files(names: Sequence[str]) -> list[str]:
-    """Return those of the file names in a partition's directory whose contents a clean startup
+    """Return the subset of the file names in a partition's directory whose contents a clean startup
     reads completely."""
     found = [name for name in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT) if name in names]
     found += [name for name in (ABORT_DIGESTS, CLOSED_SEGMENTS) if name in names]

@@ -573,8 +573,8 @@ class Segment:
         self.transaction_index.ending = TRANSACTION_INDEX
 
     def close(self) -> None:
-        """Close the segment's files. File slices that are still being sent to a client keep
-        descriptors of their own."""
+        """Close the segment's files. File slices that are still being sent to a client keep their
+        own descriptors."""
         self.file.close()
         self.offset_index.close()
         self.time_index.close()

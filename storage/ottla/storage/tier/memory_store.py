@@ -71,5 +71,5 @@ class MemoryObjectStore:
 
 @asynccontextmanager
 async def open_memory_store(settings: StoreSettings) -> AsyncIterator[ObjectStore]:
-    """Yield a new object store in memory, whatever the settings are."""
+    """Yield a new object store in memory. The settings are ignored."""
     yield MemoryObjectStore()

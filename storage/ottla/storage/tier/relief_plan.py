@@ -53,7 +53,7 @@ class ReliefPlan(NamedTuple, Generic[K]):
     size_bytes: int
     """Number and size of the segments to delete."""
     rolls: Sequence[K]
-    """Logs whose active segment is to be closed."""
+    """Logs whose active segment must be closed."""
 
 
 def plan_relief(logs: Mapping[K, TieredLogSpace], missing_bytes: int) -> ReliefPlan[K]:

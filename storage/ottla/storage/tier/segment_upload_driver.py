@@ -206,8 +206,8 @@ class _RecordStream:
         return await source.read_log(position, position + size)
 
     def _check(self, block: ScannedBlock) -> None:
-        """Check that the offsets and leader epochs of some batches agree with those of the
-        segment."""
+        """Check that the offsets and leader epochs of some batches agree with the description of
+        the segment."""
         source = self._source
         for _, header in block.batches:
             offset = header.base_offset

@@ -77,12 +77,12 @@ class StoreSettings:
     is used."""
     region: str = ""
     ca_file: str = ""
-    """Path of a PEM file with CA certificates to trust, in addition to those of the operating
-    system."""
+    """Path of a PEM file with trusted CA certificates. The CA certificates of the operating system
+    are trusted as well."""
 
 
 def store_settings_of(config: TierConfig) -> StoreSettings:
-    """Return the settings of the object store among those of a broker."""
+    """Return the settings of the object store from the settings of a broker."""
     return StoreSettings(
         uri=config.store_uri,
         access_key_id=config.access_key_id,

@@ -225,7 +225,7 @@ class ClassicGroup(CoordinatedGroup):
         return member
 
     def is_leader(self, member_id: str) -> bool:
-        """Return True if this member is the group's leader, which computes the assignment."""
+        """Return True if this member is the group's leader. The leader computes the assignment."""
         return self.leader_id == member_id
 
     @property

@@ -511,8 +511,8 @@ class Rebalancer:
         self.begin_rebalance(group, now)
 
     def forget(self, group: ClassicGroup) -> None:
-        """Cancel the timers of a deleted classic group. Even a group without members may have
-        timers: those of member ids with which no client has joined."""
+        """Cancel the timers of a deleted classic group. A group without members may still have
+        timers, for member ids that were assigned to clients that never joined."""
         for member_id in list(group.pending_joins):
             self._remove(group, member_id)
 

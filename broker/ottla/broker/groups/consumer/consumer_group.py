@@ -45,7 +45,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class ResolvedRegex(NamedTuple):
-    """Topics that match a regular expression of a group's subscriptions at present."""
+    """Topics that currently match a regular expression of a group's subscriptions."""
 
     topics: frozenset[str]
     version: int
@@ -90,7 +90,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
 
     def note_reader(self, regex: str, permissions: Permissions | None) -> bool:
         """Record that a client subscribes to a regular expression. Returns True if this may change
-        the topics that all of the expression's subscribers may see."""
+        the set of topics that every subscriber of the expression may see."""
         if permissions is None or not regex:
             return False
         return self.readers.setdefault(regex, RegexReaders()).note(permissions)

@@ -70,8 +70,8 @@ class RegexReaders:
         return True
 
     def seen(self, topics: frozenset[str]) -> frozenset[str]:
-        """Return those of the given topics that all subscribers of the regular expression may see.
-        Topics whose visibility is not decided yet are left out."""
+        """Return the subset of the given topics that every subscriber of the regular expression may
+        see. Topics that were not checked yet are left out."""
         if not self._readers:
             return topics
         self._visible &= topics

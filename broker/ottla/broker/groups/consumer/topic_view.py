@@ -105,7 +105,8 @@ class TopicView:
 
     @property
     def has_work(self) -> bool:
-        """True if a regular expression is still to be matched with created or deleted topics."""
+        """True if a regular expression has not been matched with all created and deleted topics
+        yet."""
         return bool(self.queue)
 
     def topic(self, name: str) -> Topic | None:

@@ -148,8 +148,9 @@ class ShareRebalancer:
         self._changes.check(group, _described(newcomer, heartbeat))
 
     def _find(self, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
-        """Return the share group member as it was before the heartbeat, or a new one that joins.
-        Raises RefusedError for an unknown member, a full group or a wrong epoch."""
+        """Return the share group member as it was before the heartbeat, or a new member if this
+        heartbeat joins the group. Raises RefusedError for an unknown member, a full group or a
+        wrong epoch."""
         member = group.members.get(request.member_id)
         size_max = self._config.size_max
         if member is None and len(group.members) >= size_max:

@@ -103,7 +103,8 @@ class RemoteReader:
     """Reader of the copied segments of a cluster.
 
     Each method raises StoreError if the object store fails, and may be cancelled. The methods have
-    no timeout of their own."""
+    no timeout.
+    """
 
     def __init__(
         self,
