@@ -109,8 +109,8 @@ def _read(path: Path, source: str) -> dict[str, Any]:
 
 
 def _flat(table: Mapping[str, Any], path: Path, before: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the keys of a nested table, joined by dots as Kafka writes them, and their values as
-    text."""
+    """Yield the keys and values of a nested table. The parts of a key are joined by dots, as in
+    Kafka's keys. Values are texts."""
     for name, value in table.items():
         key = f"{before}{name}"
         match value:

@@ -38,8 +38,8 @@ class Moment(int):
 
 
 class Identifier(str):
-    """Table cell with an id that users copy into other commands. It is broken across lines only if
-    the table is so narrow that numbers are broken too."""
+    """Table cell with an id that users copy into other commands. The id is broken across lines only
+    in a table so narrow that numbers are broken as well."""
 
     __slots__ = ()
 

@@ -19,7 +19,7 @@ from ottla.model.visible_text import visible, visible_json
 ERASE_LINE = "\r\033[K"
 CLEAR_SCREEN = "\033[H\033[2J"
 COMMAND_NAMED = re.compile(r"('|^  |\| )ottla (?=[a-z-])", re.MULTILINE)
-"""Pattern of a command of `ottla` in a text: in quotes, or on a line of its own."""
+"""Pattern of a command of `ottla` in a text: in quotes, or alone on a line."""
 
 
 class Colour(StrEnum):

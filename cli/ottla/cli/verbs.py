@@ -101,7 +101,7 @@ async def _active_controller(text: str) -> tuple[str, int]:
 
 
 def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
-    """Return the declaration of a verb that has sub-verbs and no handler of its own."""
+    """Return the declaration of a verb that has sub-verbs and no handler itself."""
     return Verb(name, summary, None, (), {}, verbs)
 
 

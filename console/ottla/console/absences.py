@@ -66,7 +66,7 @@ class Absence:
     reason: str
     """Sentence, without a full stop, that gives the reason why the fact is missing."""
     right: NeededRight | None = None
-    """Right that the user lacks to see the fact, or None if the reason is another one."""
+    """Permission that the user needs to see the fact, or None if another reason hides the fact."""
     is_unsupported: bool = False
     """True if the fact is missing because the cluster does not support the request for it."""
 

@@ -138,7 +138,7 @@ def concluded(
 
 
 class NameArgument(str):
-    """Name that a user has chosen, such as that of a topic, as an argument of a command."""
+    """Argument of a command that is a name chosen by users, such as a topic name."""
 
     __slots__ = ()
 

@@ -509,7 +509,7 @@ ERRORS: dict[int, Row] = {row.code: row for row in ROWS}
 
 
 def row_of(code: int) -> Row:
-    """Return the description of an error code. For an unknown code, returns that of
+    """Return the description of an error code. For an unknown code, returns the description of
     UNKNOWN_SERVER_ERROR."""
     return ERRORS.get(code, ERRORS[ErrorCode.UNKNOWN_SERVER_ERROR])
 

@@ -105,8 +105,7 @@ class Need:
     when: When = When.ALWAYS
     code: ErrorCode
     is_somewhere: bool = False
-    """True if the client needs the ACL operation on any one resource of the type, whatever its
-    name."""
+    """True if permission for the ACL operation on any single resource of the type is sufficient."""
     hides_as: ErrorCode | None = None
     """Error code that replaces `code` if the client must not be informed that the resource exists.
     None if `code` is always used."""
@@ -114,8 +113,8 @@ class Need:
 
 @frozen
 class AnyOf:
-    """Several ACL operations, of which a client needs only one. If all are denied, the error code
-    of the last operation is returned."""
+    """Several ACL operations. A client needs only one of them. If all are denied, the error code of
+    the last operation is returned."""
 
     needs: tuple[Need, ...]
 
@@ -134,7 +133,7 @@ class Parts:
     lists_from: int = 0
     """The first version of the API whose request contains the list of elements."""
     is_served_empty: bool = False
-    """True if the handler is called even if all elements of the request were refused."""
+    """True if the handler is called even after all elements of the request were refused."""
 
 
 @frozen(kw_only=True)
@@ -270,8 +269,8 @@ def need(
     code: ErrorCode | None = None,
     is_somewhere: bool = False,
 ) -> Need:
-    """Return the declaration that a client needs an ACL operation on a resource. By default, its
-    error code is that of the resource type."""
+    """Return the declaration that a client needs an ACL operation on a resource. The default error
+    code depends on the resource type."""
     return Need(
         operation=operation,
         resource=resource,

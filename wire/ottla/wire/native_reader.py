@@ -215,7 +215,8 @@ class MessageReader:
         return count
 
     def end_tags(self) -> None:
-        """Read the number of tagged fields of a struct, which must be zero here."""
+        """Read the number of tagged fields of a struct. Raises UnusualError unless the number is
+        zero."""
         if self.uvarint() != 0:
             raise UnusualError("tag")
 

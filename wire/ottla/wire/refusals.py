@@ -40,8 +40,8 @@ IDENTITIES = frozenset(
 response. All texts and ids identify an element, too. Other numbers are not copied."""
 
 FURTHER_NAMES = {"name": ("topic_name", "user")}
-"""Names of response fields that differ from the names of the corresponding request fields, by the
-latter."""
+"""Response fields whose name differs from the corresponding request field, by the name of the
+request field."""
 
 
 @frozen

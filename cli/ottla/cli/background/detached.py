@@ -1,8 +1,8 @@
 """Runs a command in a background process, as `ottla up --detach` does.
 
-The process has a session of its own, reads no input, and prints to a log file. The command waits
-until the process reports that it is ready, prints the report, and returns. If the process ends
-first, or the command is interrupted, no process is left running.
+The process has its own session, reads no input, and prints to a log file. The command waits until
+the process reports that it is ready, prints the report, and returns. If the process ends first, or
+the command is interrupted, no process is left running.
 """
 
 import os

@@ -193,8 +193,8 @@ class ClusterPlan:
 
 
 def is_store_key(key: str) -> bool:
-    """Return whether the key is that of a setting for the object store or for the metadata of
-    tiered storage. Only brokers use these settings."""
+    """Return whether the key is a setting of the object store, or of the metadata of tiered
+    storage. Only brokers use these settings."""
     return key.startswith(("remote.log.storage.", METADATA_PREFIX)) and key != SYSTEM_ENABLE
 
 

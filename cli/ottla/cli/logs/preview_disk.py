@@ -225,8 +225,8 @@ class PreviewDisk:
     # ---- called on the event loop
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open a file of the preview. Reads return the real bytes, or those of the copy that writes
-        go to."""
+        """Open a file of the preview. Reads return the real bytes, or the bytes of a private copy
+        if the file was written."""
         return _File(self._node(path, create=create), path)
 
     def at(self, path: str) -> DiskFile:

@@ -27,7 +27,7 @@ class Printer:
             text = "%s\\n" if delimiter is None else f"%k{delimiter}%s\\n"
         self._tokens: list[str] = re.findall(r"%[a-zA-Z%]|\\[ntr\\]|[^%\\]+|.", text)
         self._is_plain = self._tokens == ["%s", "\\n"] and not self._is_seen
-        """True if the requested format is just each record's value on a line of its own,
+        """True if the requested format consists of each record's value on a separate line,
         unescaped."""
 
     def show(self, position: ReadPosition, record: ConsumerRecord) -> None:

@@ -1,6 +1,6 @@
 """Number of requests, and cost in money, of segments in an object store. Pure.
 
-Default prices are those of S3 Standard in us-east-1, in US dollars (as of 2026-08). Deletions are
+The default prices, in US dollars, apply to S3 Standard in us-east-1 (as of 2026-08). Deletions are
 free there. Transfer out of the region is not included.
 """
 

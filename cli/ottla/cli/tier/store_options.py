@@ -77,7 +77,8 @@ class FoundSettings(NamedTuple):
     texts: Mapping[str, str]
     origin: str
     is_described: bool
-    """True if a broker has described the settings, so that credentials are not among them."""
+    """True if a broker has described the settings. Credentials are then missing, because brokers do
+    not describe them."""
 
 
 @asynccontextmanager

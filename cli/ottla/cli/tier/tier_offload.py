@@ -1,6 +1,6 @@
 """`ottla tier offload`: deletes the local copies of segments that the object store has, on all
-brokers with replicas, whatever the local retention of the topic. Reads of these records then go to
-the object store."""
+brokers with replicas. The topic's local retention does not matter. Reads of these records then go
+to the object store."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class OffloadedReplica(NamedTuple):
 
 
 class BrokerOutcome(NamedTuple):
-    """Replicas of one broker, and the refusals of others."""
+    """Results of one broker for its replicas, and the refusals for other replicas."""
 
     replicas: list[OffloadedReplica]
     refusals: list[RefusedError]

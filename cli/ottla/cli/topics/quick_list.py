@@ -33,7 +33,7 @@ requests to them one after the other, while `topic_list` sends them concurrently
 
 
 class _UnusualError(Exception):
-    """Error that the fast path of `ottla topic list` does not apply."""
+    """Raised if the fast path of `ottla topic list` cannot be used."""
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:

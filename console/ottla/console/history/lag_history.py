@@ -1,6 +1,7 @@
 """Lags of groups over time, kept in memory. The samples come from the requests of open pages. Pure.
 
-The console sends no requests of its own, so that an unused console costs the brokers nothing.
+The console sends no other requests for them. An unused console therefore causes no load on the
+brokers.
 """
 
 from collections import OrderedDict, deque

@@ -50,8 +50,8 @@ SCANS_AT_ONCE = 4
 """Maximum number of pages whose records are read at the same time. Other pages wait. Each scan may
 hold SCANNED_BYTES_MAX bytes in memory."""
 KEPT_MATCHES = 200
-"""Number of additional matching records that are kept in memory beyond those of the page before
-some are dropped."""
+"""Number of matching records, in addition to two pages of them, that are kept in memory before some
+are dropped."""
 STALE_MAX = 5
 STALE_WAIT_S = 0.2
 
@@ -379,8 +379,8 @@ async def _backward(
     scan: RecordScan, topic: str, bounds: Mapping[int, tuple[int, int]], count: int
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
     """Return the newest records within `bounds` that match the query, the newest first, and the
-    cursor (offset by partition) of the next page. Windows before the end are read, each larger than
-    the one before."""
+    cursor (offset by partition) of the next page. Windows of offsets before the end are read
+    backwards, each larger than the previous window."""
     reader = _BackwardReader(scan, topic, bounds, count)
     window = max(count, FILTERED_WINDOW) if scan.is_choosy else count
     while reader.highs and not scan.limit and len(reader.found) < count:

@@ -1,7 +1,7 @@
 """Decodes Avro, Protobuf and JSON Schema records with schemas of the console's registry or files.
 
-The addresses of the registry and the paths of files are settings of the console. A request only
-names a file that is among them.
+The addresses of the registry and the paths of files are settings of the console. A request can only
+name a file that the settings contain.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

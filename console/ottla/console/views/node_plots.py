@@ -32,7 +32,7 @@ class NodePlot(NamedTuple):
     title: str
     unit: str
     name: str
-    """Name of the metric, as brokers report it."""
+    """Name of the metric in the reports of brokers."""
     is_counter: bool
     """True if the increase per second is plotted in place of the value."""
     factor: float = 1.0

@@ -153,7 +153,8 @@ async def first_overview(request: PageRequest) -> PageView:
 
 
 def is_small(admin: Admin, nodes: Survey | None) -> bool:
-    """Return whether the state of all partitions is a small response. True if this is unknown."""
+    """Return whether the state of all partitions fits into a small response. Also returns True if
+    the number of partitions is unknown."""
     count = known_partition_count(admin)
     if count is None and nodes is not None:
         count = sum(one.leader_count or 0 for one in broker_rows(nodes.brokers, None))

@@ -153,7 +153,7 @@ async def sizes_of(
 def replicas_by_broker(
     topic: str, partitions: Iterable[PartitionDescription]
 ) -> dict[NodeId, list[TopicPartition]]:
-    """Return the partitions of a topic of which each broker has a replica, by broker id."""
+    """Return the partitions of a topic by the ids of the brokers that have a replica of them."""
     found: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
     for one in partitions:
         for node in one.replicas:

@@ -164,17 +164,17 @@ async def letters_of(admin: Admin, choice: RedriveChoice) -> Letters:
 
 async def count_letters(admin: Admin, letters: Letters, progress: Report = ignore) -> Tally:
     """Examine dead letters without moving them. Returns the number of letters that a redrive would
-    move, and of all others."""
+    move, and the number of all other letters."""
     return await Redrive(admin, letters, None, progress, ignore).run()
 
 
 async def move_letters(
     admin: Admin, letters: Letters, producer: Producer, progress: Report, note: Report = ignore
 ) -> Tally:
-    """Move dead letters back to their partitions. Returns the numbers of moved letters and of
-    others. `progress` is called with the number of letters moved so far, and `note` with the
-    refusals of single letters. `producer` must have the settings `producer_config` of the
-    letters."""
+    """Move dead letters back to their partitions. Returns the number of moved letters, and the
+    number of all other letters. `progress` is called with the number of letters moved so far, and
+    `note` with the refusals of single letters. `producer` must have the settings `producer_config`
+    of the letters."""
     await _create_progress_topic(admin, letters.progress_topic)
     return await Redrive(admin, letters, producer, progress, note).run()
 
@@ -240,7 +240,8 @@ class Redrive:
 
     async def run(self) -> Tally:
         """Examine all dead letters from the start of the dead letter topic to the end that it had
-        when the redrive started. Returns the numbers of moved letters and of others."""
+        when the redrive started. Returns the number of moved letters, and the number of all other
+        letters."""
         progress = await self._progress()
         for at, (begin, end) in self._letters.ends.items():
             done = progress.get(at, DoneOffsets())

@@ -114,8 +114,8 @@ class LetterFilter(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
     """End of the range of timestamps of the dead letters to move, exclusive, in ms since 1970;
-    `since_ms` is its start. None means no end. The timestamp of a letter with a copy is that of its
-    record."""
+    `since_ms` is its start. None means no end. For a letter with a copy of its record, the record's
+    timestamp counts."""
     redrives_max: int = 3
     """Maximum number of times that one record is moved from the dead letter topic back to its
     partition. Without the limit, a record that always fails would be moved and rejected endlessly.

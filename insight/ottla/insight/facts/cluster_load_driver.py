@@ -45,7 +45,7 @@ class PartitionSize:
 
 async def cluster_load(admin: Admin, leaving: Collection[int] = ()) -> ClusterLoad:
     """Return the state of the cluster as input of the balance planner. `leaving` contains the ids
-    of brokers from which all replicas are to be moved away."""
+    of brokers that must not keep any replica."""
     earlier = await ask_bytes(admin)
     started_s = trio.current_time()
     await trio.sleep(SAMPLE_S)

@@ -52,7 +52,7 @@ async def remove_members(
 
 
 def name_of(member: MemberToRemove) -> str:
-    """Return a noun phrase that names a member that is to be removed."""
+    """Return a noun phrase that names a member whose removal was requested."""
     if member.instance_id is not None:
         return f"instance {member.instance_id!r}"
     return f"member {member.member_id!r}"

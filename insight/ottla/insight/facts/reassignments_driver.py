@@ -1,4 +1,4 @@
-"""Reads reassignments in progress, and in-sync replicas, as brokers report them."""
+"""Reads from brokers the reassignments in progress and the in-sync replicas of partitions."""
 
 from collections.abc import Collection
 

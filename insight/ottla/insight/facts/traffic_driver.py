@@ -65,9 +65,9 @@ async def sample(admin: Admin, *, watch_ms: int = WATCH_MS) -> TrafficSample:
 
 
 async def sample_counters(admin: Admin, *, watch_ms: int = 0) -> TrafficSample:
-    """Return the traffic counters of all brokers, and with `watch_ms` those of clients and the
-    usage of quotas. The size of the responses depends on the number of topics with traffic, not on
-    the number of partitions."""
+    """Return the traffic counters of all brokers. With `watch_ms`, the result also contains the
+    traffic of clients and the usage of quotas. The size of the responses depends on the number of
+    topics with traffic, not on the number of partitions."""
     found = TrafficSample(trio.current_time())
     brokers = await registered(admin)
     async with trio.open_nursery() as nursery:

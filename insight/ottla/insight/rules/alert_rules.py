@@ -21,8 +21,8 @@ class AlertRule:
     """True if the alert wakes the operator, false if it can wait until morning."""
     meaning: str
     command: str
-    """Command that fixes the cause or shows what to do next. Words in capitals are to be replaced.
-    """
+    """Command that fixes the cause or shows what to do next. The user replaces words in
+    capitals."""
 
 
 ALERT_RULES = (

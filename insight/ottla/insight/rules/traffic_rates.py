@@ -54,7 +54,7 @@ class ClientRates(NamedTuple):
     bytes_in: float
     """Bytes of the client's requests, which contain the records that it produces."""
     bytes_out: float
-    """Bytes of the responses, so of the records that the client fetches."""
+    """Bytes of the responses to the client, which contain the records that it fetches."""
     requests: float
     cpu_percent: float
     """Processing time of the client's requests, in percent of one core."""

@@ -47,7 +47,7 @@ class ClaimRules:
     """Requirements that the claims of a client's OAuth token must satisfy."""
 
     audiences: tuple[str, ...] = ()
-    """Accepted audiences, of which the token must have at least one. If empty, any audience is
+    """Accepted audiences. The token must have at least one of them. If empty, any audience is
     accepted."""
     issuer: str | None = None
     skew_ms: int = 30_000

@@ -234,8 +234,8 @@ class GroupConfig:
 
 
 def group_config_of(texts: Mapping[str, str]) -> tuple[GroupConfig, set[str]]:
-    """Create the settings of classic, consumer and share groups from texts by key. Returns the
-    settings, and the keys that are not among them."""
+    """Parse the settings of classic, consumer and share groups from texts by key. Returns the
+    settings, and the keys that are no settings of groups."""
     groups, unknown = values_of(GroupConfig, texts)
     share, unknown_to_share = values_of(ShareGroupConfig, texts)
     return GroupConfig(**groups, share=ShareGroupConfig(**share)), unknown & unknown_to_share

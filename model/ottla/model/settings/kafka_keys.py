@@ -222,5 +222,6 @@ def check_promises(texts: Mapping[str, str]) -> None:
 
 
 def keys_of_kafka(keys: Iterable[str]) -> list[str]:
-    """Return those of the given keys that exist in Kafka but have no effect in Ottla, sorted."""
+    """Return the subset of the given keys that exist in Kafka but have no effect in Ottla,
+    sorted."""
     return sorted(key for key in keys if key in idle_definitions() or key in FORMER_KEYS)

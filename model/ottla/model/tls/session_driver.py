@@ -294,6 +294,6 @@ class TlsSession:
         return size
 
     def _end(self) -> None:
-        """Ignore everything that the client sends from now on."""
+        """Ignore everything that the client sends after this call."""
         self.has_ended = True
         self._record_count = 0

@@ -15,7 +15,8 @@ brokers."""
 
 def wrong_endpoint(asked: int, own: int, version: int) -> DescribeClusterResponse:
     """Return an error response to a DescribeCluster request. `asked` is the endpoint type in the
-    request (brokers or controllers), and `own` the only one that this node describes."""
+    request (brokers or controllers), and `own` is the only endpoint type that this node
+    describes."""
     named = own if version >= ENDPOINT_TYPE_FROM else BROKERS
     if asked in NAMES:
         return DescribeClusterResponse(

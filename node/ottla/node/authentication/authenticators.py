@@ -103,7 +103,7 @@ class Authenticators:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Return the counters of logins by name, as DescribeNode reports them."""
+        """Return the counters of logins by their names in DescribeNode responses."""
         faults = {
             f"authentication.{name.lower()}.token.{fault.value}": count
             for name, mechanism in self.oauth.items()

@@ -31,7 +31,7 @@ code."""
 
 
 class Elements:
-    """Elements in the requests of one API, such as topics, each of which is authorized
+    """Elements in the requests of one API, such as topics. Each element is authorized
     separately."""
 
     __slots__ = ("field", "name", "parts")

@@ -92,8 +92,8 @@ class CertificateAuthority:
 
     @classmethod
     def read(cls, directory: Path) -> "CertificateAuthority":
-        """Return the certificate authority that is stored in a directory. Raises ConfigError if
-        there is none that can be used."""
+        """Return the certificate authority that is stored in a directory. Raises ConfigError if the
+        directory has no usable one."""
         try:
             key = serialization.load_pem_private_key((directory / CA_KEY_FILE).read_bytes(), None)
             certificate = x509.load_pem_x509_certificate((directory / CA_FILE).read_bytes())

@@ -204,12 +204,12 @@ def end_nodes(processes: Sequence[NodeProcess], patience_s: float) -> None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a port on which no process listens at present."""
+    """Return a port on which no process is listening."""
     return free_ports(1, host)[0]
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Return different ports on which no process listens at present.
+    """Return different ports on which no process is listening.
 
     The result contains no ports that the kernel uses for outgoing connections. Otherwise, an
     outgoing connection would sometimes occupy the port of a node before the node starts or

@@ -86,7 +86,7 @@ class GuardState:
 
     @property
     def is_parting(self) -> bool:
-        """True if the guard has delayed a response, after which the connection closes."""
+        """True if the guard has delayed a response. The connection closes after that response."""
         return self._parting is not None
 
     def frame_bounds(self, least: int, most: int) -> tuple[int, int]:
@@ -100,7 +100,7 @@ class GuardState:
 
     def on_frame(self, frame: memoryview, now_ms: int) -> GuardResponse | None:
         """Pass a frame of the client to the guard. Returns the response to send, or None if the
-        frame is to be passed to the dispatcher."""
+        dispatcher must handle the frame."""
         return self._guard.on_frame(frame, now_ms)
 
     def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:

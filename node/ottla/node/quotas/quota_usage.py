@@ -8,7 +8,7 @@ from ottla.node.quotas.client_quotas import ClientQuotas, ClientUsage
 
 
 class UsageRow(NamedTuple):
-    """Usage of one quota by one client, as DescribeQuotaUsage reports it."""
+    """Usage of one quota by one client, as reported by DescribeQuotaUsage."""
 
     key: str
     """Key of the quota's limit, such as `producer_byte_rate`."""

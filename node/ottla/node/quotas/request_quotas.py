@@ -39,8 +39,8 @@ from ottla.node.quotas.quota_types import QUOTA_TYPES
 from ottla.wire.apis import API, FETCH, PRODUCE
 
 EXEMPT = frozenset(key for key, row in API.items() if row.cost.is_exempt)
-"""Keys of the APIs that only brokers request, and whose requests are not charged. A follower's
-fetch is exempt too."""
+"""Keys of the APIs whose requests are not charged, because only brokers send them. A follower's
+fetch is exempt as well."""
 
 logger = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ MICROSECONDS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """Span of time [start_ms, end_ms), in ms since 1970, whose records are to be archived."""
+    """Time span [start_ms, end_ms), in ms since 1970, whose records are archived."""
 
     start_ms: int
     end_ms: int
@@ -53,8 +53,8 @@ class TimeSpan:
     late_ms` or newer."""
 
     def source_options(self) -> dict[str, str]:
-        """Return the options of Spark's data source `format("ottla")` that read the records of the
-        time span, and few others."""
+        """Return options of Spark's data source `format("ottla")` that read the records of the time
+        span. They may also read a few records outside of it."""
         return {
             "startingTimestamp": str(self.start_ms),
             "startingOffsetsByTimestampStrategy": "latest",

@@ -53,8 +53,8 @@ def merges_of(entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES)
 def small_groups(
     entries: Sequence[SinkLogEntry], target_bytes: int = TARGET_BYTES
 ) -> list[list[SinkLogEntry]]:
-    """Return groups of small data files. The files of each group are to be merged, in order, into
-    one file of about `target_bytes` bytes."""
+    """Return groups of small data files. The files of each group can be merged, in order, into one
+    file of about `target_bytes` bytes."""
     small = [
         entry
         for entry in entries

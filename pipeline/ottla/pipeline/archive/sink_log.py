@@ -45,8 +45,7 @@ class SinkLogEntry(NamedTuple):
     """Absolute and unescaped path of the data file, as Python's `open` expects it."""
     byte_count: int
     fields: tuple[tuple[str, Any], ...] = ()
-    """All fields of the entry, as they were read from the log of Spark's file sink. Empty for a
-    file that is to be added."""
+    """All fields of the entry, as read from the log of Spark's file sink. Empty for a new file."""
 
     def line(self, modified_ms: int = 0) -> str:
         """Return this entry as a line of the log of Spark's file sink. `modified_ms` is the file's

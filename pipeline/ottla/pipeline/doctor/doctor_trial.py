@@ -35,7 +35,7 @@ def try_query(
     bootstrap: str = "",
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Trial:
-    """Run the trial query that tests Spark in a process of its own, and return its result."""
+    """Run the trial query that tests Spark in a separate process, and return its result."""
     given = {"PYSPARK_PYTHON": sys.executable, **environ, "JAVA_HOME": java_home}
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-doctor-") as directory:
@@ -122,8 +122,8 @@ def query(master: str, bootstrap: str) -> None:
 
 
 def main() -> None:
-    """Run the trial query in this Spark process, and print each result, or the error, on a line of
-    its own for the doctor."""
+    """Run the trial query in this Spark process. Prints each result, or the error, on a separate
+    line, which the doctor reads."""
     try:
         query(*sys.argv[1:])
     except BaseException as error:

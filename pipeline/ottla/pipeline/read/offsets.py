@@ -186,8 +186,8 @@ def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offset
 
 
 def new_partitions(start: StreamPosition, latest: StreamPosition) -> set[TopicPartition]:
-    """Return the partitions of which a query has read no record: new partitions, and partitions of
-    recreated topics."""
+    """Return the partitions from which a query has read no records yet: new partitions, and
+    partitions of recreated topics."""
     remade = recreated_topics(start, latest)
     return {at for at in latest.offsets if at not in start.offsets or at.topic in remade}
 

@@ -17,8 +17,8 @@ RECORDS_PER_TASK_MIN = 10_000
 """Number of records per Spark task while a query has fewer than `TASK_COUNT` tasks. With fewer
 records, the fixed cost of a task would exceed its work."""
 TASK_COUNT = 8
-"""Number of Spark tasks that suffices to keep the cores of a typical machine busy, whatever the
-query does with the records."""
+"""Number of Spark tasks that keeps the cores of a typical machine busy with any processing of the
+records."""
 RECORDS_PER_TASK = 100_000
 """Number of records up to which offset ranges share a Spark task once there are `TASK_COUNT` tasks.
 With a larger number, cores are idle during the last tasks of a large batch. With a smaller number,
@@ -45,8 +45,8 @@ class OffsetRange(NamedTuple):
     start: int
     end: int
     topic_id: str = ""
-    """Topic id in Kafka's text form, or empty if it is unknown. It distinguishes the topic from
-    another one of the same name."""
+    """Topic id in Kafka's text form, or empty if it is unknown. The id distinguishes topics of the
+    same name."""
     copy: SegmentCopy | None = None
     """Copied segment from which the range is read, or None if it is read from brokers."""
 

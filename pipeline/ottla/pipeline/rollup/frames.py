@@ -83,7 +83,7 @@ RESERVED = {
     "clients", "points", "observations", "total", "rate", "mean", "min", "max", "p50", "p99",
     "date", "batch",
 }  # fmt: skip
-"""Names of the columns that every rollup of client metrics has, whatever its grouping."""
+"""Names of the columns that every rollup of client metrics has, with any grouping."""
 
 
 def column_of(name: str) -> str:

@@ -131,7 +131,7 @@ def set_python(options: SessionOptions, environ: Any) -> None:
 
 
 def settings_of(options: SessionOptions, package_zip: Path | None) -> dict[str, str]:
-    """Return all settings for the Spark session. The user's settings override those of Ottla."""
+    """Return all settings for the Spark session. The user's settings override Ottla's settings."""
     settings = {
         **DEFAULTS,
         "spark.app.name": options.name,

@@ -29,8 +29,8 @@ _UNREAD = "_unread"
 
 
 def with_hour(records: "DataFrame") -> "DataFrame":
-    """Return the records with the date and hour of their timestamps, in the columns `date` and
-    `hour`. Both are in UTC, whatever the time zone of the session."""
+    """Return the records with two more columns, `date` and `hour`, computed from their timestamps.
+    Both are in UTC in every time zone of the session."""
     from pyspark.sql import functions as f
 
     # Computed arithmetically, because all date functions use the session's time zone.

@@ -42,8 +42,8 @@ class RowColumns(NamedTuple):
     keys: pa.BinaryArray | None
     headers: pa.ListArray | None
     chosen_among: Numbers
-    """For each row, the number of topic partitions among which its partition was chosen, or 0 if
-    the row names its partition."""
+    """For each row, the number of topic partitions from which its partition was chosen, or 0 if the
+    row names its partition."""
 
     def take(self, rows: Numbers) -> "RowColumns":
         """Return the rows of the batch with these indexes, in this order."""
@@ -138,7 +138,7 @@ class RowSender:
         topics: Sequence[str],
         topic_of: Numbers,
     ) -> tuple[Numbers, Numbers]:
-        """Return the topic partition for each row, and the number of partitions among which it was
+        """Return the topic partition of each row, and the number of partitions from which it was
         chosen."""
         count, place = batch.num_rows, self._target.columns.partition
         partition = np.full(count, NO_PARTITION, dtype=np.int64)

@@ -161,8 +161,8 @@ class ClientSeries:
         client.values = values
 
     def _replace_series(self, client: _Client, outline: Outline, values: Sequence[Value]) -> None:
-        """Update a client's series with a push whose series differ from those of the client's
-        previous push."""
+        """Update a client's series after a push that has other series than the client's previous
+        push."""
         if client.outline is not None:
             client.keys = dict.fromkeys(client.keys, client.pushes - 1)
         taken: list[Value] = []

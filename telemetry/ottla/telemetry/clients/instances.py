@@ -60,8 +60,8 @@ CROWDED_LINE_MS = 300_000
 reached."""
 
 EXCUSING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-"""Errors in the response to a push after which the client must request its subscription again. It
-may do so without waiting."""
+"""Errors in the response to a push that require the client to request its subscription again. The
+client may do this without waiting."""
 
 CODECS = frozenset(Codec)
 

@@ -45,8 +45,8 @@ class LastPush:
         self.head = head
         """Bytes of the client's last push, with its labels, up to the end of its resource."""
         self.misses = 0
-        """Number of successive pushes of the client in which the positions of the numbers (the
-        layout) differed from those of the previous push."""
+        """Number of successive pushes of the client whose layout (the positions of the numbers)
+        differed from the previous push."""
 
 
 class WaitingPush(NamedTuple):

@@ -99,8 +99,8 @@ class Effective(NamedTuple):
     the client."""
 
     metrics: tuple[str, ...]
-    """Prefixes of the names of the metrics that the client is requested to push, sorted. No prefix
-    begins with another one. ("*",) means all metrics."""
+    """Sorted prefixes of the names of the metrics that the client should push. No prefix begins
+    with another prefix. ("*",) means all metrics."""
     interval_ms: int
     subscription_id: int
     """Id of the client's effective subscription as an int32; see `subscription_id_of`."""

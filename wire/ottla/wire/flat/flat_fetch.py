@@ -55,7 +55,7 @@ _read_request: Final = REQUEST.unpack_from
 _read_replica: Final = Struct(">i").unpack_from
 REPLICA_BYTES: Final = 4
 NO_RACK: Final = END + 1
-"""Value of the same four bytes (see `END`) in a Fetch request that names no rack."""
+"""Value of the four bytes described at `END` in a Fetch request that names no rack."""
 REQUEST_BYTES: Final = REQUEST.size
 
 ID_AT, COUNT_AT, INDEX_AT = 1, 17, 18

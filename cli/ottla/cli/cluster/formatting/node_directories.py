@@ -1,5 +1,5 @@
-"""Derives the directories, voters and first metadata records of a node that is to be formatted,
-from its settings and the options of 'ottla storage format'. This module writes nothing."""
+"""Derives the directories, voters and first metadata records of a node before it is formatted, from
+its settings and the options of 'ottla storage format'. This module writes nothing."""
 
 import argparse
 from collections.abc import Mapping
@@ -31,12 +31,13 @@ NO_INITIAL_CONTROLLERS = "--no-initial-controllers"
 
 @frozen(kw_only=True)
 class NodeDirectories:
-    """The directories of one node that are to be formatted, and their initial content."""
+    """The directories of one node that 'ottla storage format' creates or formats, and their initial
+    content."""
 
     node_id: NodeId
     ids: Mapping[str, UUID]
-    """New directory id of each directory that is to be formatted. The directory id of a voter's
-    metadata log is also in the voter set."""
+    """New directory ids, one for each directory to format. The directory id of a voter's metadata
+    log is also in the voter set."""
     metadata_log_dir: str | None = None
     """Path of a controller's metadata log directory, or None for a broker."""
     voters: VoterSet | None = None

@@ -46,11 +46,11 @@ class HostBroker:
 
     id: int
     overrides: Mapping[str, str]
-    """Settings of this broker that replace those of the host's settings file."""
+    """Settings of this broker. They replace the values in the host's settings file."""
     directories: tuple[Path, ...]
     """Log directories of this broker."""
     is_surplus: bool = False
-    """True if this broker is beyond the configured number of brokers on the host, and still has
+    """True if the host is configured for fewer brokers, but this additional broker still has
     replicas."""
 
     @property

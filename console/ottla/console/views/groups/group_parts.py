@@ -19,8 +19,8 @@ NAMES_MAX = 12
 
 
 def group_address(group: str, kind: GroupKindName | None = None) -> str:
-    """Return the address of the console page that shows a group. Share groups have pages of their
-    own."""
+    """Return the address of the console page that shows a group. Share groups have separate
+    pages."""
     page = "queues" if kind is GroupKindName.SHARE else "groups"
     return address(f"/{page}/{{group}}", {"group": group})
 

@@ -1,5 +1,5 @@
-"""Pages of queues: the list of share groups, and the records of one that are in flight or wait for
-delivery."""
+"""Pages of queues: the list of share groups, and the records of one share group that are in flight
+or wait for delivery."""
 
 from collections.abc import Mapping
 

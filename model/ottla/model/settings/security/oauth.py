@@ -463,8 +463,7 @@ def is_https(url: str | None) -> bool:
 
 
 def check_allowed(url: str, key: str, value: Value) -> None:
-    """Raise ConfigError if a URL is not on the allow-list. URLs of files must be on the list
-    too."""
+    """Raise ConfigError if a URL is not on the allow-list. This includes URLs of files."""
     if url not in (value(ALLOWED_URLS) or ()):
         raise ConfigError(key, f"has a URL that {ALLOWED_URLS} does not list: {url}")
 

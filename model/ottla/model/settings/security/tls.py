@@ -296,7 +296,7 @@ class TlsConfig:
 
     @property
     def has_certificate(self) -> bool:
-        """True if this end of the connection presents a certificate of its own."""
+        """True if this end of the connection presents a certificate."""
         return bool(self.certificate_location or self.certificate_chain)
 
     @property

@@ -1,5 +1,5 @@
-"""Checks of the settings of tiered topics. The rules and messages are those of Kafka's LogConfig.
-Pure."""
+"""Checks of the settings of tiered topics. The rules and messages are the same as in Kafka's
+LogConfig. Pure."""
 
 from collections.abc import Callable, Mapping
 

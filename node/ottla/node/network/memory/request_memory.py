@@ -266,8 +266,8 @@ class RequestMemory:
             self._peak_bytes = self.reserved_bytes
 
     def try_grow(self, share: MemoryShare, size_bytes: int) -> bool:
-        """Charge a connection's request memory for bytes still to arrive. Returns whether the
-        memory may be allocated."""
+        """Charge a connection's request memory for bytes that have not arrived yet. Returns whether
+        the memory may be allocated."""
         if self._has_room_for(share, size_bytes):
             self.charge(share, size_bytes)
             return True

@@ -61,7 +61,8 @@ class DirectWait:
         self._runner: Any = None
 
     def begin(self, runner: Any = None) -> None:
-        """Allow direct waits in a trio scheduler: the one that runs this task, or a test's."""
+        """Allow direct waits in a trio scheduler: the scheduler that runs this task, or the
+        scheduler of a test."""
         if runner is None:
             runner = trio_run.GLOBAL_RUN_CONTEXT.runner
         if runner.is_guest:

@@ -94,9 +94,9 @@ class SocketServer(ConnectionServer[Channel]):
         self._admission = admission
         admission.count_allowed = connection_count_allowed()
         self._paused_sockets: dict[int, int | None] = {}
-        """Listening sockets that accept nothing at present, each with the monotonic time in
-        milliseconds at which to resume. The time is None if the socket waits until another
-        connection has closed."""
+        """Listening sockets that currently accept no connections. Each has the monotonic time in
+        milliseconds at which it resumes, or None if it waits until another connection has
+        closed."""
         self._closing_max = min(DELAYED_CLOSES_MAX, admission.count_allowed // 4)
         self._closing: dict[socket.socket, None] = {}
         """Rejected sockets that stay open for a while before they are closed, which delays the next
