@@ -19,7 +19,7 @@ from ottla.bench.topics import RunTopics
 from ottla.client import ErrorCode, RefusedError
 
 CLIENTS = ("ottla", "confluent-kafka", "aiokafka")
-"""Names of the clients to compare, in the order of their turns."""
+"""Names of the clients to compare, in the order in which they are measured."""
 KINDS = ("produce", "produce many", "consume", "consume batches", "consume singly")
 """Kinds of work that are compared. Writers pass one record per call, or many records with
 `send_many`. Readers get lists of records, batches with columns of values, or one record at a time.

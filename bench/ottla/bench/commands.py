@@ -155,8 +155,8 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
-    """Let Ottla's client and other clients do the same work in turns, and print the measured
-    seconds and CPU seconds. Returns the exit code."""
+    """Let Ottla's client and other clients do the same work, one after the other, and print the
+    measured seconds and CPU seconds. Returns the exit code."""
     runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
     with _topics(arguments) as topics, _progress(arguments.verb, runs) as progress:
         figures = run_clients(
@@ -390,8 +390,8 @@ def _measure_security(arguments: argparse.Namespace) -> int:
 
 
 def _measure_transactions(arguments: argparse.Namespace) -> int:
-    """Measure Ottla's transactions. With --kafka, also measure the transactions of Apache Kafka;
-    the two servers take turns. Returns the exit code."""
+    """Measure Ottla's transactions. With --kafka, also measure the transactions of Apache Kafka.
+    The two servers are then measured alternately. Returns the exit code."""
     if arguments.kafka is not None and arguments.brokers != 1:
         raise ConfigError("--brokers", "must be 1 beside Kafka, which has one node")
     servers = 1 if arguments.kafka is None else 2

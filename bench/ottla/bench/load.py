@@ -36,8 +36,8 @@ class Load:
     linger_ms: float = 5.0
     partitions: int = 1
     key_count: int = 0
-    """Number of keys that the records have in turn, so that they spread over all partitions. With
-    0, records have no key."""
+    """Number of different record keys. The records use the keys in rotation, and so spread over all
+    partitions. With 0, records have no key."""
 
     replication_factor: int | None = None
     """Replication factor of the load's topic; None uses the cluster's default."""

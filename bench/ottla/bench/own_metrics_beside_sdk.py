@@ -165,7 +165,7 @@ def measure(turn: Turn) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure the three ways to encode a node's metrics in turns, and print the cost per point."""
+    """Compare three ways to encode a node's metrics, and print the CPU cost per data point."""
     registry = registry_of_partitions()
     count = 3 * TOPICS * PARTITIONS
     turns: dict[str, Turn] = {

@@ -66,8 +66,8 @@ def append(rounds: int, progress: Progress) -> Figures:
 
 
 def recovery(rounds: int, progress: Progress) -> Figures:
-    """Measure the recovery of logs after a kill, with one and with two threads in turns. Returns
-    the rates in MB per second by name."""
+    """Measure the recovery of logs after a kill, alternately with one thread and with two threads.
+    Returns the rates in MB per second by name."""
     figures: Figures = {}
     for size in RECOVERED_BATCHES:
         found: dict[int, list[float]] = {threads: [] for threads in THREADS}

@@ -115,8 +115,8 @@ class Operation:
 
     @property
     def extra(self) -> Mapping[str, Json]:
-        """The extra facts of the operation's invocation and completion events. The completion's
-        facts take precedence."""
+        """Additional data of the operation's invocation and completion events. The completion's
+        data take precedence."""
         if self.completion is None or not self.completion.extra:
             return self.invoke.extra
         if not self.invoke.extra:

@@ -156,8 +156,8 @@ class FloorServer(NamedTuple):
 def run_floor(
     *, rounds: int, progress: Progress, rows: Sequence[FloorRow] = ROWS, scale: float = 1.0
 ) -> FloorReport:
-    """Measure a broker and the smallest program in turns, row by row. `scale` multiplies the
-    numbers of requests.
+    """Measure a broker and a minimal C program alternately, for each row of the report. `scale`
+    multiplies the numbers of requests.
 
     Raises RefusedError if the machine has no C compiler or if the broker does not start.
     """

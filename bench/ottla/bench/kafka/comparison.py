@@ -112,8 +112,8 @@ def take_rounds(
     is_late: Callable[[], bool],
     servers: Sequence[str] = SERVERS,
 ) -> list[Measured]:
-    """Run each benchmark of the comparison on all servers in turns, several times. The server that
-    is measured first alternates between rounds.
+    """Run each benchmark of the comparison several times, alternately on each server. The server
+    that is measured first alternates between rounds.
 
     Stops when `is_late` returns True. Returns the complete rounds.
     """

@@ -1,5 +1,5 @@
-"""Rounds of a comparison in which servers take turns until a deadline, and the machine's load
-average."""
+"""Rounds of a comparison, in which servers are measured alternately until a deadline. Also reads
+the machine's load average."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 class MeasurementRounds:
-    """Rounds in which benchmarks run on several servers in turns, with progress reports and a
+    """Rounds in which benchmarks run alternately on several servers, with progress reports and a
     deadline."""
 
     def __init__(self, timeout_s: float, progress: Progress) -> None:
@@ -28,8 +28,8 @@ class MeasurementRounds:
         *,
         servers: Sequence[str] = SERVERS,
     ) -> list[Measured]:
-        """Run each benchmark on all servers, `count` times in turns. Returns the measured values of
-        the rounds that are complete before the deadline."""
+        """Run each benchmark `count` times, alternately on all servers. Returns the measured values
+        of the rounds that are complete before the deadline."""
 
         def counted(row: str, server: str) -> Mapping[str, float]:
             found = measure(row, server)

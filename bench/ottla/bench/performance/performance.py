@@ -149,7 +149,7 @@ def form_of(python: str) -> str:
 
 
 def machine_facts(kafka_version: str, forms: Mapping[str, str]) -> dict[str, Any]:
-    """Return facts about the machine and the software versions, which the page shows.
+    """Return a description of the machine and of the software versions, for the page.
 
     `forms` maps column labels to Python interpreters.
     """

@@ -143,8 +143,8 @@ class PerformanceRow(NamedTuple):
     """Function that prepares the benchmark. It runs once, before the round that warms up the
     servers. None if there is none."""
     floor: FloorRow | None = None
-    """Requests that the smallest program serves in turns with the clusters. None if no program
-    imitates the benchmark's server."""
+    """Requests for a comparison with a minimal C program, which is measured alternately with the
+    clusters. None if the program cannot imitate the benchmark's server."""
 
 
 def _no_progress(done: int) -> None:

@@ -28,8 +28,8 @@ PARTITIONS = 2
 RECORD_BYTES = 1_000
 TICK_S = 0.002
 GAP_S = 0.25
-"""Seconds without a turn of the loop after which the whole machine counts as stopped. Latencies of
-records under way are not counted then, as other programs may have stopped this one."""
+"""Seconds without an event-loop iteration after which the whole machine counts as stopped, probably
+by another program. Latencies of records that are in flight are then not counted."""
 SKIPPED = 77
 METADATA = "rlmm.config.remote.log.metadata.topic"
 FEW_COPIES = (f"{METADATA}.num.partitions=1", "log.retention.check.interval.ms=1000")

@@ -55,7 +55,7 @@ class Poll:
 
 @dataclass(slots=True, eq=False)
 class KeyLog:
-    """All facts that the history shows about one partition's log."""
+    """Content of one partition's log, as far as the history of the run shows it."""
 
     key: str
     sends: dict[Value, Send] = field(default_factory=dict)

@@ -47,7 +47,7 @@ last version that it described."""
 
 
 def check_metadata(history: History, facts: RunFacts) -> Verdict:
-    """Return the verdict on a history of operations on topics. Each topic is judged separately."""
+    """Check a history of operations on topics, each topic separately, and return the verdict."""
     findings = Findings("metadata")
     by_topic: dict[str, list[Operation]] = {}
     for operation in history.operations(*WRITES, "describe"):

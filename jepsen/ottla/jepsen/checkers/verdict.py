@@ -104,7 +104,7 @@ class RunFacts:
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
     seconds: float = 0.0
-    """Duration of the run's load in seconds, without the final reads."""
+    """Duration of the run's load in seconds, without the final reads (which follow the load)."""
     ops_per_s_minimum: float = 0.0
     faults_minimum: int = 0
     ok_share_minimum: float = 0.99
@@ -137,7 +137,7 @@ class RunFacts:
     it, the verdict is "unknown"."""
 
     def to_json(self) -> dict[str, Json]:
-        """Return these facts as JSON, in the form that test.json uses."""
+        """Return these properties of the run as JSON, in the form that test.json uses."""
         data: dict[str, Json] = {part.name: getattr(self, part.name) for part in fields(self)}
         data["allowed"] = sorted(self.allowed)
         for name in ("clients", "nemeses"):
@@ -151,8 +151,7 @@ class RunFacts:
 
     @staticmethod
     def from_json(data: Mapping[str, Json]) -> "RunFacts":
-        """Parse the facts of a run from test.json, and return them. Missing facts have their
-        defaults."""
+        """Parse the properties of a run from test.json. Missing properties get their defaults."""
         known = {part.name for part in fields(RunFacts)}
         given = {name: value for name, value in data.items() if name in known}
         for name in ("clients", "nemeses"):

@@ -100,8 +100,8 @@ class Brokers:
 
 @asynccontextmanager
 async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
-    """Open and yield a view of the cluster. `turn` decides with which broker the rotation
-    begins."""
+    """Open and yield a view of the cluster. `turn` is the index of the broker that receives the
+    first request."""
     async with open_cluster(
         beginning_elsewhere(bootstrap, turn),
         client_id="jepsen",

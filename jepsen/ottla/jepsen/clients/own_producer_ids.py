@@ -18,8 +18,7 @@ from ottla.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 
 def beginning_elsewhere(bootstrap: str, turn: int) -> list[tuple[str, int]]:
-    """Return the bootstrap addresses in the same order, but beginning with the address at index
-    `turn`."""
+    """Rotate a list of bootstrap addresses, so that the address at index `turn` comes first."""
     addresses = list(addresses_of(bootstrap))
     first = turn % len(addresses)
     return addresses[first:] + addresses[:first]

@@ -22,9 +22,9 @@ def fuzz(
     seconds: float = SECONDS_UNBOUNDED,
     kept: Iterable[bytes] = (),
 ) -> Judge:
-    """Run a fuzz target on all valid and kept inputs, then on mutated inputs. It ends after `count`
-    inputs or after `seconds`. Returns the judge, which has stored the inputs that were handled
-    incorrectly."""
+    """Run a fuzz target on all valid and stored inputs, then on mutated inputs, up to `count`
+    inputs or `seconds` seconds. Returns the judge, which contains the inputs that the target
+    handled incorrectly."""
     random = Random(f"{target.name} {seed}")
     judge = Judge(target)
     ends_at = time.monotonic() + seconds

@@ -68,7 +68,7 @@ class RunDirectory:
             raise ConfigError(str(path), f"is not JSON ({error})") from None
 
     def test(self) -> dict[str, Any]:
-        """Return the content of the run's test.json (the plan and the facts of the run)."""
+        """Return the content of the run's test.json: the plan and the properties of the run."""
         found = self.read(TEST_FILE)
         if not isinstance(found, dict):
             raise ConfigError(str(self.path / TEST_FILE), "was not written by a run")

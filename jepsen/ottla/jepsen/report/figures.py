@@ -92,13 +92,14 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class PlotContext:
-    """Properties of a run that all its plots need: its length, its faults and its final reads."""
+    """Properties of a run that all its plots need: its length, its faults, and the start of its
+    final reads."""
 
     end_s: float
     faults: Sequence[Fault] = ()
     final_s: float | None = None
-    """Seconds from the start of the run to the start of the final reads, or None if there were
-    none."""
+    """Seconds from the start of the run to the start of the final reads (of all records after the
+    load), or None if there were none."""
 
 
 def can_draw() -> bool:

@@ -95,12 +95,12 @@ def rates(operations: Iterable[Operation], windows: Windows) -> Mapping[EventKin
 
 
 def is_final(operation: Operation) -> bool:
-    """Return whether an operation belongs to the final reads of the run."""
+    """Return whether an operation belongs to the final reads, which follow the load of the run."""
     ended = operation.completion or operation.invoke
     return bool(operation.invoke.extra.get("final") or ended.extra.get("final"))
 
 
 def final_reads_s(operations: Iterable[Operation]) -> float | None:
-    """Return the seconds from the start of the run to the start of the final reads, or None if
-    there were none."""
+    """Return the seconds from the start of the run to the start of its final reads, which follow
+    the load. Returns None if there were none."""
     return next((o.invoke.time_ns / 1e9 for o in operations if is_final(o)), None)

@@ -94,7 +94,8 @@ def outcome_words(operation: Operation) -> str:
 
 
 def where_words(extra: Mapping[str, Json]) -> str:
-    """Return the client and node of an operation as text, if its extra facts contain them."""
+    """Return the client and node of an operation as text, or "" if its events do not contain
+    them."""
     return ", ".join(str(extra[name]) for name in ("client", "node") if extra.get(name))
 
 

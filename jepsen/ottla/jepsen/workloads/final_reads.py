@@ -16,12 +16,12 @@ TURN_NS = 10 * SECOND
 TIME_NS = 120 * SECOND
 FINAL = {"final": True}
 READERS_MAX = 2
-"""Maximum number of threads of each kind of client that do final reads. Each of these threads reads
-every record."""
+"""Maximum number of threads of each kind of client that take part in the final reads. Each of these
+threads reads every record."""
 
 
 class FinalOffsets(Protocol):
-    """Interface of the offsets that the final reads must reach."""
+    """Interface of the offsets that the final reads (of all records after the load) must reach."""
 
     def highest(self) -> Mapping[str, int]:
         """Return, by key (partition), the highest offset that any client has received."""
@@ -29,7 +29,7 @@ class FinalOffsets(Protocol):
 
 
 class FinalReads:
-    """Progress of the threads that do the final reads of a run."""
+    """Progress of the final reads of a run, in which threads read all records after the load."""
 
     def __init__(self, kinds: tuple[str, ...], goal: FinalOffsets) -> None:
         self.readers = frozenset(
@@ -48,8 +48,8 @@ class FinalReads:
         return all(self._is_through(thread) for thread in self.readers)
 
     def next_op(self, thread: int, now_ns: int) -> Op | None:
-        """Return the thread's next operation for its final reads. Returns None if the thread has
-        read everything, or the time limit is over."""
+        """Return the thread's next operation of the final reads. Returns None if the thread has
+        read everything or the time limit is over."""
         if self._began_ns is None:
             self._began_ns = now_ns
         goal = self._goal.highest()

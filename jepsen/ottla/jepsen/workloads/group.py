@@ -52,8 +52,8 @@ SEND_SHARE = 0.3
 COMMIT_SHARE = 0.25
 FETCH_SHARE = 0.05
 FINAL_NS = 60 * SECOND
-"""Time limit in ns of the final phase of the workload. After it, threads stop reading even if their
-group has not read all records."""
+"""Time limit in ns for the final phase of the workload, in which groups read all remaining records.
+At the limit, threads stop reading."""
 
 
 class GroupLoad:

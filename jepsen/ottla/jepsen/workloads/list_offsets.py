@@ -42,8 +42,8 @@ class ListOffsetsLoad:
         self._own: dict[int, str] = {}
         """For each thread, the key (partition) to which it wrote last."""
         self._left: dict[int, list[str]] = {}
-        """For each thread, the keys (partitions) whose end offset it has not received in the final
-        phase yet."""
+        """For each thread, the keys (partitions) whose end offset it must still receive in the
+        final phase (after all faults)."""
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:
@@ -52,8 +52,8 @@ class ListOffsetsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every thread has received the end offset of every key (partition) in the final
-        phase."""
+        """True if every thread has received the end offset of every key (partition) after the end
+        of all faults."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -37,8 +37,8 @@ class Op:
     f: str
     value: Json = None
     extra: Mapping[str, Json] = field(default_factory=lambda: NO_EXTRA)
-    """Facts about the invocation in addition to its value: for example, that it belongs to the
-    final reads."""
+    """Information about the invocation in addition to its value: for example, that the operation
+    belongs to the final reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Generator(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads have reached the end of every partition."""
+        """True if the final reads (after the load) have reached the end of every partition."""
         ...
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

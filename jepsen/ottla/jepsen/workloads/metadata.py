@@ -96,7 +96,7 @@ class MetadataLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every thread has described all its topics in the final phase."""
+        """True if every thread has described all its topics after the end of all faults."""
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

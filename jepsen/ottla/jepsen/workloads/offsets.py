@@ -75,7 +75,7 @@ class OffsetsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if every register (committed offset) in use has been read in the final phase."""
+        """True if every register (committed offset) in use was read after the end of all faults."""
         return bool(self._left) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

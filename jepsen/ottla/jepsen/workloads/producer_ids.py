@@ -34,5 +34,5 @@ class ProducerIdsLoad:
         """Ignore the outcome of an operation: later operations do not depend on it."""
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return None, because this workload has no final reads."""
+        """Return None, because this workload has no records to read after the load."""
         return None

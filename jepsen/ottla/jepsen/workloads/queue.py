@@ -75,7 +75,8 @@ class QueueLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads have reached the end of every key (partition)."""
+        """True if the final reads (after the load) have reached the end of every key
+        (partition)."""
         return self._final.is_caught_up
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
@@ -114,8 +115,8 @@ class QueueLoad:
                 self._final.on_read(thread, key, offset)
 
     def final_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation for its final reads, or None if the thread is
-        finished."""
+        """Return the thread's next operation for reading all records after the load, or None if the
+        thread is finished."""
         return self._final.next_op(thread, now_ns)
 
     def _change(self, rng: Random) -> Op:

@@ -56,7 +56,7 @@ from ottla.model.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRow:
-    """Generator, client factories and facts of one workload, in the table of workloads."""
+    """Row of the table of workloads: generator, client factories and properties of one workload."""
 
     generator: Callable[[LoadPlan], Generator]
     own: Callable[..., Any]
@@ -140,11 +140,13 @@ class Workload:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads reached the end of every key (partition)."""
+        """True if the final reads (after the load) have reached the end of every key
+        (partition)."""
         return self._generator.is_caught_up
 
     def facts(self) -> dict[str, Json]:
-        """Return the facts that the workload's checkers need in addition to the history."""
+        """Return the properties of the run that the workload's checkers need in addition to the
+        history."""
         return {
             "workload": self.name,
             "idempotent": self.plan.idempotent,

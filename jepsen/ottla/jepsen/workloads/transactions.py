@@ -111,7 +111,8 @@ class TransactionsLoad:
 
     @property
     def is_caught_up(self) -> bool:
-        """True if the final reads reached the end of every key (partition)."""
+        """True if the final reads (after the load) have reached the end of every key
+        (partition)."""
         return self._final.is_caught_up
 
     def keys(self, *names: str) -> list[str]:

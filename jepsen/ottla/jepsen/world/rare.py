@@ -6,7 +6,8 @@ An engine lists the states it must reach. A long run that misses one of them fai
 
 
 class RareStates:
-    """Number of times that a search for bugs reached each rare state, by the state's name."""
+    """Number of times that a search for bugs reached each rare state (a state that tests should
+    reach), by name."""
 
     __slots__ = ("counts",)
 

@@ -82,8 +82,8 @@ def words_of(facts: dict[str, Any]) -> str:
 
 
 def notes_of(facts: dict[str, Any]) -> list[str]:
-    """Return notes on those results of a soak that the table does not contain: violations, missed
-    rare states, and other counts."""
+    """Return notes on results of a soak (long search for bugs) that its table does not show:
+    violations, rare states that were not reached, and other counts."""
     notes: list[str] = []
     for row in facts["rows"]:
         name = f"{row['engine']} {row['subject']}"

@@ -66,10 +66,11 @@ class Instance:
     ) -> None:
         self.name = name
         self.directory = directory
-        """Real folder of the instance. Its files outlive the instance's lives, and are deleted
-        after the run."""
+        """Real folder of the instance. Its files are kept when the program ends and starts again,
+        and are deleted after the run."""
         self.failure: BaseException | None = None
-        """Exception that ended the last life that failed. None if no life has failed."""
+        """Exception that ended the last failed life (run of the program). None if no life has
+        failed."""
         self.life: InstanceLife | None = None
         """Current life (run of the program from a start to its end) of the instance, or its last
         one."""
@@ -187,7 +188,8 @@ class Instance:
             self._machine.resume()
 
     async def _run(self, machine: Machine, _: trio.Event) -> None:
-        """Run one life of the program. The machine has already set the context of its process."""
+        """Run the program once, from its start to its end. The machine has already set the context
+        of its process."""
         life = self.life = InstanceLife(
             self.name,
             machine.start_count,

@@ -21,7 +21,7 @@ class ModuleCopies(Protocol):
     it."""
 
     def owns(self, name: str) -> bool:
-        """Return whether this life has its own copy of the module with this name."""
+        """Return whether this life (run of the program) has its own copy of the named module."""
 
     def in_place(self) -> AbstractContextManager[None]:
         """Return a context in which imports find the copies."""
@@ -50,8 +50,8 @@ class InstanceLife:
         self.modules: ModuleCopies | None = None
         """Copies of modules that belong to this life, or None if there are none."""
         self.is_over = False
-        """True once the program has returned, has failed or was killed. A paused life is not
-        over."""
+        """True once the program has returned, has failed or was killed. False while the program is
+        paused."""
         self._at_end: list[Callable[[], None]] = []
 
     def at_end(self, action: Callable[[], None]) -> None:

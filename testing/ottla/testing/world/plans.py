@@ -122,8 +122,8 @@ class MarkMoment:
 
     name: str
     number: int = 1
-    """Number of the call or step among those with this name, counted from 1 over all lives of the
-    instance."""
+    """Number of the call or step among all with this name, counted from 1 over all lives (runs of
+    the program) of the instance."""
 
     def __post_init__(self) -> None:
         if self.number < 1:

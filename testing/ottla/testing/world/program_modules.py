@@ -34,7 +34,7 @@ _CONTAINERS = (list, dict, set, deque, bytearray)
 
 
 class LifeModules:
-    """The copies of a program's modules that one life of an instance uses."""
+    """Copies of a program's modules for one life of an instance (one run of the program)."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """`names` are the names of top-level packages or modules, which are copied as a whole."""
@@ -43,7 +43,7 @@ class LifeModules:
         self._is_in_place = False
 
     def owns(self, name: str) -> bool:
-        """Return whether this life has its own copy of the module with this name."""
+        """Return whether this life (run of the program) has its own copy of the named module."""
         return name.partition(".")[0] in self._names
 
     def load(self, program: Program) -> Program:

@@ -59,7 +59,8 @@ class RecordRange(NamedTuple):
         return f"{place}@{self.first}" + (f"-{self.last}" if self.last > self.first else "")
 
     def facts(self) -> dict[str, str | int]:
-        """Return these records as facts of a timeline's event: topic, partition, and offsets."""
+        """Return the topic, partition and offsets of these records, as properties of a timeline
+        event."""
         facts: dict[str, str | int] = {"topic": self.topic, "partition": self.partition}
         if self.is_commit:
             return facts | {"committed": self.last + 1}

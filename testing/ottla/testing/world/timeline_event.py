@@ -37,7 +37,7 @@ class TimelineEvent(NamedTuple):
     facts: Mapping[str, Fact] = NO_FACTS
 
     def is_about(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether the event's facts include one record of a partition."""
+        """Return whether the event refers to one record of a partition."""
         facts = self.facts
         if facts.get("topic") != topic or facts.get("partition") != partition:
             return False

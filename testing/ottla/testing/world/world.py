@@ -83,7 +83,8 @@ class SimulatedWorld:
         self._nemesis.begin()
 
     def close(self) -> None:
-        """Delete the folders of the instances, and look for module globals that lives shared."""
+        """Delete the folders of the instances. Also find global variables of modules that several
+        lives (runs of a program) have shared."""
         self.is_ending = True
         self._patches.close()
         if sum(one.start_count for one in self._nemesis.instances.values()) > 1:

@@ -55,11 +55,13 @@ class RunLoad:
 
     @property
     def is_read(self) -> bool:
-        """True if every thread of the workload has finished its final reads."""
+        """True if every thread has finished its final reads (the reads of all records after the
+        load)."""
         return self._is_read_due.is_set() and not self._reading
 
     async def run(self, bootstrap: str, threads: int) -> None:
-        """Run every thread of the workload, from the first operation to the last final read."""
+        """Run every thread of the workload, from the first operation of the load to the last final
+        read."""
         self._working = set(range(threads))
         self._reading = set(range(threads))
         async with trio.open_nursery() as nursery:
@@ -72,7 +74,8 @@ class RunLoad:
         await self._all_stopped.wait()
 
     def read(self) -> None:
-        """Begin the final reads of the workload. `run` returns when all threads have ended them."""
+        """End the load and begin the final reads, which read all records. `run` returns when all
+        threads have finished them."""
         self._is_read_due.set()
 
     async def _thread(self, bootstrap: str, thread: int) -> None:

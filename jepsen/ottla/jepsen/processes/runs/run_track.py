@@ -21,8 +21,8 @@ class RunningWorkload:
         self.directory = directory
         self.watch = RunWatch()
         self.counted = 0
-        """Number of the workload's operations that had ended when the load ended, before the final
-        reads."""
+        """Number of operations that had ended at the end of the load, before the final reads (of
+        all records) began."""
         prefix = f"{name}-" if len(plan.workloads) > 1 else ""
         if plan.bootstrap is not None:
             # Names on a foreign cluster must not collide with those of others.
@@ -44,7 +44,7 @@ class RunningWorkload:
 
     @property
     def is_read(self) -> bool:
-        """True if the workload's final reads reached the end of every log."""
+        """True if the workload's final reads (after the load) have reached the end of every log."""
         return self.load.is_read and self.workload.is_caught_up
 
     def now_ns(self) -> int:
@@ -60,7 +60,7 @@ class RunningWorkload:
         self._file.close()
 
     def facts(self, plan: RunPlan) -> RunFacts:
-        """Return the facts of the run that the checkers need in addition to the workload's
+        """Return the properties of the run that the checkers need in addition to the workload's
         history."""
         return RunFacts.from_json(
             {

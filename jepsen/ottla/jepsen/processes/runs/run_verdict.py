@@ -37,7 +37,7 @@ class RunSummary:
     one."""
     is_interrupted: bool = False
     is_read: bool = False
-    """True if the workload's final reads reached the end of every log."""
+    """True if the workload's final reads (after the load) have reached the end of every log."""
     unhealthy: str = ""
     """Reason why the cluster was not healthy after the last fault; empty if it was."""
     died: list[str] = field(default_factory=list)
@@ -70,8 +70,8 @@ class RunSummary:
 
 
 def judge_run(plan: RunPlan, summary: RunSummary) -> Verdict:
-    """Return the verdict on whether the run had enough load, faults and final reads to be
-    meaningful."""
+    """Return the verdict whether the run is meaningful: it needs enough load, enough faults, and
+    complete final reads (of all records after the load)."""
     findings = Findings(CHECKER)
     findings.figures.update(
         ops_per_s=round(summary.ops_per_s, 1),

@@ -31,10 +31,10 @@ class Mutant:
     seed_count: int
     """Number of seeds, with a margin, within which a search engine finds the mutant."""
     first_seed: int = 0
-    """First seed with which the search engine looks for the mutant."""
+    """First seed of the search for the mutant (deliberate bug)."""
     budget: int = 0
-    """Maximum number of events in each run that looks for the mutant. 0 means the search engine's
-    default."""
+    """Maximum number of events in each run of the search for the mutant (deliberate bug). 0 means
+    the search engine's default."""
     is_quick: bool = False
     """True if a search engine finds the mutant fast enough for the mutant to be part of every test
     run."""

@@ -97,8 +97,8 @@ class _Progress:
 
 
 class ReplicationJudge:
-    """Model of some partitions of one topic, with all facts that the checks of the replication
-    invariants need."""
+    """Model of some partitions of one topic. It contains all observations that the checks of the
+    replication invariants need."""
 
     def __init__(
         self,

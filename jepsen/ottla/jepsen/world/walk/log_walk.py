@@ -389,7 +389,7 @@ class WalkedLog(LogLife):
     # --- reads --------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Read the log at a random offset and look up a timestamp, and check the results."""
+        """Read the log at a random offset, find an offset by timestamp, and check both results."""
         log = self._serving()
         if log is None or self._cut is not None:
             return

@@ -45,8 +45,8 @@ class ClientEvents:
         checkers: Sequence[str] = CHECKERS,
         facts: Mapping[str, Json] = NO_EXTRA,
     ) -> None:
-        """Create the recorder. `facts` are further facts of the run that the checkers need, by
-        their names in RunFacts."""
+        """Create the recorder. `facts` are additional properties of the run that the checkers need,
+        by their names in RunFacts."""
         self._clock_ns = clock_ns
         self._checkers = checkers
         self._facts = RunFacts(steps_max=STEPS_MAX, record_key_count=record_key_count, **facts)

@@ -22,7 +22,7 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """Facts about one partition that the clients' results have shown."""
+    """Observations about one partition, collected from the results of the clients."""
 
     values: dict[int, bytes] = field(default_factory=dict)
     """Value of the record at each offset, as acknowledged to a producer or read by a consumer."""
@@ -68,8 +68,8 @@ class ClientHistory:
         self._processed: dict[tuple[str, TopicPartition], set[int]] = {}
 
     def of(self, at: TopicPartition) -> PartitionHistory:
-        """Return the `PartitionHistory` of a partition: the facts that the clients' results have
-        shown."""
+        """Return the `PartitionHistory` of a partition, which contains the observations of all
+        clients."""
         found = self.partitions.get(at)
         if found is None:
             found = self.partitions[at] = PartitionHistory()

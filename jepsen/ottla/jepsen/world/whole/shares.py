@@ -38,8 +38,8 @@ class ShareWatch:
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Read the workload's counts of rare events, at intervals, and report them as rare states
-        of the run."""
+        """Read the workload's counts of rare events at intervals, and count them as rare states
+        (states that tests should reach) of the run."""
         while True:
             for name, count in self._workload.counts.items():
                 if count:

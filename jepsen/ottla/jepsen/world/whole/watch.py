@@ -93,8 +93,8 @@ class CompactionWatch:
         self._rare = rare
 
     async def run(self) -> NoReturn:
-        """Check the compacted logs at intervals, and count the rare states of compaction that they
-        show."""
+        """Check the compacted logs at intervals, and count the rare states (which tests should
+        reach) of compaction."""
         while True:
             self._look()
             await trio.sleep(COMPACTION_LOOK_S)

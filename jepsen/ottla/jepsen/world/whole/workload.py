@@ -128,8 +128,8 @@ class ClientWorkload:
         return COMPACTED_CONFIGS if self._plan.record_key_count else None
 
     async def unsettled(self) -> list[str]:
-        """Return a description of each client operation that must end before the final reads of all
-        records."""
+        """Return a description of each client operation that must still end before the final reads
+        of all records can begin."""
         return []
 
     async def probe(

@@ -135,8 +135,8 @@ class WorldEventLoop(RefusingEventLoop):
             self._wake = None
 
     async def _pass_on(self) -> None:
-        """Let other tasks of the simulation run. After `TURNS_PER_INSTANT_MAX` turns in the same
-        virtual instant, advance virtual time by `SPIN_S`."""
+        """Let other tasks of the simulation run. After `TURNS_PER_INSTANT_MAX` iterations of this
+        loop at the same virtual time, advance virtual time by `SPIN_S`."""
         at_s, count = self._turns_at
         now_s = trio.current_time()
         self._turns_at = (now_s, count + 1 if at_s == now_s else 0)
@@ -168,7 +168,8 @@ class WorldEventLoop(RefusingEventLoop):
         return bool(timers) and timers[0][0] <= self.time()
 
     def _turn(self) -> None:
-        """Run the callbacks that are ready now. Those that they schedule run in the next turn."""
+        """Run one iteration: the callbacks that are ready now. Callbacks that they schedule run in
+        the next iteration."""
         now_s = self.time()
         timers = self._timers
         if self._cancelled_timer_count > 100 and self._cancelled_timer_count * 2 > len(timers):
@@ -238,7 +239,7 @@ class WorldEventLoop(RefusingEventLoop):
         raise NotInWorldError("the world drives this event loop: return from the program instead")
 
     def is_running(self) -> bool:
-        """Return True until the life of the instance is over."""
+        """Return True until the program of this event loop has ended."""
         return not self._is_over
 
     def is_closed(self) -> bool:
@@ -484,7 +485,8 @@ class WorldEventLoop(RefusingEventLoop):
             raise
 
     def start_trio_task(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Start a trio task of this life. The task ends with this loop at the latest."""
+        """Start a trio task that belongs to this event loop. The task ends with the loop at the
+        latest."""
         self.nursery.start_soon(function)
 
     # ---- async generators
@@ -533,8 +535,8 @@ class AbandonedLives:
         self._failures.append(error)
 
     def clear(self) -> None:
-        """Release the event loops and local variables of all lives. Called only after the end of a
-        run."""
+        """Release the event loops and local variables of all ended programs. Called only after the
+        end of a run."""
         self._loops.clear()
         for failure in self._failures:
             _clear_frames(failure)

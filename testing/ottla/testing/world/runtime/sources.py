@@ -17,7 +17,8 @@ to be in an endless loop without `await`."""
 
 
 class Sources:
-    """The clocks and random numbers of one process in a run, in all its lives."""
+    """The clocks and random numbers of one process in a run. They continue when the process is
+    restarted."""
 
     is_instance = False
     """True if functions that cannot be simulated are refused in this process."""

@@ -34,8 +34,8 @@ STATES = (*COPY_STATES, *DELETION_STATES)
 """States of a copy and of a deletion in which a leader is killed."""
 
 LOOK_S = 0.005
-"""Interval in seconds of the looks for a state. A state lasts for at least one request to the
-store."""
+"""Interval in seconds at which the fault checks whether a leader has reached the state. A state
+lasts for at least one request to the store."""
 
 STATE_S_MAX = 6.0
 """Seconds after which the wait for a state is abandoned."""

@@ -227,8 +227,8 @@ async def _watch(cluster: SimulatedCluster, rare: RareStates, workload: DayWorkl
 
 @contextmanager
 def rare_polls() -> Iterator[None]:
-    """Return a context in which readers of the metadata topic poll rarely, and observers look
-    rarely."""
+    """Return a context in which readers of the metadata topic and the observers of the run poll at
+    long intervals."""
     original = metadata_topic_driver.consumer_config()
 
     @cache

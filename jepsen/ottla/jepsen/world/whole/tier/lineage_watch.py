@@ -55,7 +55,7 @@ SIZE_SLACK_BYTES = 1_000
 
 @dataclass(slots=True)
 class _Leadership:
-    """State of a leader at the last look."""
+    """State of a leader at the observer's last check."""
 
     node: NodeId
     epoch: int
