@@ -93,8 +93,8 @@ class Replica:
         """Standing: the promises that this voter can keep. FULL for an observer, which makes no
         promises to other replicas."""
         self.damage_epoch = election.epoch
-        """Epoch up to which leaders may count entries that this replica acknowledged and then lost.
-        Relevant only while this replica's standing is not FULL."""
+        """Highest epoch in which leaders may count acknowledgements of entries that this replica
+        has lost since. Used only while this replica's standing is not FULL."""
         self.unheard: set[NodeId] = set()
         """Ids of the voters from which a replica that lost its vote (standing AMNESIAC) still needs
         a response. Empty for every other replica."""
@@ -216,7 +216,8 @@ class Replica:
 
     @property
     def election_state(self) -> ElectionState:
-        """The epoch, leader, vote and standing to be written to `quorum-state`."""
+        """The contents of `quorum-state`: epoch, leader, vote, and standing (which promises the
+        voter can keep)."""
         return ElectionState(
             epoch=self.epoch,
             leader_id=self.epoch_leader_id,

@@ -155,7 +155,8 @@ class VoterFiles:
 
 @frozen(kw_only=True)
 class VoterVerdict:
-    """Result of checking a voter's files, and the standing that the voter may have."""
+    """Result of checking a voter's files, with the resulting standing (which of its promises the
+    voter can keep)."""
 
     checkpoint: VoterCheckpoint
     """Voter checkpoint to be written before the voter starts."""

@@ -32,8 +32,8 @@ def state_record(
     """Return the record that stores the state of a transactional id, or a tombstone if `facts` is
     None.
 
-    The version of the value follows from the cluster's transaction.version, but is higher if
-    required.
+    The cluster's transaction.version determines the version of the value. A higher version is used
+    if the state requires it.
     """
     key = _KEY_PREFIX + encode(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
     return CoordinatorRecord(key, None if facts is None else _value(facts, transaction_version))

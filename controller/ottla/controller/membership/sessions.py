@@ -53,7 +53,7 @@ class BrokerSessions:
         assert session_timeout_ms > 0
         self.session_timeout_ms = session_timeout_ms
         self.look_interval_ms = max(1, session_timeout_ms // LOOKS_PER_SESSION)
-        """Maximum interval between two calls of `look`, in ms. `look` treats a longer interval as a
+        """Maximum interval in ms between two calls of `look`. A longer interval counts as a
         suspension of this process."""
         self._sessions: dict[NodeId, Session] = {}
         self._looked_ms: int | None = None

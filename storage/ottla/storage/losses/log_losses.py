@@ -125,8 +125,8 @@ class DirectoryFindings:
     """True if the directory's checkpoints, and the side file with their topic ids, existed and were
     readable."""
     promise_of: Callable[[TopicPartition, UUID], LogPromise]
-    """Function that returns the offsets that the directory's checkpoints promise for a partition's
-    log of the given topic id."""
+    """Function that returns the offsets that a partition's log had reached, according to the
+    directory's checkpoints for the given topic id."""
     end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
     """End offset of each log that was opened in the directory, by partition and topic id."""
     hole_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
@@ -159,8 +159,8 @@ def kind_of_absence(
 
 
 def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | None:
-    """Return the kind of loss if a recovered log ends at `end_offset`, below a promised offset.
-    Returns None if the log reaches all promised offsets."""
+    """Return the kind of loss of a recovered log that ends at `end_offset`. Returns None if the log
+    reaches all offsets that it had reached before."""
     promised = promise.end_offset
     if promised is None or end_offset >= promised:
         return None
@@ -168,8 +168,8 @@ def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | 
 
 
 class StartFindings:
-    """Logs and checkpoints found in all online log directories at one broker startup, compared with
-    the offsets that checkpoints and metadata promise."""
+    """Logs and checkpoints found in all online log directories at one broker startup. The logs are
+    compared with the offsets that checkpoints and metadata record for them."""
 
     def __init__(
         self, directories: Sequence[DirectoryFindings], *, is_every_directory_live: bool
@@ -212,14 +212,15 @@ class StartFindings:
         return [loss for key, loss in found.items() if placements is None or key in placed]
 
     def _promise(self, partition: TopicPartition, topic_id: UUID) -> LogPromise:
-        """Return the offsets that the checkpoints promise for a partition's log. If several
-        directories have checkpoints for the log, those with the highest end offset apply."""
+        """Return the offsets that a partition's log had reached, according to checkpoints. If
+        several directories have checkpoints for the log, the checkpoints with the highest end
+        offset apply."""
         promises = [each.promise_of(partition, topic_id) for each in self._directories]
         return max(promises, key=lambda one: -1 if one.end_offset is None else one.end_offset)
 
     def _shortfalls(self) -> list[LogLoss]:
-        """Return the losses of opened logs that end before a promised offset or have a hole. If a
-        log has a hole, only the hole is reported."""
+        """Return the losses of opened logs: a log ends below an offset that it had reached before,
+        or has a hole (missing offsets). If a log has a hole, only the hole is reported."""
         losses = []
         by_path = {directory.path: directory for directory in self._directories}
         for (partition, topic_id), (end_offset, path) in self._ends.items():

@@ -27,8 +27,8 @@ LOOK_S = 1.0
 volume before copies are deleted."""
 
 READS_S = 60.0
-"""Seconds between two looks at which segments were read. It is the resolution of "least recently
-read"."""
+"""Seconds between two checks of which segments were read. Times of "least recently read" have this
+resolution."""
 
 REPORT_S = 60.0
 """Minimum seconds between two log lines about deleted copies. Their numbers are metrics."""

@@ -185,8 +185,8 @@ class Segment:
         self.max_timestamp_offset: int = base_offset
         self._bytes_since_entry = 0
         self._behind_found = _NOTHING_FOUND
-        """End of the batch that the last look-up in this segment found: the offset and the file
-        position just after it."""
+        """End of the batch that the last look-up in this segment found, as the offset and the file
+        position directly after the batch."""
         self._recent: dict[int, tuple[int, int]] = {}
         """File position and size in bytes of each of the most recently appended batches, by base
         offset."""

@@ -203,7 +203,7 @@ class RemoteMetadata:
                 self._epochs.setdefault(entry.epoch, _EpochSegments(entry.epoch)).add(changed)
 
     def _withdraw(self, segment: RemoteSegment, epoch: Epoch) -> None:
-        """Make a finished segment unreadable for look-ups of records of a leader epoch."""
+        """Exclude a finished segment from searches for records of a leader epoch."""
         segments = self._epochs[epoch]
         segments.remove(segment)
         if not segments.finished:

@@ -41,8 +41,8 @@ TURNS = (
     Priority.NORMAL,
     Priority.HIGH,
 )
-"""Order in which priorities are served: four turns for high, two for normal, one for low. If a
-priority has no ready records, its turn is skipped."""
+"""Order in which priorities are served: high four times, normal twice, low once. A priority without
+ready records is skipped."""
 
 RIPENED_MAX = 2_000
 """Maximum number of offset ranges that one call of `ripen` makes ready for delivery. With a larger
