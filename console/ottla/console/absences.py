@@ -16,7 +16,7 @@ from ottla.model.values import frozen
 T = TypeVar("T")
 
 FACT_S = 10.0
-"""Time limit in seconds for requesting one kind of facts that a page shows."""
+"""Time limit in seconds of one request for information that a page shows."""
 RESOURCE_OPTIONS = {
     "topic": "--topic",
     "group": "--group",
@@ -27,8 +27,8 @@ RESOURCE_OPTIONS = {
 
 @frozen(kw_only=True)
 class NeededRight:
-    """Right (an ACL operation on a resource) that a user needs to see a fact or to make a
-    change."""
+    """Permission (for an ACL operation on a resource) that a user needs to see information or to
+    make a change."""
 
     operation: str
     """Operation of Kafka's ACLs that the user needs, such as describe."""
@@ -59,20 +59,20 @@ class NeededRight:
 
 @frozen(kw_only=True)
 class Absence:
-    """Reason why a page cannot show a fact about the cluster."""
+    """Reason why a page cannot show a part of its information about the cluster."""
 
     thing: str
-    """Noun phrase for the missing fact, such as "members of the group"."""
+    """Noun phrase for the missing information, such as "members of the group"."""
     reason: str
-    """Sentence, without a full stop, that gives the reason why the fact is missing."""
+    """Sentence without a full stop that explains why the information is missing."""
     right: NeededRight | None = None
-    """Permission that the user needs to see the fact, or None if another reason hides the fact."""
+    """Permission that the user needs to see the information, or None if another reason hides it."""
     is_unsupported: bool = False
-    """True if the fact is missing because the cluster does not support the request for it."""
+    """True if the information is missing because the cluster does not support the request for
+    it."""
 
     def part(self, user: str) -> SheetPart:
-        """Return the part of a page that shows the reason for the missing fact, for a signed-in
-        user."""
+        """Return the part of a page that explains the missing information to a signed-in user."""
         if self.is_unsupported:
             return AbsentPart(thing=f"{self.thing[:1].upper()}{self.thing[1:]}")
         if self.right is not None:
@@ -86,7 +86,7 @@ class Absence:
 
 
 def absence_of(thing: str, error: Exception, needs: NeededRight) -> Absence:
-    """Return the reason why a fact is missing, for an error of the admin client."""
+    """Return the reason for missing information, derived from an error of the admin client."""
     if isinstance(error, trio.TooSlowError):
         return Absence(thing=thing, reason=f"no answer in {FACT_S:g} s")
     if isinstance(error, RefusedError):
@@ -100,8 +100,8 @@ def absence_of(thing: str, error: Exception, needs: NeededRight) -> Absence:
 async def attempt(
     thing: str, call: Awaitable[T], needs: NeededRight, *, timeout_s: float = FACT_S
 ) -> T | Absence:
-    """Return the result of an admin call, or the reason why it has none. `thing` is the name of the
-    requested fact; `needs` is the right that the call requires."""
+    """Return the result of an admin call, or the reason why it has none. `thing` names the
+    requested information. `needs` is the permission that the call requires."""
     try:
         with trio.fail_after(timeout_s):
             return await call

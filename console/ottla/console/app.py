@@ -77,8 +77,8 @@ STREAMS_OF_SESSION_MAX = 8
 """Maximum number of open event streams of one session. Each open page may have one. Browsers keep
 at most six HTTP/1.1 connections to a server open."""
 WAITING_MAX = 256
-"""Maximum number of requests that wait for their turn. The console refuses further ones with status
-503."""
+"""Maximum number of requests that wait to be processed. The console refuses further requests with
+status 503."""
 COMPRESSED_FROM_BYTES = 1_024
 COMPRESSION_LEVEL = 5
 

@@ -1,7 +1,8 @@
-"""Facts about the cluster that pages share: the numbers of its partitions, and its last changes.
+"""Information about the cluster that pages share: the numbers of its partitions, and its last
+changes.
 
-The facts of each admin client are cached, so that a page, its live part, and several open pages
-need only one request to the brokers.
+The information is cached for each admin client, so that a page, its live part, and several open
+pages need only one request to the brokers.
 """
 
 from weakref import WeakKeyDictionary

@@ -19,7 +19,7 @@ CellValue: TypeAlias = str | int | float | None
 
 @frozen(kw_only=True)
 class Cell:
-    """One value in a table or in a list of facts on a page."""
+    """One value in a table or in a list of values on a page."""
 
     value: CellValue
     form: str = "text"
@@ -151,7 +151,7 @@ class TablePart:
 
 @frozen(kw_only=True)
 class NotePart:
-    """Part of a page: a sentence, with a judgement and a command that helps."""
+    """Part of a page with a sentence, its severity, and a command that helps."""
 
     kind: str = "note"
     text: str
@@ -163,8 +163,8 @@ class NotePart:
 
 @frozen(kw_only=True)
 class AbsentPart:
-    """Part of a page in place of a fact that this cluster cannot report, because only Ottla has the
-    request."""
+    """Part of a page that explains missing information: only clusters of Ottla support the request
+    for it."""
 
     kind: str = "absent"
     thing: str

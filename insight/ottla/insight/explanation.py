@@ -16,9 +16,9 @@ class Conclusion(Enum):
     CAUSED = "caused"
     """Verdict that at least one cause was found."""
     CLEAR = "clear"
-    """Verdict that all facts are known, and that none of the possible causes applies."""
+    """Verdict that no possible cause applies. All necessary data could be read."""
     UNKNOWN = "unknown"
-    """Verdict that no cause was found, but facts are missing."""
+    """Verdict that no cause was found, but some of the necessary data could not be read."""
 
 
 @frozen
@@ -26,7 +26,7 @@ class Evidence:
     """One fact that supports a cause, such as the committed offset of a group."""
 
     label: str
-    """Noun phrase that names the supporting fact and its unit, such as "lag in records"."""
+    """Noun phrase that names the supporting value and its unit, such as "lag in records"."""
     value: FactValue
     """Value of the fact that supports the cause. None if it is unknown."""
 
@@ -50,21 +50,20 @@ class Cause:
 
 @frozen
 class FactTable:
-    """Table of facts of the same kind, one in each row, such as the topics with the most
-    traffic."""
+    """Table of values of the same kind, such as the topics with the most traffic."""
 
     name: str
     """Noun that names the rows of the table, such as "topics"."""
     columns: tuple[str, ...]
-    """Noun phrases that name the facts of a row in the table and their units."""
+    """Noun phrases for the columns of the table, with their units."""
     rows: tuple[tuple[FactValue, ...], ...]
     """Values of each row of the table, in the order of the columns."""
 
 
 @frozen(kw_only=True)
 class Explanation:
-    """Explanation of a part of the cluster's state: the causes with their evidence, tables, notes,
-    and facts that could not be read."""
+    """Explanation of a part of the cluster's state: causes with their evidence, tables, notes, and
+    names of data that could not be read."""
 
     answer: str
     """Name of the question in the table of answers, such as "lag"."""
@@ -74,8 +73,7 @@ class Explanation:
     causes: tuple[Cause, ...] = ()
     """Causes of the examined state, in the order in which an operator should remove them."""
     tables: tuple[FactTable, ...] = ()
-    """Tables of facts that the explanation shows although they are no causes, such as the busiest
-    topics."""
+    """Tables that the explanation shows in addition to the causes, such as the busiest topics."""
     notes: tuple[str, ...] = ()
     """Sentences about the examined object that are not causes, such as an ACL that allows the
     operation."""
@@ -119,8 +117,8 @@ def concluded(
     notes: tuple[str, ...] | list[str] = (),
     unknown: tuple[str, ...] | list[str] = (),
 ) -> Explanation:
-    """Return an explanation of the given parts. Its verdict follows from its causes and its missing
-    facts."""
+    """Return an explanation with the given parts. The causes and the missing data determine its
+    verdict."""
     verdict = Conclusion.CLEAR
     if causes:
         verdict = Conclusion.CAUSED

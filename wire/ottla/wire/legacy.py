@@ -71,8 +71,8 @@ def magic_at(data: Buffer, at: int = 0) -> int:
 
 
 def is_entry_at(data: Buffer, at: int) -> bool:
-    """Return whether an entry of format v0 or v1 starts at position `at`, judged by its magic
-    alone."""
+    """Return whether the entry at position `at` has the format v0 or v1. Only its magic byte is
+    checked."""
     left = len(data) - at
     return left > MAGIC_AT and left >= ENTRY_BYTES_MIN.get(data[at + MAGIC_AT], left + 1)
 

@@ -13,8 +13,8 @@ from ottla.model.errors import ConfigError
 
 
 def run_bugs(arguments: argparse.Namespace) -> int:
-    """`ottla jepsen bugs`: run real nodes with each injected bug in turn. Returns exit code 2 if
-    any bug was not detected."""
+    """`ottla jepsen bugs`: run real nodes with each injected bug, one bug at a time. Returns exit
+    code 2 if any bug was not detected."""
     from ottla.jepsen.processes.runs.run_bugs import PLANTED, found_by
 
     names = arguments.names or list(PLANTED)

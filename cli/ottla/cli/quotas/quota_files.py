@@ -46,8 +46,8 @@ def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
 
 
 def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[QuotaChange]:
-    """Return the changes that turn the present quotas into the wanted ones. If `prunes` is True,
-    quotas that are not in `wanted` are removed."""
+    """Return the changes that are needed to reach the wanted quotas. If `prunes` is True, quotas
+    that are not in `wanted` are removed."""
     owners = [*wanted, *(owner for owner in present if prunes and owner not in wanted)]
     changes = []
     for owner in owners:

@@ -22,7 +22,7 @@ CONSUMER_REPLICA_ID = -1
 
 
 class FoundOffset(NamedTuple):
-    """Offset that a look-up by time has found, or -1 if the partition has no record at or after
+    """Result of a look-up of an offset by time. It is -1 if the partition has no record at or after
     that time."""
 
     offset: Offset

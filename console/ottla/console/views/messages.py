@@ -56,8 +56,8 @@ RECORD_PATH = "/topics/{topic}/records/{partition}/{offset}"
 WRITE_S = 30.0
 LINES_TOGETHER = 100
 LINE_BYTES_LONG = 64 * KIB
-"""Size in bytes of a long line of a download. Other pages get their turn after each long line, and
-after each LINES_TOGETHER lines."""
+"""Size in bytes of a long line of a download. The event loop serves other pages after each long
+line, and after each LINES_TOGETHER lines."""
 NUMBER_DIGITS_MAX = 18
 STARTS = (
     ("newest", "the newest records"),

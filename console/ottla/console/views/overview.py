@@ -33,7 +33,8 @@ LIVE_S = 10.0
 FIRST_S = 0.25
 """Time in seconds after which the page is sent with what was read by then."""
 FACT_S = 15.0
-"""Timeout in seconds for reading one kind of facts for the part of the page that is renewed."""
+"""Timeout in seconds of one request for the part of the page that is renewed while the page is
+open."""
 PARTITIONS_AT_ONCE = 1_000
 """Maximum number of partitions whose state is part of the page itself. Above it, the live part
 sends the states."""
@@ -81,7 +82,7 @@ class ClusterState:
     last_hour: LastHour | None = None
     rates: TrafficRates | None = None
     missing: tuple[tuple[str, str], ...] = ()
-    """Noun phrases for facts that could not be read, each with the reason."""
+    """Noun phrases for missing information, each with the reason why it could not be read."""
 
 
 class _Reader:
@@ -100,7 +101,8 @@ class _Reader:
         return ClusterState(missing=tuple(sorted(self._missing.items())), **self._found)
 
     async def read_small(self) -> None:
-        """Read the facts whose size does not depend on the number of partitions."""
+        """Read the parts of the cluster's state whose size does not depend on the number of
+        partitions."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read, "nodes", NODES, survey_nodes)
             nursery.start_soon(self._read_changes)

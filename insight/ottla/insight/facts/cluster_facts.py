@@ -24,9 +24,9 @@ class ClusterFacts:
     """Facts about a cluster at one time, from which `ottla explain` derives causes."""
 
     now_ms: int
-    """Time of the facts in ms since 1970, by this machine's clock."""
+    """Time in ms since 1970 at which the data were read, by this machine's clock."""
     missing: tuple[tuple[str, str], ...] = ()
-    """Requested facts that are None: pairs of a noun phrase and the reason."""
+    """Requested data that could not be read: pairs of a noun phrase and the reason."""
     survey: Survey | None = None
     acls: AclFacts | None = None
     quotas: Mapping[QuotaOwner, Mapping[str, float]] | None = None
@@ -67,7 +67,7 @@ class ClusterFacts:
 
     @property
     def unknown(self) -> list[str]:
-        """Sentences about the requested facts that are missing."""
+        """Sentences about the requested data that could not be read."""
         found = [f"{fact}: {reason}" for fact, reason in self.missing]
         if self.survey is not None:
             if not self.survey.serves_own_requests:

@@ -31,7 +31,7 @@ from ottla.model.settings.balance import DEFAULT_RATE_MAX
 from ottla.wire.offset_timestamps import LATEST
 
 FACT_TIMEOUT_S = 15.0
-"""Maximum time for reading one kind of facts from the cluster, in seconds."""
+"""Timeout in seconds of each read of one kind of data from the cluster."""
 OBSERVED_S = 6.0
 """Maximum time, in seconds, in which a group's member must commit once to count as reading. Clients
 commit every 5 s by default (auto.commit.interval.ms)."""
@@ -50,8 +50,8 @@ Reader = Callable[[Admin, Mapping[str, str]], Awaitable[Facts]]
 
 
 async def gather(admin: Admin, name: str, values: Mapping[str, str]) -> ClusterFacts:
-    """Return the facts for the question `name` of `ottla explain`, such as "lag". Facts that cannot
-    be read are missing, with the reason."""
+    """Return the data about the cluster that answer the question `name` of `ottla explain`, such as
+    "lag". The result also lists data that could not be read, with the reason."""
     found: Facts = {}
     missing: dict[str, str] = {}
 
@@ -202,8 +202,8 @@ async def _traffic(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _change(admin: Admin, values: Mapping[str, str]) -> Facts:
-    """Return the facts that are needed to plan a change of the cluster, such as loads. All of them
-    are optional, because some changes depend only on the state of the cluster."""
+    """Return the data that a plan of a change of the cluster needs, such as loads. All of them are
+    optional, because some changes depend only on the state of the cluster."""
     if not await admin.cluster.serves_own_requests():
         return {}
     if values["change"] == "balance":
@@ -234,7 +234,7 @@ READERS: dict[str, Reader] = {
     "traffic": _traffic,
     "planned change": _change,
 }
-"""Functions that read facts about the cluster, by the noun phrase for these facts."""
+"""Functions that read data about the cluster, by the noun phrase for the data."""
 READERS_OF: dict[str, tuple[str, ...]] = {
     "health": ("state of the cluster",),
     "denial": ("ACLs",),
@@ -255,4 +255,5 @@ READERS_OF: dict[str, tuple[str, ...]] = {
     "top": ("traffic",),
     "plan": ("planned change", "state of the cluster"),
 }
-"""Noun phrases of the facts that each question of `ottla explain` needs, by the question's name."""
+"""Noun phrases of the data that each question of `ottla explain` needs, by the name of the
+question."""

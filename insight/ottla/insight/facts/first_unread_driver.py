@@ -44,8 +44,8 @@ async def seconds_behind(
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[Unread, float | None]:
     """Return the age, in seconds, of the first record at or after each partition and offset in
-    `wanted`. The age is None if no record was found. `report` is called to show progress, with the
-    numbers of finished and of all look-ups."""
+    `wanted`. The age is None if no record was found. `report` is called to show progress. Its
+    arguments are the number of finished look-ups and the number of all look-ups."""
     found: dict[Unread, float | None] = {}
     places = sorted(set(wanted))
     limit = trio.CapacityLimiter(FETCHES_AT_ONCE)

@@ -68,8 +68,8 @@ async def all_lags(
     """Return the lag of every group in order of group ids, and the refusals for groups whose
     offsets could not be read.
 
-    `report` is called to show progress: with a noun, and with the numbers of finished and of all
-    look-ups.
+    `report` is called to show progress. Its arguments are a noun, the number of finished look-ups
+    and the number of all look-ups.
     """
     groups = [one.group_id for one in await admin.list_groups()]
     committed, refusals = await _committed_of(admin, groups, report)

@@ -120,8 +120,8 @@ async def _look_at(host: str, port: int, config: TlsConfig) -> ListenerFacts:
 async def _encryption(
     facts: ListenerFacts, host: str, port: int, dialer: TlsDialer
 ) -> ListenerFacts:
-    """Perform a TLS handshake with a listener, and return its facts with the observations added.
-    Raises an error if the handshake fails."""
+    """Perform a TLS handshake with a listener, and return the listener's description with the
+    observations added. Raises an error if the handshake fails."""
     with trio.fail_after(TIMEOUT_S):
         stream = trio.SSLStream(
             await trio.open_tcp_stream(host, port), dialer.context, server_hostname=host
@@ -166,8 +166,8 @@ async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
 async def _logins(
     facts: ListenerFacts, host: str, port: int, tls: TlsDialer | None, *, shows_certificate: bool
 ) -> ListenerFacts:
-    """Find out which authentication a listener requires, and return its facts with these
-    observations added. Raises OttlaError if no broker responds."""
+    """Find out which authentication a listener requires. Returns the listener's description with
+    these observations added. Raises OttlaError if no broker responds."""
     connection = await _connect(host, port, tls)
     try:
         with trio.fail_after(TIMEOUT_S):

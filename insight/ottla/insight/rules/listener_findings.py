@@ -63,7 +63,8 @@ class ListenerFinding:
 
 
 def judge(facts: ListenerFacts, now: datetime) -> ListenerFinding:
-    """Return the problems of one listener address, judged from the observations of its security."""
+    """Return the security problems of one listener address, derived from observations of the
+    listener."""
     said = [*_failures(facts, now), *_warnings(facts, now)]
     states = {state for state, _ in said}
     state = FAILED if FAILED in states else WARNING if states else OK

@@ -118,14 +118,14 @@ class Limits:
 
     @property
     def may_change(self) -> bool:
-        """True if two look-ups for the same client may return different limits. Always False for
-        limits that are set in the cluster."""
+        """True if the limits of a client may change at any time. Always False for limits that are
+        set in the cluster."""
         return False
 
     @property
     def have_changed(self) -> bool:
-        """True if results of earlier look-ups may have changed. Always False for limits that are
-        set in the cluster."""
+        """True if limits may have changed since they were last returned. Always False for limits
+        that are set in the cluster."""
         return False
 
     def find(self, user: str, client_id: str) -> Match | None:

@@ -96,8 +96,8 @@ class Authenticators:
         before its requests are dispatched."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
-        """From now on, look up users in `metadata`, and end the sessions of users that are deleted
-        there."""
+        """Start to look up users in `metadata`. Sessions of users that are later deleted there are
+        ended."""
         self._image = lambda: metadata.image
         metadata.add_publisher(self.sessions)
 

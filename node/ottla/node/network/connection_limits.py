@@ -1,4 +1,5 @@
-"""Limits of one client connection: bytes of frames and buffers, and requests per turn. Pure."""
+"""Limits of one client connection: bytes of frames and buffers, and requests per event-loop
+iteration. Pure."""
 
 from dataclasses import dataclass
 

@@ -195,8 +195,8 @@ class ResponseSlot:
         return self.charge.settle(self)
 
     def complete_by(self, steps: Answer) -> None:
-        """Answer the request with the result of a handler's steps. The event loop runs them in turn
-        with the steps of all other requests."""
+        """Answer the request with the result of a handler's steps. The event loop alternates
+        between these steps and the steps of all other requests."""
         if self._owner is not None:
             self._owner.on_steps(self, steps)
 

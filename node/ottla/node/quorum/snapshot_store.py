@@ -118,8 +118,8 @@ class SnapshotStore:
         return await self._disk.read_file(self._path(snapshot_id))
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> DiskFile:
-        """Create and return the empty `.part` file of a metadata snapshot. `install` later turns it
-        into a complete snapshot."""
+        """Create and return the empty `.part` file of a metadata snapshot. A later call of
+        `install` makes it a complete snapshot."""
         file = self._disk.open(self._part_path(snapshot_id), create=True)
         file.set_size(0)
         return file

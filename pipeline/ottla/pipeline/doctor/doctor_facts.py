@@ -47,8 +47,8 @@ The interpreter may be old, so the program uses only features of Python 3.8."""
 
 
 def look(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> MachineFacts:
-    """Return the facts of this machine that the checks need, without starting Spark. `directories`
-    are patterns of the directories in which Java installations are searched for."""
+    """Return the properties of this machine that the checks need, without starting Spark.
+    `directories` are patterns of directories that are searched for Java installations."""
     here = ask(sys.executable, "this one", [*PACKAGES_MIN, "ottla"], environ)
     named = environ.get("PYSPARK_PYTHON", "")
     plain = None

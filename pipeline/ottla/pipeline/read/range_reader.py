@@ -82,8 +82,8 @@ class Rows:
         self._names = column_names(options.columns, options.include_headers)
         self._first = progress.range.start
         self._may_learn = may_learn
-        """True if more records before the range than the configured look-back may be read, in case
-        that the look-back does not suffice to detect repeated records."""
+        """True if the reader may go back further than the configured look-back to detect repeated
+        records. It does so if the look-back does not suffice."""
         self.replays: ReplayFilter | None = None
         needed = self._names
         if options.drop_replays:

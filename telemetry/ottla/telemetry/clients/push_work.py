@@ -94,7 +94,8 @@ class Worker:
 
     def take_in(self, turn: Sequence[WaitingPush]) -> list[ParsedPush]:
         """Decompress, decode, label and convert a batch of clients' pushes. Returns the results of
-        the processed pushes: at least of the first push of `turn`, possibly not of all."""
+        the processed pushes, in order. At least the first push of `turn` is processed, but possibly
+        not all of them."""
         taken: list[ParsedPush] = []
         unpacked_bytes = points_count = 0
         for pending in turn:

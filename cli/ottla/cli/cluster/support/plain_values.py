@@ -16,7 +16,7 @@ declared secret."""
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a setting may be secret, judged by the setting's key."""
+    """Return whether the name of a setting indicates that its value may be secret."""
     lowered = key.lower()
     return lowered.endswith(SECRET_ENDINGS) or any(word in lowered for word in SECRET_WORDS)
 
