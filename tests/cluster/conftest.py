@@ -44,11 +44,10 @@ from ottla.node.local.local_nodes_driver import (
     LocalNode,
     NotReadyError,
     end_nodes,
-    start_node,
     wait_until_ready,
 )
 from tests.cluster.secure_form import IS_SECURE, SHARED, skip_what_cannot_apply
-from tests.cluster.warm_parent import WARM_PARENT, may_fork_node
+from tests.warm_parent import start_node
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -139,20 +138,15 @@ class Processes:
         assert name not in self.running
         role = name.split()[0]
         options = [f"--set={key.replace('_', '.')}={value}" for key, value in settings.items()]
-        file = properties_of(role, self.node(name))
-        is_own = self.environment is None and self.module == NODE_MODULE
         with self.log_of(name).open("ab") as log:
-            if is_own and may_fork_node():
-                node = WARM_PARENT.start_node(role, file, options=options, output=log)
-            else:
-                node = start_node(
-                    role,
-                    file,
-                    options=options,
-                    output=log,
-                    environment=self.environment,
-                    module=self.module,
-                )
+            node = start_node(
+                role,
+                properties_of(role, self.node(name)),
+                options=options,
+                output=log,
+                environment=self.environment,
+                module=self.module,
+            )
         self.running[name] = node.process
         return node
 
@@ -374,11 +368,6 @@ def make_processes(
     plan.write_properties()
     format_with(plan)
     return Processes(plan)
-
-
-def pytest_sessionfinish() -> None:
-    """End the process that forks nodes."""
-    WARM_PARENT.end()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

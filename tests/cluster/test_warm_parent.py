@@ -13,7 +13,7 @@ from ottla.cli.cluster.cluster_file import properties_of
 from ottla.cli.cluster.node_process import WARNED_VARIABLE
 from ottla.node.local.local_nodes_driver import LocalNode
 from tests.cluster.conftest import make_processes
-from tests.cluster.warm_parent import IS_WARM, UNKNOWN_CODE, WarmParent, may_fork_node
+from tests.warm_parent import IS_WARM, UNKNOWN_CODE, WarmParent, may_fork_node
 
 pytestmark = pytest.mark.skipif(not IS_WARM, reason="nodes import their own modules")
 
@@ -36,7 +36,7 @@ def properties(tmp_path: Path) -> Path:
 
 def start(parent: WarmParent, properties: Path, log: Path, *options: str) -> LocalNode:
     with log.open("ab") as output:
-        return parent.start_node("controller", properties, options=options, output=output)
+        return parent.fork_node("controller", properties, options=options, output=output)
 
 
 def test_a_node_that_refuses_its_file_has_its_output_and_exit_code(
@@ -78,10 +78,17 @@ def test_a_node_ends_by_a_signal(
     node.kill()  # does nothing
 
 
-def test_a_node_that_must_load_a_library_first_is_not_forked(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("name", "is_free"), [("OTTLA_PLACE", True), ("PYTHONPATH", False), ("LD_PRELOAD", False)]
+)
+def test_a_node_whose_start_depends_on_its_environment_is_not_forked(
+    name: str, is_free: bool
 ) -> None:
     assert may_fork_node()
+    assert may_fork_node({**os.environ, name: "there"}) is is_free
+
+
+def test_a_library_of_the_session_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_PRELOAD", "libother.so")
     assert not may_fork_node()
 

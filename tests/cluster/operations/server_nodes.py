@@ -9,9 +9,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
 
-from ottla.node.local.local_nodes_driver import LocalNode, start_node, wait_until_ready
-from tests.cluster.warm_parent import WARM_PARENT, may_fork_node
+from ottla.node.local.local_nodes_driver import LocalNode, wait_until_ready
 from tests.stock_files import write_settings
+from tests.warm_parent import start_node
 
 CLUSTER_ID = "K0lbLvxZTqKDhfSnhqsLnw"
 READY_S = 60.0
@@ -44,19 +44,14 @@ class Nodes:
         """Start nodes, and wait until all of them serve. `environment` adds to that of this
         process."""
         for name in names:
-            file = self._path(name)
             with (self.directory / f"{name}.log").open("ab") as log:
-                if environment is None and may_fork_node():
-                    node = WARM_PARENT.start_node("server", file, options=options, output=log)
-                else:
-                    node = start_node(
-                        "server",
-                        file,
-                        options=options,
-                        output=log,
-                        environment={**os.environ, **(environment or {})},
-                    )
-                self.running[name] = node
+                self.running[name] = start_node(
+                    "server",
+                    self._path(name),
+                    options=options,
+                    output=log,
+                    environment={**os.environ, **(environment or {})},
+                )
         wait_until_ready([self.running[name] for name in names], READY_S)
 
     def stop(self, name: str) -> None:

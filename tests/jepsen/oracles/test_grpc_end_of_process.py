@@ -18,11 +18,12 @@ import trio
 from ottla.model.ids import NodeId
 from ottla.node.clock_driver import RealRng
 from ottla.node.identity import CONTROLLER_LISTENER, format_directories
-from ottla.node.local.local_nodes_driver import free_ports, start_node, wait_until_ready
+from ottla.node.local.local_nodes_driver import free_ports, wait_until_ready
 from ottla.raft.voters import Voter, VoterEndpoint, VoterSet
 from ottla.storage.disk.real_disk_driver import RealDisk
 from tests.jepsen.oracles.end_of_process import deaths_among
 from tests.jepsen.oracles.grpc_end_of_process import hunt_controllers
+from tests.warm_parent import start_node
 
 pytestmark = pytest.mark.cluster
 

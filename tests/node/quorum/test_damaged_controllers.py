@@ -11,6 +11,8 @@ import trio
 from ottla.model.errors import RefusedError
 from tests.node.quorum.test_three_processes import Controllers, three_controllers
 
+pytestmark = pytest.mark.cluster
+
 ROUNDS = int(os.environ.get("OTTLA_DAMAGES", "0"))
 """Repetitions of the table of all damages and orders; none by default, for it takes an hour."""
 

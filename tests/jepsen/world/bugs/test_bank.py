@@ -27,6 +27,7 @@ QUICK = [
 ]
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
+    "duplicates-appended": 1,
     "cluster-share-old-leader": 2,
     "cluster-share-delay-lost": 2,
     "cluster-share-backoff-lost": 13,
@@ -54,7 +55,7 @@ FOUND_AT = {
     "voter-end-not-noted": 274,
     "log-forgotten-first": 28,
     "log-truncation-unflushed": 107,
-    "log-old-snapshot-stays": 101,
+    "log-old-snapshot-stays": 795,
     "loss-hole-claimed": 35,
     "voter-log-not-compared": 32,
     "epochs-used-up": 84,

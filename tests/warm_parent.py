@@ -6,8 +6,10 @@ request, and ends with the session; its nodes then end, too. `ottla up` starts i
 way.
 """
 
+import atexit
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -23,21 +25,25 @@ from typing import IO, NoReturn, cast
 
 from ottla.cli.cluster.forked_nodes import OF_ROLE, preload
 from ottla.cli.process_title import show_as
+from ottla.node.local import local_nodes_driver
 from ottla.node.local.forked_process_driver import fork_process
-from ottla.node.local.local_nodes_driver import PARENT_VARIABLE, READY_VARIABLE, LocalNode
+from ottla.node.local.local_nodes_driver import (
+    NODE_MODULE,
+    PARENT_VARIABLE,
+    READY_VARIABLE,
+    LocalNode,
+)
 
 IS_WARM = sys.platform == "linux" and os.environ.get("OTTLA_FAULTS") != "full"
 """Fork the nodes of clusters. With OTTLA_FAULTS=full, each node imports its own modules."""
+
+FREE_NAME = re.compile("OTTLA_")
+"""Names of the variables that a node reads only after its imports."""
 
 REQUEST_BYTES_MAX = 1 << 18
 EXIT_CODE = struct.Struct("<i")
 UNKNOWN_CODE = -1_000
 """Exit code of a node whose warm parent has ended."""
-
-
-def may_fork_node() -> bool:
-    """Return whether a node may be forked: not if it must load a library before all others."""
-    return IS_WARM and "LD_PRELOAD" not in os.environ
 
 
 class WarmNode:
@@ -92,13 +98,19 @@ class WarmParent:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
-    def start_node(
-        self, role: str, properties: Path, *, options: Sequence[str], output: IO[bytes]
+    def fork_node(
+        self,
+        role: str,
+        properties: Path,
+        *,
+        options: Sequence[str] = (),
+        output: IO[bytes],
+        environment: Mapping[str, str] | None = None,
     ) -> LocalNode:
-        """Fork a node, and return it without waiting until it is ready, as the `start_node` of
-        `local_nodes_driver` does."""
+        """Fork a node, and return it without waiting until it is ready."""
         words = [role, str(properties), *options]
-        request = json.dumps([words, str(Path.cwd()), dict(os.environ)]).encode()
+        wanted = {**(os.environ if environment is None else environment)}
+        request = json.dumps([words, str(Path.cwd()), wanted]).encode()
         assert len(request) <= REQUEST_BYTES_MAX
         reader, writer = os.pipe()
         ending, end = os.pipe()
@@ -118,6 +130,7 @@ class WarmParent:
             self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._requests.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES_MAX)
             with theirs:
+                atexit.register(self.end)
                 self._process = subprocess.Popen(
                     [sys.executable, __file__, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
@@ -136,6 +149,34 @@ class WarmParent:
 
 WARM_PARENT = WarmParent()
 """The warm parent of this session."""
+
+
+def start_node(
+    role: str,
+    properties: Path,
+    *,
+    options: Sequence[str] = (),
+    output: IO[bytes],
+    environment: Mapping[str, str] | None = None,
+    module: str = NODE_MODULE,
+) -> LocalNode:
+    """Start a node as the function of this name in `local_nodes_driver` does, but fork it if it
+    need not be a new process."""
+    if module == NODE_MODULE and may_fork_node(environment):
+        return WARM_PARENT.fork_node(
+            role, properties, options=options, output=output, environment=environment
+        )
+    return local_nodes_driver.start_node(
+        role, properties, options=options, output=output, environment=environment, module=module
+    )
+
+
+def may_fork_node(environment: Mapping[str, str] | None = None) -> bool:
+    """Return whether a node with this environment (default: that of the session) may be forked: not
+    if Python or the linker would read a variable at its start."""
+    wanted = os.environ if environment is None else environment
+    changed = {name for name, _text in wanted.items() ^ os.environ.items()}
+    return IS_WARM and "LD_PRELOAD" not in wanted and all(map(FREE_NAME.match, changed))
 
 
 def serve(requests: socket.socket) -> None:
