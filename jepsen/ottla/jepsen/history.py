@@ -125,7 +125,8 @@ class Operation:
 
     @property
     def index(self) -> int:
-        """Index in the history of the operation's last event, which proves its result."""
+        """Index in the history of the operation's last event. The result of the operation is known
+        from this event on."""
         return self.invoke.index if self.completion is None else self.completion.index
 
 

@@ -47,7 +47,7 @@ class CountingRng:
     drawn: int = 0
 
     def random(self) -> float:
-        """Return 0.5."""
+        """Return 0.5 always."""
         return 0.5
 
     def below(self, bound: int) -> int:

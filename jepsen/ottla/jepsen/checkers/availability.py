@@ -27,7 +27,7 @@ NOTES_FROM = 1_000_000
 
 
 class CalmTimes:
-    """The times during a run at which no fault was active."""
+    """Times of a run during which no fault was active."""
 
     def __init__(self, faults: Sequence[tuple[int, int]]) -> None:
         self.starts: list[int] = []
@@ -44,7 +44,8 @@ class CalmTimes:
             self._disturbed.append(self._disturbed[-1] + end - start)
 
     def since_start_ns(self, time_ns: int) -> int:
-        """Return for how many ns, from the start of the run to `time_ns`, no fault was active."""
+        """Return the time in ns without an active fault, between the start of the run and
+        `time_ns`."""
         begun = bisect_right(self.starts, time_ns)
         if begun == 0:
             return time_ns

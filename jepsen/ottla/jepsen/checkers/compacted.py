@@ -23,8 +23,7 @@ def is_compacted(name_of_log: str) -> bool:
 
 
 def record_key_of(value: Hashable, record_key_count: int) -> int:
-    """Return the record key under which a value was sent. The value is a number or
-    `name/number`."""
+    """Return the record key of a record value. The value is a number or `name/number`."""
     return int(str(value).rpartition("/")[2]) % record_key_count
 
 

@@ -100,7 +100,8 @@ def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
 
 
 def consume_counts(reading: LogReading) -> dict[str, int]:
-    """Return the number of records, by the number of times that consumer groups have read them."""
+    """Count records by how often consumer groups have read them. Returns the number of records for
+    each number of reads."""
     counts: dict[str, Counter[Value]] = {key: Counter() for key in reading.keys}
     for poll, reader in polls_with_readers(reading):
         if reader.is_subscribed:

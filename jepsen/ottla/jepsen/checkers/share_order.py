@@ -161,7 +161,7 @@ class OrderedPartition:
     # ---- keys
 
     def check_keys(self, findings: Findings) -> None:
-        """Report deliveries that overtook an unsettled record of the same key."""
+        """Report deliveries of a record before an earlier record of the same key was finished."""
         limit = self._facts.delivery_count_limit
         blocked: dict[str, tuple[float, int]] = {}
         for offset in sorted(self._orders):
@@ -180,8 +180,8 @@ class OrderedPartition:
     # ---- priorities
 
     def check_priorities(self, findings: Findings) -> None:
-        """Report records of low priority that very many later records of other priorities
-        overtook."""
+        """Report records of low priority that were delivered after too many later records of other
+        priorities."""
         low = RecordPriority.LOW
         others = sorted(
             (delivery.seen_ns, offset)

@@ -21,7 +21,7 @@ NS_PER_MS = 1_000_000
 
 
 class RecordPlace(NamedTuple):
-    """Share group, key (partition) and offset that identify a record."""
+    """Identity of a record in a share group: group, key (partition) and offset."""
 
     group: str
     key: str
@@ -107,7 +107,7 @@ class DeliveryToMember:
 
 
 class StartOffset(NamedTuple):
-    """Start offset of a share group in one partition, as an operation described it."""
+    """Start offset of a share group in one partition, as returned by a describe operation."""
 
     operation: Operation
     offset: int

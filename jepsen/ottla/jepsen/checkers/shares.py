@@ -137,8 +137,8 @@ class RecordTimes:
         return bool(ack.is_confirmed) and passed_ns > ack.done_ns
 
     def held_until_ns(self, delivery: DeliveryToMember) -> int:
-        """Return a time in ns at which the acquisition lock of a delivery had certainly not ended
-        yet."""
+        """Return a time in ns before which the acquisition lock of a delivery certainly had not
+        ended."""
         proofs = [ack.begun_ns for ack in delivery.acks if self.is_proof(delivery, ack)]
         return max(proofs, default=delivery.earliest_ns)
 

@@ -38,6 +38,6 @@ CHECKERS: Mapping[str, Checker] = {
 
 
 def judge(names: Iterable[str], history: History, facts: RunFacts) -> list[Verdict]:
-    """Return the verdicts of the named checkers on a history, in the order of the names."""
+    """Run the named checkers on a history. Returns their verdicts in the order of the names."""
     with collection_paused():
         return [CHECKERS[name](history, facts) for name in names]

@@ -94,7 +94,7 @@ class DirectoryCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """Facts about a run that a checker needs in addition to the history."""
+    """Properties of a run that a checker needs in addition to the history."""
 
     workload: str = "queue"
     idempotent: bool = True

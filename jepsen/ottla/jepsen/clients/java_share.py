@@ -53,7 +53,8 @@ def java_command() -> list[str]:
 
 
 class JavaProcess:
-    """A running share consumer in Java, which obeys commands on its standard input."""
+    """A running Java program with a share consumer. The program reads commands from its standard
+    input."""
 
     def __init__(self, process: trio.Process) -> None:
         self._process = process

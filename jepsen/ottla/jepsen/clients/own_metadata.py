@@ -85,7 +85,7 @@ class Brokers:
         self._turn = turn
 
     async def next(self) -> NodeId:
-        """Return the id of the next broker in the rotation, whether or not it is reachable."""
+        """Return the id of the next broker in the rotation. The broker may be unreachable."""
         self._turn += 1
         if not self._addresses or self._turn % LOOK_EVERY == 0:
             for broker in (await self.cluster.metadata([])).brokers:

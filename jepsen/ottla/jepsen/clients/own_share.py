@@ -204,5 +204,6 @@ async def start_offsets(admin: Admin, group: str) -> dict[str, Json]:
 
 
 def age_ms_of(record: ShareRecord) -> int:
-    """Return the time in ms, rounded up, since the client sent the fetch that returned a record."""
+    """Return the age of a fetched record in ms, rounded up. The age is measured from the time at
+    which the client sent the fetch."""
     return ceil((trio.current_time() - record._acquired.requested_s) * 1_000) + 1

@@ -206,8 +206,8 @@ class OwnTransactionsClient(OwnClient):
     # ---- final steps
 
     async def _settle(self, op: Op) -> Completion:
-        """Wait until no transaction is open, and return the operation's completion (outcome
-        event)."""
+        """Wait until the producer has no open transaction, and return the operation's completion
+        (outcome event)."""
         admin = await self._admin.get()
         latest = {TopicPartition(*partition_of(key)): LATEST for key in op.value}
         unstable: list[str] = []

@@ -33,7 +33,7 @@ class AnsweringStream(ABC):
         """Return some bytes of the responses to the client, or b"" at the end of the stream."""
 
     async def send_all(self, data: bytes, /) -> None:
-        """Accept a request of the client, or a part of one."""
+        """Accept bytes from the client: a complete request, or a part of a request."""
         await trio.lowlevel.checkpoint()
         if self.is_closed:
             raise self.closed_error

@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _instrument_compiled_codecs(atheris: Any) -> None:
-    """Make the codec functions that are compiled at their first use visible to libFuzzer."""
+    """Instrument the codec functions, so that libFuzzer measures their coverage. They are compiled
+    at their first use."""
     from ottla.wire import codec
 
     run = codec._run

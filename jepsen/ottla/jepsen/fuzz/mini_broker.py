@@ -272,7 +272,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
     # --- used by targets ---
 
     def reconnect(self) -> None:
-        """Give the client a new connection; the state of the broker stays."""
+        """Replace the client's connection by a new one. The state of the broker does not change."""
         self._channel = MemoryChannel(self)
         self.host(self._channel, replace(PEER), NOW_MS)
 
@@ -404,7 +404,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
 
 
 def _take_at_once(instance: ClientInstance, codec: int, payload: bytes, done: Done) -> None:
-    """Process a client's telemetry push immediately."""
+    """Process a client's telemetry push in the caller, not in a worker thread."""
     traits = instance.traits
     labels = ClientLabels(
         instance.id,

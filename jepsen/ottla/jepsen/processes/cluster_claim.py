@@ -80,7 +80,7 @@ class MachineClaim:
         return f"{self.prefix}x"
 
     def link_of(self, node: str) -> str:
-        """Return the interface name of the test harness's end of the network link to a node."""
+        """Return the name of a network interface: the test harness's end of the link to a node."""
         return f"{self.prefix}{node}"
 
     def namespace_of(self, node: str) -> str:

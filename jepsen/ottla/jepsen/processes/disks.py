@@ -58,7 +58,7 @@ class NodeDisk(Protocol):
         """Lose all unflushed data on the disk. The node's process must have ended."""
 
     async def fill(self) -> int:
-        """Fill the node's disk up. Returns the number of bytes that were free before."""
+        """Fill the node's disk. Returns the number of bytes that were free before."""
 
     async def make_room(self) -> None:
         """Delete the file with which `fill` filled the disk, so that writes succeed again."""

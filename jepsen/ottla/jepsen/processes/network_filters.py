@@ -31,7 +31,8 @@ _RANDOM = WHOLE - 0x1000 + 56
 
 
 class PacketAddress(IntEnum):
-    """Offset in the IPv4 header of the address (sender or receiver) that a BPF program examines."""
+    """Position in the IPv4 header of the address (of the sender or the receiver) that a BPF program
+    compares."""
 
     SOURCE = 12
     DESTINATION = 16

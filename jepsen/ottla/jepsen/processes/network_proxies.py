@@ -189,7 +189,8 @@ async def open_proxies(claim: MachineClaim, nodes: Sequence[str]) -> AsyncIterat
 
 
 def _inode_of(port: int, remote_port: int) -> str | None:
-    """Return the inode of the socket that connects one loopback port to another."""
+    """Return the inode number of the socket that is bound to one loopback port and connected to
+    another."""
     for path, address in SOCKET_TABLES.items():
         # The local port alone is ambiguous: connections to several places may share it.
         ends = [f"{address}:{port:04X}", f"{address}:{remote_port:04X}"]

@@ -200,8 +200,8 @@ class Invariants:
             )
 
     def check_end(self) -> None:
-        """Check the final state of the quorum: AckedValueNotLost, and ConsistentCommittedData
-        again."""
+        """Check the final state of the quorum: the invariants AckedValueNotLost and
+        ConsistentCommittedData."""
         voters = self._voters_in_use or self._voters
         assert voters is not None
         for offset, entry in enumerate(self.committed):

@@ -24,7 +24,8 @@ class MemoryEntry(NamedTuple):
 
 
 class Entries(tuple[MemoryEntry, ...]):
-    """A sequence of log entries in the role of `Records`. Each entry counts as one byte."""
+    """Log entries of a raft log in memory, as an implementation of `Records`. Each entry counts as
+    one byte."""
 
     __slots__ = ()
 

@@ -44,7 +44,7 @@ class FaultRates:
 
 
 def voter(node_id: int) -> Voter:
-    """Return a quorum voter with a directory id and an endpoint made from its node id."""
+    """Return a quorum voter. Its directory id and its endpoint are derived from its node id."""
     return Voter(
         id=NodeId(node_id),
         directory_id=UUID(int=1000 + node_id),
@@ -390,4 +390,4 @@ class World:
 
 
 def _say_nothing(line: str) -> None:
-    """Discard a line that describes an event of the simulation."""
+    """Ignore a line of text about an event of the simulation."""

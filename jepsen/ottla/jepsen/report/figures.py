@@ -242,7 +242,7 @@ def _lines(
 
 
 def _over_time(name: str, points: Sequence[Sequence[float]], context: PlotContext) -> Plot | None:
-    """Return a plot of the statistic `name` that a checker has measured over time."""
+    """Return a plot over time of the statistic `name`, as measured by a checker."""
 
     def draw(axes: "Axes") -> None:
         x, y = zip(*points, strict=True)

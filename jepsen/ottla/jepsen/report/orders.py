@@ -97,7 +97,7 @@ class KeyOrder:
 
 
 def by_answer(operations: Iterable[Operation]) -> Sequence[Operation]:
-    """Return the operations on logs (sends and polls), in the order of their responses."""
+    """Return the sends and polls of a run in the order of their responses."""
     on_logs = (one for one in operations if one.invoke.f in LOG_OPERATIONS)
     return sorted((one for one in on_logs if isinstance(one.value, list)), key=_answered_ns)
 

@@ -49,7 +49,7 @@ class RunFiles:
 
     @property
     def planted(self) -> str | None:
-        """Name of the deliberate bug in the run's servers, or None if they had none."""
+        """Name of the deliberate bug that the run's servers contained, or None."""
         planted = self.test.get("planted")
         return str(planted) if planted else None
 

@@ -100,7 +100,7 @@ def where_words(extra: Mapping[str, Json]) -> str:
 
 
 def event_words(event: Event) -> str:
-    """Return the event of a fault as text: "kill start b1, b2"."""
+    """Return a fault's event as text, such as "kill start b1, b2"."""
     value = event.value if isinstance(event.value, dict) else {}
     nodes = value.get("nodes")
     parts = [event.f, value.get("phase"), value_words(nodes) if nodes else None]

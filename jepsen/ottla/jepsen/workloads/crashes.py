@@ -14,7 +14,8 @@ CRASH = Op("crash")
 
 
 class Crashes:
-    """Random lifetimes of the clients of all threads, after which the clients crash."""
+    """Random lifetimes of the clients of all threads. A client crashes at the end of its
+    lifetime."""
 
     def __init__(self, life_ns: int = LIFE_NS) -> None:
         self._life_ns = life_ns

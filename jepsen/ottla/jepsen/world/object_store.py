@@ -144,7 +144,7 @@ class SimulatedObjectStore:
         return self._content(key)
 
     def add_late_upload(self, key: str, content: bytes) -> None:
-        """Store an object, as the late effect of an upload whose process no longer exists."""
+        """Store an object, like an upload that takes effect after its process has ended."""
         self._set(key, content)
 
     @property
@@ -356,7 +356,7 @@ class SimulatedObjectStore:
                 effect()
 
     def _drawn(self, interval: tuple[float, float]) -> float:
-        """Return a random time in seconds from a closed interval."""
+        """Return a random time in seconds between two bounds, inclusive."""
         lowest, highest = interval
         if lowest == highest:
             return lowest
@@ -384,7 +384,8 @@ class SimulatedObjectStore:
 def _version_at(
     versions: list[tuple[float, bytes | None]], moment: float
 ) -> tuple[float, bytes | None]:
-    """Return the version of an object at a point in time: no content if it was put later."""
+    """Return the version of an object that existed at a time. An object that was stored later has
+    no content at that time."""
     for since, content in reversed(versions):
         if since <= moment:
             return since, content

@@ -46,7 +46,8 @@ _HASH_BITS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The engine, subject, event budget and mutant with which every seed of a search is run."""
+    """Parameters of a search for bugs: engine, subject, event budget and mutant. They are the same
+    for every seed."""
 
     engine: str
     subject: str

@@ -227,7 +227,8 @@ NAMED: dict[str, Any] = {
 
 
 def _made_good(value: Any, random: Random) -> None:
-    """Replace most names in a random response by names that the client requested."""
+    """Replace most topic and group names in a random response by names from the client's request.
+    The client then accepts the response."""
     if isinstance(value, list):
         del value[2:]
         for each in value:
@@ -254,7 +255,8 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 
 def _course_of(call: Callable[[], Awaitable[None]], random: Random) -> bytes:
-    """Run a client call against valid responses, and return these responses as an input."""
+    """Run a client call against a broker with valid responses. Returns these responses as one
+    fuzzing input."""
     bodies: list[bytes] = []
     rng = FuzzRng(random)
 

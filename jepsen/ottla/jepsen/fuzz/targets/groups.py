@@ -72,7 +72,7 @@ class _WrittenRecords:
     def append(
         self, writes: Sequence[EventWrite], answers: Sequence[tuple[Responder, Any]]
     ) -> None:
-        """Keep the records that the coordinator shard writes. All of them count as committed."""
+        """Store the records that the coordinator shard writes. They count as committed at once."""
         self.records += [record for write in writes for record in write]
         for responder, answer in answers:
             responder(answer)

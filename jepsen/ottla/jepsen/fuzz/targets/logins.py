@@ -64,7 +64,8 @@ RULES = ClaimRules(audiences=("ottla",))
 
 @cache
 def signing_key() -> Any:
-    """Return the targets' key for signing tokens, which is always the same."""
+    """Return the key with which the fuzz targets sign tokens. The key is the same in every
+    process."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     return Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -79,7 +80,7 @@ def jwks() -> bytes:
 
 
 def encoded(data: bytes) -> str:
-    """Return bytes in the base64url form that tokens use."""
+    """Return bytes encoded as base64url without padding, as in tokens."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 

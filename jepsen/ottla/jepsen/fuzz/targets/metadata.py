@@ -90,7 +90,7 @@ HISTORY_END = OffsetAndEpoch(Offset(40), Epoch(3))
 
 
 def history() -> list[Record]:
-    """Return one metadata record of every kind, in an order in which they can be applied."""
+    """Return metadata records of every kind, in an order in which they can be applied."""
     broker = BrokerRegistration(
         id=NodeId(1),
         epoch=10,

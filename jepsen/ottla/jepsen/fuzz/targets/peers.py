@@ -105,7 +105,8 @@ def _play(solo: Solo, step: int, message: bytes) -> None:
 
 
 def _in_memory(answer: raft.Response) -> raft.Response:
-    """Return a raft response with its batches replaced by entries of the log in memory."""
+    """Return a copy of a raft response in which entries of a log in memory replace the encoded
+    batches."""
     entries = Entries([MemoryEntry(Epoch(max(1, answer.leader_epoch)), "x")])
     if isinstance(answer, raft.FetchResponse) and len(answer.records):
         return replace(answer, records=entries)

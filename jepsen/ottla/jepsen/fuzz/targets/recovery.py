@@ -174,7 +174,7 @@ def _seeds(random: Random) -> Iterator[bytes]:
 
 
 def _log_of(random: Random, base_offset: int, end_offset: int) -> bytes:
-    """Return record batches of many kinds that fill a range of offsets."""
+    """Return record batches of various kinds, which together cover a range of offsets."""
     found: list[bytes] = []
     kinds = [data for data in example_batches(random) if len(data) < 200]
     while base_offset < end_offset:

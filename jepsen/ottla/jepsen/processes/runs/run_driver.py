@@ -194,7 +194,7 @@ class RunDriver:
                 track.flush()
 
     def write(self) -> None:
-        """Write the results of the run that are known so far into each of the run's folders."""
+        """Write the results that are known so far into the folder of each workload."""
         plan = self.plan
         for track in self.tracks:
             facts = replace(

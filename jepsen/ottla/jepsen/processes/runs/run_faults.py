@@ -36,9 +36,8 @@ Note = Callable[[str, Json], None]
 
 
 class InjectedNemesis(Protocol):
-    """The part of a nemesis's interface that the fault injector uses. A nemesis with an
-    `interval_s` decides itself how long its faults last, and how long the pauses between them are.
-    """
+    """Interface of a nemesis for the fault injector. A nemesis with an `interval_s` itself decides
+    the duration of its faults and of the pauses between them."""
 
     @property
     def name(self) -> str:

@@ -53,7 +53,7 @@ def _judge_in_child(path: Path) -> dict[str, Any] | tuple[str, str]:
 
 
 def judge(path: Path) -> dict[str, Any]:
-    """Judge one finished run, and write its results and pictures. Returns the results."""
+    """Run the checkers on one finished run, write its results and plots, and return the results."""
     directory = RunDirectory(path)
     test = directory.test()
     plan = directory.plan()

@@ -45,12 +45,12 @@ class RunSummary:
 
     @property
     def own_ops_per_s(self) -> float:
-        """Client operations per second of the workload to which the summary belongs."""
+        """Client operations per second of this workload alone."""
         return self.own_operation_count / self.seconds if self.seconds else 0.0
 
     @property
     def ops_per_s(self) -> float:
-        """Client operations per second of all workloads on the cluster."""
+        """Client operations per second of all workloads on the cluster together."""
         return self.operation_count / self.seconds if self.seconds else 0.0
 
     @property

@@ -103,7 +103,8 @@ class ChangingReleases:
         return CONTROLLERS[self.chance.below(len(CONTROLLERS))]
 
     def _register(self) -> None:
-        """Start a controller of a random release and register it with its feature ranges."""
+        """Start a controller of a random release, and register it with the feature levels that the
+        release supports."""
         node_id = self._some_controller()
         highest = {name: self.chance.below(OFFERED[name].highest + 1) for name in FEATURES}
         wanted = ControllerRegistration(

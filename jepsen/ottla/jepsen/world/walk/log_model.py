@@ -58,8 +58,7 @@ class ModelProducer:
 
 
 def place(made: UnplacedBatch, base_offset: int, epoch: int) -> ModelBatch:
-    """Return a batch in the form in which a log stores it: with its base offset and leader
-    epoch."""
+    """Return a batch with its base offset and leader epoch set, as a log stores it."""
     _, length, _ = _PREFIX.unpack_from(made.data)
     raw = _PREFIX.pack(base_offset, length, epoch) + made.data[_PREFIX.size :]
     return ModelBatch(base_offset, base_offset + len(made.records), epoch, made, raw)
@@ -110,7 +109,7 @@ class LogModel:
             )
 
     def keep(self, batches: list[ModelBatch], end_offset: int) -> None:
-        """Replace the expected batches by `batches`, and the expected end offset by
+        """Replace the expected content of the log: its batches by `batches`, and its end offset by
         `end_offset`."""
         self.batches = batches
         self.end_offset = end_offset

@@ -426,8 +426,7 @@ class DiskLog:
         self._promise()
 
     def _promise(self) -> None:
-        """Require every later recovery of the log to find all entries that are flushed at this
-        moment."""
+        """Store the flushed entries as entries that every later recovery of the log must find."""
         self._promised = max(self._promised, self._log.flushed_offset)
 
     def _cut(self, offset: int) -> None:

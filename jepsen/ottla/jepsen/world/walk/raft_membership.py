@@ -80,7 +80,7 @@ class ChangingQuorum(WalkedQuorum):
         super().__init__(chance)
 
     def observer_count(self) -> int:
-        """Return the number of replicas that are not initial voters of the quorum."""
+        """Return the number of replicas that are no voters of the quorum at the start."""
         return SPARE_COUNT
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:

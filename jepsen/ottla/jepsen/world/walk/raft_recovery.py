@@ -102,8 +102,7 @@ class RecoveringQuorum(ChangingQuorum):
         )
 
     def is_reached(self, receiver: int, outgoing: OutgoingRequest) -> bool:
-        """Return whether one of a raft request's endpoints is the present address of the
-        receiver."""
+        """Return whether a raft request is sent to a current address of its receiver."""
         present = self._endpoints_of(NodeId(receiver + 1))
         if not any(one in present for one in outgoing.endpoints):
             if isinstance(outgoing.request, DescribeReplicaRequest):
@@ -230,7 +229,7 @@ class RecoveringQuorum(ChangingQuorum):
         return None
 
     def _leads(self, leader: MemoryMember) -> bool:
-        """Return whether a majority of a leader's voters follows it, the leader included."""
+        """Return whether a majority of the voters, including the leader, follows the leader."""
         core = leader.running
         following = sum(
             core.identity.voters.is_voter(one.identity.key)

@@ -66,7 +66,8 @@ class AclHistory:
 
     @property
     def unseen(self) -> list[str]:
-        """Texts of the ACLs whose acknowledged change is not in any checked metadata image yet."""
+        """Texts of the ACLs with an acknowledged change that no checked metadata image contains
+        yet."""
         return [
             f"{entry.resource_name} {'created' if is_there else 'deleted'}"
             for entry, is_there in self._unseen.items()
@@ -78,7 +79,7 @@ class AclHistory:
         return [entry for entry, (_, is_there) in self._seen.items() if is_there]
 
     def begins_deletion(self, entry: AclEntry) -> None:
-        """Record that the deletion of an ACL was requested. From now on, the ACL may be missing."""
+        """Record that the deletion of an ACL was requested. The ACL may then be missing."""
         del self._seen[entry]
 
     def acknowledged(self, entry: AclEntry, *, is_there: bool) -> None:
@@ -123,7 +124,7 @@ class AclWorkload(ClientWorkload):
         ]
 
     async def unsettled(self) -> list[str]:
-        """Return the ACLs with an acknowledged change that is not in any metadata image yet."""
+        """Return the ACLs with an acknowledged change that no metadata image contains yet."""
         return self.book.unseen
 
     async def _change_entries(self, machine: Machine, is_stopping: trio.Event) -> None:

@@ -98,7 +98,7 @@ class ClientEvents:
         return self.begins("poll", [["poll"]], process=process, extra=extra)
 
     def ends_poll(self, begun: Event, records: Iterable[ConsumerRecord]) -> None:
-        """Record the success of a consumer's poll, and the records that it returned."""
+        """Record that a consumer's poll has succeeded, with the records that it returned."""
         self.ends(begun, [["poll", records_by_key(records)]])
 
     def begins_as_member(self, f: str, group: str) -> Event:

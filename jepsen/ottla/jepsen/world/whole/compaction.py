@@ -69,7 +69,8 @@ records."""
 
 
 class CompactionOfLogs:
-    """Search engine that tests log managers alone, whose logs are compacted all the time."""
+    """Search engine that tests log managers without other components. Their logs are compacted
+    continuously."""
 
     name = "whole"
     subject = "compaction"

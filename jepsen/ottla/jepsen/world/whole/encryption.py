@@ -85,7 +85,7 @@ class Encryption:
         }
 
     def certificate(self, host: str, generation: int) -> WorldCertificate:
-        """Return the certificate of the given generation for the broker on `host`."""
+        """Return the certificate with the given generation number for the broker on `host`."""
         return self._authority.issue(host, [host], generation=generation)
 
     def certificates(self, host: str) -> "OfferedCertificates":

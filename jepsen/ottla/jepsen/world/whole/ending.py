@@ -113,11 +113,11 @@ class EndJudge:
         await self._look_for_files()
 
     async def _settle_producers(self) -> None:
-        """Wait until every record that a producer sent is acknowledged or has failed for good."""
+        """Wait until every record that a producer sent is acknowledged or has finally failed."""
         await trio.sleep(1.0)
 
     async def _settle_clients(self) -> None:
-        """Wait until no transaction that blocks readers of committed records is open."""
+        """Wait until no open transaction blocks consumers that read committed records."""
         unsettled: list[str] = []
 
         async def look() -> None:

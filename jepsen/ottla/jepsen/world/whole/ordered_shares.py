@@ -77,6 +77,6 @@ class OrderedSharesOfCluster(SharesOfCluster):
     required: tuple[str, ...] = (*SharesOfCluster.required, "a delayed record is delivered")
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the clients' work plan with one partition, so that many records wait for each
+        """Return the clients' work plan, changed to one partition. Many records then wait for each
         other."""
         return replace(super().plan_of(plan), partition_count=1)

@@ -100,7 +100,8 @@ class SharesOfCluster(WholeCluster):
     )
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the clients' work plan with several share group members, and few other clients."""
+        """Return the clients' work plan, changed to several share group members and few other
+        clients."""
         return replace(
             plan,
             partition_count=min(2, plan.partition_count),

@@ -95,7 +95,7 @@ class TransactionalWorkload(ClientWorkload):
 
     @property
     def written(self) -> list[TopicPartition]:
-        """Partitions to which the transfers between partitions write."""
+        """Partitions that receive the records of transfers from one partition to another."""
         return [at for at in self.partitions if at.topic != OUTPUT]
 
     # ---- producers

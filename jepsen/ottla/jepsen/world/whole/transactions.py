@@ -119,7 +119,7 @@ class ClientVersionsOfCluster(TransactionsOfCluster):
     required = ("a broker fails over",)
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return the clients' work plan with four producers and without group members."""
+        """Return the clients' work plan, changed to four producers and no group members."""
         return replace(super().plan_of(plan), member_count=0, producer_count=4)
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
@@ -130,7 +130,7 @@ class ClientVersionsOfCluster(TransactionsOfCluster):
 
 
 class CompactedTransactionsOfCluster(TransactionsOfCluster):
-    """Search engine like TransactionsOfCluster, but with topics that are compacted all the time."""
+    """Search engine like TransactionsOfCluster, with topics that are compacted continuously."""
 
     subject = "transactions-compacted"
     topics = (f"{COMPACTED_TOPIC}balances", f"{COMPACTED_TOPIC}addresses")

@@ -21,7 +21,8 @@ COMPACTION_LOOK_S = 0.25
 
 
 class MetadataWatch:
-    """Observer that counts the changes in the newest metadata image that a broker has."""
+    """Observer that counts metadata changes. It compares the newest image of any broker with the
+    one that it saw before."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self.counts: Counter[str] = Counter()

@@ -207,7 +207,7 @@ class BrokerLife:
     # --- requests -----------------------------------------------------------------------------
 
     def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
-        """Serve a fetch request. Respond by `on_answer` at once, or when enough data is
+        """Serve a fetch request. `on_answer` receives the response at once, or when enough data is
         available."""
         slot = AnswerSlot(on_answer, FETCH_HEADER)
         response = self.core.data.fetch.handle(
@@ -217,8 +217,8 @@ class BrokerLife:
             on_answer(response)
 
     def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
-        """Serve a produce request. Respond by `on_answer` at once, or when the records are
-        committed."""
+        """Serve a produce request. `on_answer` receives the response at once, or when the records
+        are committed."""
         slot = AnswerSlot(on_answer, PRODUCE_HEADER)
         response = self.core.data.produce.handle(
             RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request

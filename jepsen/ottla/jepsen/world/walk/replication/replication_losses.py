@@ -191,5 +191,5 @@ class LossWalk(WalkedCluster):
         return True
 
     def _has_left(self, machine: BrokerMachine) -> bool:
-        """Return True if the last process of a stopped machine was shut down cleanly."""
+        """Return True if a stopped machine's last process had completed a controlled shutdown."""
         return machine.clean_epoch == self.controller.image.brokers[machine.id].epoch

@@ -59,8 +59,8 @@ class WalkedOrder:
         )
 
     def add(self, batch: LogBatch, now_ms: int) -> None:
-        """Draw the due time, key and priority of each record in a batch that is appended to the
-        log."""
+        """Choose at random the due time, key and priority of each record in a batch that is
+        appended to the log."""
         if self.rules is None:
             return
         for offset in range(batch.first_offset, batch.last_offset + 1):
@@ -128,7 +128,7 @@ class WalkedOrder:
             self._rare.sometimes("a record waits for its key")
 
     def is_at_rest(self, order: DeliveryOrder) -> bool:
-        """Return whether no record of the log is left to deliver to the share group."""
+        """Return whether all records of the log are delivered to the share group."""
         return not order.unsettled_count and not self._log.read(order.scanned_offset)
 
     def on_released(self, table: LeaderTable, offset: int, now_ms: int) -> None:
@@ -137,7 +137,7 @@ class WalkedOrder:
         table.released[offset] = now_ms
 
     def on_stored_release(self, table: LeaderTable, offset: int, now_ms: int) -> None:
-        """Record that the leader reported the release of a record as durable."""
+        """Record the time at which the leader reported that the release of a record is durable."""
         table.released[offset] = now_ms
         self._released[table.state_epoch, offset] = table.epoch, now_ms
 

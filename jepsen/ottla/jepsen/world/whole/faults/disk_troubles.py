@@ -411,8 +411,8 @@ class DiskTroubles(ClusterFaults):
         return node, machine, directory
 
     def _may_trouble(self, machine: Machine) -> bool:
-        """Return whether a machine's node serves requests and no disk of the cluster has a
-        fault."""
+        """Return whether a fault of a machine's disk may begin: its node serves requests, and no
+        disk of the cluster has a fault."""
         return machine.name not in self._cluster.unready() and not any(
             one.trouble is not None or one.has_bad_disk for one in self._cluster.machines
         )

@@ -70,7 +70,8 @@ of them are long enough to keep the records of the run's clients."""
 
 @dataclass(slots=True)
 class RecreatedTopic:
-    """A topic with one partition that is repeatedly deleted and created, in its latest creation."""
+    """State of the latest instance of a topic with one partition that is repeatedly deleted and
+    created."""
 
     at: TopicPartition
     is_alive: bool = False
@@ -157,8 +158,7 @@ class TopicRecreations(ClusterFaults):
     # ---- a removal that outlives its topic
 
     async def recreate_during_removal(self) -> None:
-        """Delete a topic and create it again while the removal of its records is waiting for a
-        disk."""
+        """Delete a topic, and create it again while a slow disk delays the removal of its files."""
         if self._is_busy or self._cluster.unready():
             return
         self._is_busy = True

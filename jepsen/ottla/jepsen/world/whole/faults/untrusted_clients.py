@@ -57,7 +57,7 @@ def heartbeat(correlation_id: int) -> bytes:
 
 
 class EncryptedTrouble(ClusterFaults):
-    """Base class of the faults that only a cluster with encrypted listeners can have."""
+    """Base class of faults that require encrypted listeners."""
 
     def __init__(self, context: FaultContext) -> None:
         super().__init__(context)

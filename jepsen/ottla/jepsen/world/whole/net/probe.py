@@ -14,7 +14,7 @@ from ottla.rpc.rpc_seam import join_address
 
 
 class MachineProbe:
-    """Probe from one simulated machine: finds out whether a process listens at an address."""
+    """Probe of one simulated machine that checks whether a process listens at an address."""
 
     def __init__(
         self, network: SimulatedNetwork, ports: Ports, exchange: RpcExchange, host: Host

@@ -47,7 +47,7 @@ class _HandshakeCost:
         self._now_ns = 0
 
     def now_ns(self) -> int:
-        """Return a time in ns that is later than all earlier readings."""
+        """Return a time in ns that increases with every call."""
         self._now_ns += self._step_ns
         return self._now_ns
 

@@ -332,7 +332,7 @@ class MachineTransport:
 
 
 class _ConnectAttempt:
-    """One attempt of a machine to connect to an address of another."""
+    """One attempt of a machine to connect to an address of another machine."""
 
     __slots__ = (
         "_local_port",

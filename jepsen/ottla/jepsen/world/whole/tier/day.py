@@ -45,8 +45,8 @@ records of an hour without the store. The disk of a longer run has a third of th
 records."""
 
 QUIET_END_S = HOUR_S
-"""Time in seconds before the end in which the object store has no fault, so that brokers copy what
-has waited."""
+"""Seconds before the end of the run in which the object store has no fault. Brokers then copy the
+segments that were delayed."""
 
 RARELY_S = 60.0
 """Interval in seconds at which nodes poll each other, in place of half a second."""
@@ -55,7 +55,7 @@ AT = TopicPartition("orders", 0)
 
 
 class DayWorkload(TieredWorkload):
-    """One producer that writes a large record each minute."""
+    """A client workload with one producer, which writes one large record each minute."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class DayCluster(TieredCluster):
     required: tuple[str, ...] = ("records are only in the store", "the store was down for an hour")
 
     def plan_of(self, plan: WorkloadPlan) -> WorkloadPlan:
-        """Return a plan without other clients."""
+        """Return the clients' work plan, changed to the producer of `DayWorkload` alone."""
         return replace(
             super().plan_of(plan),
             topics=(AT.topic,),
@@ -162,7 +162,7 @@ class DayCluster(TieredCluster):
         nursery.start_soon(_watch, cluster, rare, workload)
 
     def check_end(self, cluster: SimulatedCluster) -> None:
-        """Check that nothing waits for its copy."""
+        """Check that no segment still waits for its copy to the object store."""
         super().check_end(cluster)
         for broker in cluster.brokers.values():
             assert broker.tier is not None

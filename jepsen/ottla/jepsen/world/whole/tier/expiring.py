@@ -104,7 +104,8 @@ class ExpiringCluster(TieredCluster):
         workload: ClientWorkload,
         rare: RareStates,
     ) -> None:
-        """Start the faults of the object store, and the observer of both tiers."""
+        """Start the faults of the object store, and the observer that compares local logs with
+        copied segments."""
         world = cluster.world
         assert isinstance(workload, ExpiringWorkload)
         workload.watch = LineageWatch(cluster, world.object_store, rare, workload.break_run)
@@ -116,7 +117,8 @@ class ExpiringCluster(TieredCluster):
         self._workload, self._rare = workload, rare
 
     def check_end(self, cluster: SimulatedCluster) -> None:
-        """Check the copies, and the logs that a restore would put together from the store."""
+        """Check the copied segments, and the logs that a restore from the object store would
+        produce."""
         super().check_end(cluster)
         logs = BucketLogs(cluster.world.object_store, cluster.cluster_id)
         for topic in (*self.topics, FADING, FORKED):
@@ -128,7 +130,7 @@ class ExpiringCluster(TieredCluster):
 async def _add_orphan(
     cluster: SimulatedCluster, workload: ExpiringWorkload, chance: Chance
 ) -> None:
-    """Let an upload of a broker that no longer exists take effect late."""
+    """Simulate a broker that no longer exists: its upload takes effect late."""
     await trio.sleep(ORPHAN_S * chance.random())
     while (found := workload.watch.leader_of(FORKED, 0)) is None:
         await trio.sleep(ORPHANS_S)
@@ -145,7 +147,7 @@ async def _add_orphan(
 
 @contextmanager
 def short_times() -> Iterator[None]:
-    """Return a context in which the long times of tiered storage are seconds."""
+    """Return a context in which tiered storage waits seconds instead of minutes or days."""
     with ExitStack() as stack:
         for module, times in (
             (

@@ -209,7 +209,8 @@ class ExpiringWorkload(TieredWorkload):
             )
 
     async def _check_nothing_lost(self, consumer: Consumer, at: TopicPartition, start: int) -> None:
-        """Check that the log of the topic FADING reaches to the last acknowledged record."""
+        """Check that the log of the topic FADING contains offsets up to the last acknowledged
+        record."""
         found = self.watch.leader_of(at.topic, at.partition)
         last = max(self._acknowledged, default=-1)
         if at.topic == FADING and found is not None and found[1].end_offset <= last:

@@ -42,15 +42,15 @@ from ottla.storage.tier.remote_segment import RemoteSegment, RemoteSegmentState
 
 LOOK_S = 0.1
 PATIENCE_S = 10.0
-"""Seconds of one leader's time within which it raises its log start above records that a deposed
-leader has deleted."""
+"""Maximum seconds in which a leader must raise its log start offset above records that a former
+leader has deleted from the object store."""
 
 READ_BYTES = 1 << 20
 CLOCK_MS = 50
 """Largest difference in ms between the clocks of two nodes of a run."""
 
 SIZE_SLACK_BYTES = 1_000
-"""Bytes of records that a leader may count, and that are never committed."""
+"""Maximum bytes of uncommitted records that a leader may count in the size of its log."""
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class LineageWatch:
             self.report(violation.invariant, violation.detail)
 
     def look(self) -> None:
-        """Check the tiered logs once. Raises Violation."""
+        """Check the tiered logs once. Raises Violation if an invariant is broken."""
         for node, broker in sorted(self.cluster.brokers.items()):
             for partition in broker.table:
                 log = partition.log
@@ -100,7 +100,7 @@ class LineageWatch:
                 self._look_at(node, broker, partition, log)
 
     def holes(self) -> list[str]:
-        """Return the partitions with records that are unreadable in the present leader's log."""
+        """Return the partitions whose current leader's log has unreadable records."""
         return [
             f"{at}: of leader {known.node}"
             for at, known in self._leaders.items()

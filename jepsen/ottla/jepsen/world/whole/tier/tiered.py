@@ -40,7 +40,7 @@ class TieredWorkload(ClientWorkload):
     """Clients whose topics are in tiered storage."""
 
     def break_run(self, invariant: str, detail: str) -> None:
-        """End the run, because an observer has found that an invariant is broken."""
+        """End the run with a violation, because an observer has found a broken invariant."""
         self._history.break_(invariant, detail)
 
     def _topic_configs(self) -> dict[str, str] | None:
@@ -73,7 +73,7 @@ class StoreNemesis:
         )
 
     async def run(self) -> None:
-        """Let the store have faults for STORE_FAULTS_S seconds, then end them all."""
+        """Inject faults of the object store for STORE_FAULTS_S seconds, then end all faults."""
         chance = self._chance
         with trio.move_on_after(STORE_FAULTS_S):
             while True:

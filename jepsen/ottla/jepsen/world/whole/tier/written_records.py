@@ -16,7 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class EpochRecord(NamedTuple):
-    """A record that a leader has written."""
+    """A record that a leader has written, with the leader's epoch."""
 
     value: bytes
     timestamp_ms: int
