@@ -46,9 +46,9 @@ NEVER_MS = 1 << 53
 """Time in milliseconds that stands for never, because no clock reaches it."""
 
 NEAR_READ_MS = 30_000
-"""Milliseconds after a consumer has read from this replica during which the follower asks its
-leader to report new high watermarks at once. A smaller value delays a consumer that pauses. With
-a larger value, each batch costs a second fetch for longer."""
+"""Duration in milliseconds, after a consumer has read from this follower, in which the follower's
+fetches ask for new high watermarks at once. With a smaller value, a consumer that pauses sees
+records later. With a larger value, a second fetch for each batch continues longer."""
 
 NOT_KNOWN = -1
 """Value of a replica's lag before the leader has answered a fetch of the replica."""

@@ -89,8 +89,8 @@ class TransactionApis:
         ids: ProducerIdSupply,
         create_topic: CreateTopic,
     ) -> None:
-        """Create the handlers. `create_topic` requests the creation of a missing topic, and returns
-        after the attempt."""
+        """Create the handlers. `create_topic` requests the creation of a missing topic. It also
+        returns if the creation has failed."""
         self._coordinator = coordinator
         self._create_topic = create_topic
         self._image = image

@@ -15,7 +15,7 @@ from ottla.storage.tier.stepped_crc_driver import crc_of_large
 
 CRC_BYTES: Final = 4
 ROOM_RATIO: Final = 0.05
-"""Fraction of the volume that the cache leaves free, because the records of the partitions need the
+"""Fraction of the volume that the cache leaves free for the logs of partitions, which need the
 space more."""
 PENDING_BYTES_MAX: Final = 32 << 20
 """Maximum number of bytes that wait to be written to the disk. If the disk is slower than the
