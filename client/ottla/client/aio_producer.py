@@ -86,8 +86,8 @@ class AioDelivery:
 
     @property
     def failure(self) -> Exception | None:
-        """Error because of which the record was not delivered. None if it was delivered or if the
-        outcome is unknown yet. `flush` raises the error even if the application has read it."""
+        """Error of the delivery, or None if the record was delivered or its outcome is not known
+        yet. `flush` raises this error even if the application has read it here."""
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:

@@ -26,8 +26,8 @@ WHOLE_BYTES_MAX = 1 << 20
 messages are read in place."""
 
 ELEMENT_BYTES = 512
-"""Minimum number of copied bytes that the reader has left when it begins an element with records,
-unless the frame ends first."""
+"""Minimum number of bytes in the copied window when the reader begins an array element with
+records. Fewer bytes suffice only at the end of the frame."""
 
 UUID_BYTES = 16
 UVARINT_MAX = (1 << 32) - 1

@@ -55,8 +55,8 @@ class Delivery:
 
     @property
     def failure(self) -> NotDeliveredError | None:
-        """Error because of which the record was not delivered. None if it was delivered or if the
-        outcome is unknown yet. `flush` raises the error even if the application has read it."""
+        """Error of the delivery, or None if the record was delivered or its outcome is not known
+        yet. `flush` raises this error even if the application has read it here."""
         batch, index = self._find()
         return batch.failure_of(index)
 

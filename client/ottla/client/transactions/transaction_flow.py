@@ -201,8 +201,7 @@ class TransactionFlow:
         self.identity: ProducerIdentity | None = None
         self.protocol = TransactionProtocol.EXPLICIT
         self.final: RefusedError | None = None
-        """Permanent error because of which the producer cannot start another transaction, or
-        None."""
+        """Permanent error that prevents the producer from starting another transaction, or None."""
         self.must_end = False
         """True if the transaction coordinator may know the transaction. The producer must then send
         it a request to commit or abort the transaction."""
