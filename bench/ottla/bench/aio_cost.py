@@ -22,7 +22,8 @@ from ottla.client import ConsumerConfig, TopicPartition, aio
 VALUE = bytes(100)
 AT = TopicPartition("aio-cost", 0)
 TOGETHER = 100
-"""Number of records that one `gather` sends concurrently, as in an application with many tasks."""
+"""Number of records that one `asyncio.gather` sends concurrently, like an application with many
+tasks."""
 ROUNDS = 3
 FROM_START = ConsumerConfig(auto_offset_reset="earliest")
 
@@ -134,8 +135,8 @@ def rate(run: Callable[..., Any], count: int) -> float:
 
 
 def main() -> None:
-    """Measure the five ways to use a client, with trio and with asyncio, and print one row for
-    each."""
+    """Measure five ways to send or read records, with the trio client and with the asyncio client.
+    Prints one row for each."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     with open_local_cluster(controllers=1, brokers=1) as cluster:
         trio.run(trio_sends, cluster.bootstrap, 1_000)

@@ -28,7 +28,7 @@ DECISIONS = 20_000
 NS_PER_US = 1_000
 SUPER_USER = "User:super"
 WAYS = 8
-"""Number of kinds of authorization decision that are measured."""
+"""Number of kinds of authorization decisions that the benchmark measures."""
 
 
 def run_decisions(*, count: int, rounds: int, progress: Callable[[int], None]) -> dict[str, object]:

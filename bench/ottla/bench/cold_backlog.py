@@ -157,8 +157,8 @@ def _consumer(bootstrap: str, topic: str, start: str) -> Iterator[Any]:
 
 @contextmanager
 def _tailing(bootstrap: str) -> Iterator[None]:
-    """Run a consumer at the log's end during the block. It reads the producer's records as they
-    arrive."""
+    """Run a consumer during the block that reads the producer's new records at the end of the
+    log."""
     has_ended = threading.Event()
     with _consumer(bootstrap, STEADY, "OFFSET_END") as consumer:
 

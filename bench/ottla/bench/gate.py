@@ -50,8 +50,8 @@ TOTALS = re.compile(rb"^totals: (\d+)", re.MULTILINE)
 
 
 class PathComparison(NamedTuple):
-    """Numbers of CPU instructions of one code path, as counted now and as in the committed
-    table."""
+    """Comparison of one code path: its number of CPU instructions now, and the number in the
+    committed table."""
 
     path: str
     instructions: int

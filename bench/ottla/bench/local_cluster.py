@@ -175,7 +175,7 @@ class StartedCluster(RunningCluster):
         self.look()
 
     def look(self) -> dict[str, int]:
-        """Return the process id of every node, by its name. A restarted node has a new process
+        """Return the process ids of all nodes, by node name. A restarted node has a new process
         id."""
         found = json.loads(self._path.read_text())
         self.pids = {

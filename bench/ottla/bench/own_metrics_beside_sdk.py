@@ -73,7 +73,8 @@ def fill(counters: Counters) -> None:
 
 
 def ours(registry: Registry) -> Iterator[None]:
-    """Encode the registry of metrics with Ottla's `own_otlp`. Yields where other tasks may run."""
+    """Encode the registry of metrics with Ottla's `own_otlp`. Yields whenever other tasks may
+    run."""
     resource = resource_of(ATTRIBUTES)
     for _ in messages_of(registry.collect(), resource, start_ns=START_NS, now_ns=time.time_ns()):
         yield

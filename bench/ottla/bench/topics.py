@@ -28,15 +28,16 @@ itself may have killed it."""
 
 
 class RunTopics:
-    """Topics that one benchmark run uses: its own, or those that the user has named."""
+    """Topics that one benchmark run uses: new topics, or topics that the user has named."""
 
     def __init__(self, bootstrap: str, given: str | None, *, is_kept: bool) -> None:
         self.name = given or fresh_name()
-        """Name of the benchmark run's topic, or the prefix of the names of its topics."""
+        """Name of the benchmark run's topic. If the run has several topics, it is the prefix of
+        their names."""
 
         self.is_own = given is None
-        """True if the benchmark run has chosen the topics itself, False if the user has named
-        them."""
+        """True if the benchmark run creates new topics, False if the user has named existing
+        ones."""
 
         self._bootstrap = bootstrap
         self._is_kept = is_kept or not self.is_own

@@ -187,7 +187,7 @@ class InProcessCluster:
         )
 
     async def start(self, node: int) -> None:
-        """Start a stopped broker on its former port, with the files it had."""
+        """Start a stopped broker on its former port, with its former files."""
         entry = self._entry_of(node)
         if entry.broker is not None:
             raise ValueError(f"broker {node} is already running")

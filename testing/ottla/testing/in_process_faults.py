@@ -109,7 +109,8 @@ class FaultyServer(SocketServer):
         super().__init__(dispatcher, **others)
         self.faults = BrokerFaults()
         self.turns = trio.CancelScope()
-        """Cancel scope around the running event loop of the socket server. A pause cancels it."""
+        """Cancel scope of the socket server's running event loop. A pause of the broker cancels
+        it."""
         self.resumed = trio.Event()
         self._backlog = 0
 
@@ -123,8 +124,8 @@ class FaultyServer(SocketServer):
                 await super().serve_connections()
 
     def host(self, channel: Channel, peer: Peer, now_ms: int) -> None:
-        """Create the connection for a newly accepted channel, and give it the broker's faults to
-        apply."""
+        """Create the connection for an accepted channel. The connection applies the faults of its
+        broker."""
         super().host(channel, peer, now_ms)
         assert isinstance(channel.connection, FaultyConnection)
         channel.connection.faults = self.faults

@@ -154,8 +154,8 @@ def start_thread(
     directory: Path | None,
     is_secure: bool,
 ) -> tuple[ClusterThread, ClusterUnderTest]:
-    """Start a cluster in a new thread. Returns the thread, which the caller must close, and the
-    cluster."""
+    """Start a cluster in a new thread. Returns the thread and the cluster. The caller must close
+    the thread."""
     thread = ClusterThread(
         partial(
             open_test_cluster,

@@ -30,7 +30,7 @@ PHASE_S = 4.0
 """Length in seconds of a phase with or without pushes of metrics. A shorter one has too few
 requests for a p99; a longer one is disturbed more by other load of the machine."""
 SETTLE_S = 0.25
-"""Time in seconds at the start of a phase in which produce requests are not counted."""
+"""Seconds at the start of a phase whose produce requests are not counted."""
 AT_ONCE = 0.0, 1.0
 """Range of the first push of each client, in fractions of its push interval. With this range,
 pushes have their full rate from the first phase on."""

@@ -57,8 +57,8 @@ RSS_S = 0.1
 
 
 class ListenerFlood(NamedTuple):
-    """A kind of flood, and the listener to which the flood and the bystander's requests are
-    sent."""
+    """A kind of flood, and the listener that receives both the flood and the requests of a regular
+    client."""
 
     send: Callable[[Address, Path, bytes], None] | None
     listener: str

@@ -125,8 +125,8 @@ def idle_connections(port: int, folder: Path) -> Iterator[None]:
 
 
 def held_count(port: int) -> int:
-    """Return the number of open idle connections to a port of this machine, counted on the clients'
-    side."""
+    """Return the number of clients' connections to a port of this machine that the server has not
+    closed."""
     held = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:

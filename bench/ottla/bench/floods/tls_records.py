@@ -187,8 +187,8 @@ class RecordFlood:
 
 
 def new_keys(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
-    """Yield TLS KeyUpdate messages, each encrypted with the keys that the previous one
-    announced."""
+    """Yield TLS KeyUpdate messages. Each is encrypted with the keys that the previous message has
+    introduced."""
     for _number in range(count):
         yield keys.encrypt(HANDSHAKE, KEEP_YOUR_KEYS)
         keys.change()
@@ -201,14 +201,14 @@ def empty_records(keys: WriteKeys, _: bytes, count: int) -> Iterator[bytes]:
 
 
 def tiny_records(keys: WriteKeys, request: bytes, count: int) -> Iterator[bytes]:
-    """Yield requests as TLS records with one byte each."""
+    """Yield TLS records with one byte of a request each."""
     for number in range(count):
         at = number % len(request)
         yield keys.encrypt(DATA, request[at : at + 1])
 
 
 def tiny_and_empty(keys: WriteKeys, request: bytes, count: int) -> Iterator[bytes]:
-    """Yield requests as TLS records with one byte each, with an empty record after each."""
+    """Yield TLS records with one byte of a request each, alternating with empty records."""
     for tiny in tiny_records(keys, request, count // 2):
         yield tiny
         yield keys.encrypt(DATA, b"")

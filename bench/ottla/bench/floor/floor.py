@@ -71,7 +71,7 @@ class FloorRow(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Text that names this row in the table."""
+        """Title of this row in the table."""
         size = "128 KiB" if self.is_large else f"{RECORD_BYTES} B"
         return f"{self.kind.capitalize()}, {size}, {self.connections} × {self.in_flight}"
 
@@ -138,7 +138,7 @@ class FloorReport(NamedTuple):
 
 
 class FloorWork(NamedTuple):
-    """Request of a row, and the answer that the program gives to it."""
+    """Request of a row, and the response of the C program to the request."""
 
     request: SmallRequest
     answer: FloorAnswer

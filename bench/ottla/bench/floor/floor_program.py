@@ -16,13 +16,13 @@ STOP_TIMEOUT_S = 10.0
 
 
 class FloorAnswer(NamedTuple):
-    """Response of the program to each request, and the records that it writes to a file or sends
-    from one."""
+    """Response of the program `floor.c` to every request. Also describes the records, which the
+    program writes to a file or sends from a file."""
 
     kind: str
     """Kind of the requests: "produce" or "fetch"."""
     frame: bytes
-    """Response with its length prefix."""
+    """Bytes of the response, including its length prefix."""
     records_at: int
     """Position of the records in bytes: in each request for "produce", in the response for
     "fetch"."""

@@ -60,7 +60,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BesideWork:
-    """Load of one round of the comparison, which is the same for Ottla and Kafka."""
+    """Load of one round of the comparison. Ottla and Kafka get the same load."""
 
     load: Load
     """Load that the benchmarks `produce` and `fetch` apply to each server. Each of them sets its

@@ -26,7 +26,7 @@ STAMP = struct.Struct(">d")
 sent."""
 
 UNPACED = 0
-"""Rate that stands for the highest rate that the broker accepts."""
+"""Value of a rate that means: as fast as the broker accepts records."""
 UNPACED_SAMPLE_EVERY = 20
 SAMPLES_PER_S = 2_000
 """Number of records per second whose latencies are measured. Fewer would not be enough for
@@ -41,7 +41,7 @@ burst. Records that are later than this are not sent."""
 READ_AT_ONCE = 1_000
 ACKNOWLEDGED, READ = "acknowledged", "read"
 READY = "ready"
-"""Line that the process of the load prints when it begins to send."""
+"""Line that the load's process prints when it begins to send records."""
 
 
 class PacedLoad(HelperProcess):
@@ -56,7 +56,7 @@ class PacedLoad(HelperProcess):
         module = "ottla.bench.kafka.paced_load"
         super().__init__(module, bootstrap, topic, str(rate), str(linger_ms))
         self.sample_every = sample_every(rate)
-        """Number of records for each record whose latency is measured."""
+        """The latency of one in this number of records is measured."""
         self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
 
     def __enter__(self) -> Self:

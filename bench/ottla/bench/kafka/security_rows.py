@@ -83,7 +83,7 @@ class SecurityWork:
     connections: int
     in_flight: int
     entries: int
-    """Number of ACLs in addition to the ACL that allows the user access to the topic."""
+    """Number of ACLs that are created in addition to the ACL of the user's topic."""
 
 
 SecurityRow = Callable[[SecurityServer, SecurityWork, Path], Mapping[str, float]]

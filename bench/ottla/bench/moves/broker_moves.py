@@ -36,7 +36,7 @@ CALM_S = 35.0
 the usual latency of producers, which the earlier bulk load would otherwise distort."""
 
 MOVING_S = 30.0
-"""Longest time in which the producer is measured beside one kind of moves."""
+"""Maximum seconds for which the producer is measured during one kind of moves."""
 
 POLL_S = 0.2
 T = TypeVar("T")
@@ -123,7 +123,7 @@ def _create_topics(cluster: StartedCluster) -> None:
 
 
 def _moving(cluster: StartedCluster) -> int:
-    """Return the number of partitions that move now."""
+    """Return the number of partitions that currently have a move in progress."""
     return len(_with_admin(cluster, Admin.list_reassignments))
 
 
@@ -158,7 +158,7 @@ def _with_admin(cluster: StartedCluster, ask: Callable[[Admin], Awaitable[T]]) -
 
 @contextmanager
 def _running(cluster: StartedCluster, command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command of the command line beside the block, and end it after the block."""
+    """Run a command of `ottla` concurrently with the block, and end the command after the block."""
     words = [sys.executable, "-m", "ottla.cli", *command, "--bootstrap", cluster.bootstrap]
     child = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

@@ -104,7 +104,7 @@ def _holds(directory: Path) -> bool:
 
 
 def _digest(directory: Path, size: int | None) -> tuple[int, str]:
-    """Return the size of the partition's log, and the hash of its first `size` bytes."""
+    """Return the size of the partition's log in bytes, and a hash of its first `size` bytes."""
     hasher, total = hashlib.blake2b(), 0
     for path in sorted((directory / str(PARTITION)).glob("*.log")):
         with path.open("rb") as file:

@@ -38,7 +38,8 @@ each wait."""
 READ_BYTES = 65_536
 SILENCE_S = 10.0
 SETTLE_S = 0.5
-"""Seconds until the first Fetch of each consumer waits at the broker."""
+"""Seconds to wait until the first Fetch of every consumer has arrived at the broker and waits
+there."""
 
 
 class LongPolls:
@@ -55,7 +56,7 @@ class LongPolls:
         self._starts = ends
         """End offset of each partition before the first record that is sent."""
         self._sent_at: list[list[float]] = [[] for _ in ends]
-        """Send times of the records of each partition, from its start on."""
+        """Send times of the records of each partition, in the order of their offsets."""
         self._places = [at % partitions for at in range(consumers)]
         """Partition of each consumer."""
         self._offsets = [ends[partition] for partition in self._places]
@@ -113,7 +114,8 @@ class LongPolls:
         return latencies
 
     def _wait(self, at: int) -> None:
-        """Send the next Fetch of a consumer."""
+        """Send the next Fetch of a consumer. The broker delays its response until a record
+        arrives."""
         fetch = self._fetch(self._places[at], self._offsets[at], LONGEST_WAIT_MS)
         self._consumers[at].sendall(fetch)
 

@@ -47,7 +47,7 @@ from ottla.node.quorum.snapshot_file import SnapshotFile
 
 PARTITIONS = (10_000, 100_000, 1_000_000)
 LED = 10_000
-"""Number of partitions that each broker leads in the measured metadata."""
+"""Number of partitions with the same leader in the measured metadata."""
 PARTITIONS_OF_A_TOPIC = 100
 REPLICAS = 3
 EPOCH = Epoch(1)

@@ -216,7 +216,8 @@ class PerformanceRun:
         return rows
 
     def _keep_all(self, sittings: Mapping[str, MeasuredGroup]) -> None:
-        """Write all values measured so far to files, so that a failure loses at most one round."""
+        """Write all values measured so far to files. A failure of the run then loses at most one
+        round."""
         for sitting in sittings.values():
             if sitting.values:
                 sitting.keep(self.directory)

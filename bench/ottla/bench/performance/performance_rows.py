@@ -38,7 +38,7 @@ each."""
 LARGE_REQUESTS = {"produce": 1_500, "fetch": 6_000}
 """Number of requests of 128 KiB in a measurement, by their kind."""
 FLOOR_KINDS = ("produce", "fetch")
-"""Kinds of small requests that the smallest program serves, too."""
+"""Kinds of small requests that the minimal C program supports as well."""
 FEW, MANY = 7, 100
 """Numbers of topics that one request creates or deletes, in the benchmarks of topics."""
 ADMIN_TIMEOUT_S = 120.0

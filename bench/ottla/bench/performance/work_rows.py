@@ -21,12 +21,12 @@ from ottla.model.settings.endpoints import parse_bootstrap
 
 RATES, PARTITIONS, CLIENTS = "rates", "partitions", "connections"
 SHARES = (0.1, 0.5, 0.9)
-"""Rates of the group `rates`, as shares of the rate that every server sustains."""
+"""Rates in the benchmarks `rates`, as fractions of the rate that every server sustains."""
 LINGERS_MS = (5, 0)
 PROBE_S, STEADY_S = 3.0, 4.0
 """Seconds for which the highest rate and the latencies at a steady rate are measured."""
 SETTLE_S = 1.0
-"""Seconds from the start of a load until it is measured."""
+"""Seconds between the start of a load and the start of its measurement."""
 PARTITION_COUNTS = (1, 100, 1_000)
 PARTITION_RECORDS = 60_000
 RECORD_BYTES = 1_000
@@ -99,7 +99,7 @@ class SustainedRates:
         self._rates.append(rate)
 
     def at(self, share: float) -> int:
-        """Return a share of the rate that all probed servers sustain, in records per second."""
+        """Return a fraction of the rate that all probed servers sustain, in records per second."""
         return max(1, round(share * min(self._rates)))
 
 

@@ -46,13 +46,13 @@ GROUPS, PARTITIONS = 1_000, 100
 FETCHED_PARTITIONS = 1_000
 """Number of partitions that the measured ShareFetch request names."""
 FETCHES_MAX = 20
-"""Number of ShareFetch requests after which all of the named partitions must have been read."""
+"""Maximum number of ShareFetch requests until all of the named partitions have been read."""
 IN_FLIGHT = 2_000
 BATCH = 500
 """Number of records that a share group's member acquires at once, equal to the default of
 `max.poll.records`."""
 SAMPLES = 100
-"""Number of share partitions in which each record is given a separate state."""
+"""Number of share partitions in which every record gets a different state from its neighbours."""
 LOCK_MS = 30_000
 TOPIC = "queued"
 MEMBERS = [f"member-of-the-queue-{number:02}" for number in range(IN_FLIGHT // BATCH)]
@@ -120,7 +120,8 @@ class ManyShares:
         self.led: list[LedShare] = []
 
     def in_turn(self, work: Callable[[], object]) -> None:
-        """Perform some work within one event-loop iteration. The coordinators write at its end."""
+        """Perform some work within one event-loop iteration. Coordinators write their records at
+        the end of the iteration."""
         turn_end = self.broker.dispatcher.turn_end
         turn_end.begin()
         work()
@@ -184,8 +185,8 @@ class ManyShares:
             led.share.acknowledge(member_id, acks, self.clock.now_ms)
 
     def end_locks(self) -> Slices:
-        """Let all acquisition locks expire at one time, and return the CPU time of processing the
-        expiry."""
+        """Let all acquisition locks expire at the same time. Returns the CPU time for processing
+        the expiry."""
         self.clock.now_ms += LOCK_MS + 1
         times, purgatory = Slices(), self.core.purgatory
         while (due_ms := purgatory.next_deadline_ms) is not None and due_ms <= self.clock.now_ms:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 OURS = "ottla"
 SIZES = (100, 1_000)
-"""Sizes in bytes of a record's value, one for each topic that is read. The records have no key."""
+"""Sizes in bytes of record values. There is one topic for each size. The records have no key."""
 MB = 1_000_000
 BATCH_BYTES = 131_072
 BYTES_READ = 200 * MB

@@ -67,7 +67,7 @@ class LoadedCluster:
         self.free_min = 1 << 62
 
     def ottla(self, *words: str, code: int | None = 0) -> str:
-        """Run a command of `ottla` against this cluster, and return its output."""
+        """Run a command of `ottla` with this cluster, and return its output."""
         command = [sys.executable, "-m", "ottla.cli", *words, "--dir", str(self.directory)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if code is not None and done.returncode != code:
@@ -99,7 +99,7 @@ class LoadedCluster:
         self.producer = Producer({**self.client, **settings})
 
     def send(self, count: int, gaps: list[float]) -> None:
-        """Send records, whose values are their numbers in their partition."""
+        """Send records. The value of a record is its number within its partition."""
         for _ in range(count):
             number, partition = divmod(self.sent, PARTITIONS)
             started = time.monotonic()
@@ -118,7 +118,7 @@ class LoadedCluster:
             self.sent += 1
 
     def look(self) -> None:
-        """Note the free space of the disk."""
+        """Measure the free space of the disk, and store the value."""
         found = os.statvfs(self.mount)
         self.free_min = min(self.free_min, found.f_bavail * found.f_frsize)
 
@@ -144,7 +144,7 @@ class LoadedCluster:
         return sum(expected)
 
     def figures(self) -> dict[str, Any]:
-        """Return the figures of the run."""
+        """Return the measured values of the run by name."""
         found = sorted(self.latencies_ms)
         status = json.loads(self.ottla("status", "--format", "json", code=None))
         return {
@@ -177,7 +177,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 
 def measure(root: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Run both clusters under the same load. Returns their figures."""
+    """Run two clusters under the same load, and return their measured values."""
     (root / "store").mkdir()
     clusters = [LoadedCluster(name, root, arguments) for name in ("tiered", "plain")]
     try:

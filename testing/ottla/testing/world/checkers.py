@@ -247,7 +247,7 @@ def bounded_lag(
 
 
 class _Sides:
-    """Inputs and outputs of a program, grouped by key."""
+    """Inputs and outputs of a checked program, grouped by key."""
 
     def __init__(
         self,
@@ -336,7 +336,7 @@ class _Message:
         self._line_of("second", after[0])
 
     def raise_if_any(self) -> None:
-        """Raise CheckFailedError with this message if a wrong key was recorded."""
+        """Raise CheckFailedError with this message if the check has recorded a wrong key."""
         if not self.keys:
             return
         if self._hidden_count:
@@ -428,7 +428,8 @@ class _Message:
 
 
 def _origin(events: Sequence[TimelineEvent]) -> str:
-    """Return the end of a line about a record: the instance that wrote the record, and the time."""
+    """Return the end of a message line about a record: the name of the instance that wrote it, and
+    the time."""
     for event in events:
         is_produce = event.kind == "produce" or event.text.startswith("Produce")
         if event.where == HARNESS:
@@ -441,8 +442,8 @@ def _origin(events: Sequence[TimelineEvent]) -> str:
 
 
 def _commit(events: Sequence[TimelineEvent]) -> str:
-    """Return the end of a line about a record: the instance that first committed an offset beyond
-    it."""
+    """Return the end of a message line about a record: the name of the instance that first
+    committed an offset above it."""
     return "".join(f", committed by {printable(one.where)} at {one.at_s:.3f} s" for one in events)
 
 

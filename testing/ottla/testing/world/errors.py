@@ -11,7 +11,7 @@ class CheckFailedError(AssertionError):
         self.check = check
         """Name of the checker, such as `exactly_once`."""
         self.keys = list(keys)
-        """Keys of all inputs and outputs that are wrong, such as missing ones."""
+        """Keys of all wrong inputs and outputs, including missing outputs."""
 
 
 class WorldError(Exception):

@@ -29,7 +29,8 @@ NAME_LENGTH_MAX = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChoices:
-    """All choices of Hypothesis in an example of a state machine: its rules and their arguments."""
+    """All choices that Hypothesis made for an example of a state machine: its rules and their
+    arguments."""
 
     version: str
     """Version of Hypothesis that made the choices. Other versions cannot repeat them."""
@@ -39,14 +40,14 @@ class RuleChoices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingRun:
-    """A run that failed, with all that is needed to repeat it."""
+    """A failed run, with all data that are necessary to repeat it."""
 
     test: str
     """pytest's id of the test that failed. Empty if pytest did not run it."""
     plan: WorldPlan
     faults: FaultSchedule
     rules: RuleChoices | None = None
-    """Rules of a state machine. None if the test is a function."""
+    """Choices of a state machine's rules. None if the test is a function."""
     error: str = ""
     """Type and message of the exception, for readers of the file."""
 

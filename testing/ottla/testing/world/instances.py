@@ -39,7 +39,7 @@ class InstanceHost(Protocol):
     shared: SharedWorld
     timeline: Timeline
     is_ending: bool
-    """True once instances that fail are not started again."""
+    """True once the world no longer restarts failed instances."""
 
     @property
     def now_s(self) -> float:
@@ -149,7 +149,7 @@ class Instance:
         self._later(0.0, self._start)
 
     async def upgrade(self, program: Program, *arguments: object) -> None:
-        """Stop the program cleanly and start another version of it, which finds the same folder."""
+        """Stop the program cleanly, and start another version of it with the same folder."""
         if self._modules:
             check_program(program, self._modules)
         await self.stop()
@@ -162,7 +162,8 @@ class Instance:
         self._host.timeline.add(TimelineEvent(self._host.now_s, self.name, kind, text, facts))
 
     def restart_after(self, seconds: float) -> None:
-        """Start the program again after a number of virtual seconds, unless it runs then."""
+        """Start the program again after a number of virtual seconds. Does nothing if the program is
+        running at that time."""
         self._later(seconds, self._start)
 
     def _start(self) -> None:

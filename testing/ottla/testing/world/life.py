@@ -77,7 +77,7 @@ LIFE: ContextVar[InstanceLife | None] = ContextVar("life", default=None)
 scenario and outside of simulated worlds."""
 
 HARNESS = "scenario"
-"""Name in timelines for the scenario of a test, which no fault affects."""
+"""Name of the scenario in timelines. No fault affects the scenario."""
 
 
 def current_owner() -> str:

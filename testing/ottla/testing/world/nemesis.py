@@ -1,4 +1,5 @@
-"""Fault injection of a run: begins each fault of the schedule at its moment, and ends it."""
+"""Fault injection of a simulated run: begins and ends each fault of the schedule at the scheduled
+moment."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -58,14 +59,14 @@ class ScheduleFaults:
         """Faults that have not begun, in the order of the schedule."""
         self._marks: dict[tuple[str, str], int] = {}
         self._losses: dict[str, list[tuple[str, int] | None]] = {}
-        """Responses to lose, by instance: API and number, or None for the next response."""
+        """Responses that must be lost, by instance. Each is given by API and number, or is None for
+        the next response."""
         self.restarts_until_s = 0.0
-        """Event-loop time in seconds at which the last of the scheduled restarts of instances is
-        due."""
+        """Time in seconds (of the event loop) of the last scheduled restart of an instance."""
         self._stop_count = 0
         """Number of clean stops that have begun and not ended."""
         self._ends: dict[int, Callable[[], None]] = {}
-        """Functions that end the faults that are active, by the number of the fault."""
+        """Functions that end the active faults, by the number of the fault."""
 
     @property
     def now_s(self) -> float:
@@ -258,7 +259,8 @@ class ScheduleFaults:
         self._note(machine.name, "note", "the disk has room again")
 
     def _until(self, seconds: float, end: Callable[[], None]) -> None:
-        """Call `end` after a number of virtual seconds, or earlier if all faults are healed."""
+        """Call `end` after a number of virtual seconds. The call is earlier if all faults are
+        healed before."""
         self.begun_count += 1
         number = self.begun_count
         self._ends[number] = end

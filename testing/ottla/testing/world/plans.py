@@ -70,7 +70,7 @@ class WorldPlan:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Moment of a fault that is given by a time."""
+    """Moment of a fault, given as a virtual time."""
 
     seconds: float
     """Virtual seconds since the scenario began."""
@@ -140,7 +140,7 @@ Moment: TypeAlias = At | Request | MarkMoment
 
 @dataclass(frozen=True, slots=True)
 class KillFault:
-    """The process of an instance ends at once, without any cleanup, as by SIGKILL."""
+    """Fault that ends the process of an instance at once, without any cleanup, as by SIGKILL."""
 
     __qualname__ = "Kill"  # its public name, which `repr` shows
 
@@ -162,7 +162,7 @@ class KillFault:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An instance is stopped cleanly, as by a deployment, and started again."""
+    """Fault that stops an instance cleanly, as a deployment does, and starts it again."""
 
     instance: int
     moment: Moment
@@ -216,7 +216,7 @@ class LoseAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SlowInstance:
-    """Messages to and from an instance are delayed for a while."""
+    """Fault that delays messages to and from an instance for a time."""
 
     instance: int
     moment: Moment
@@ -244,7 +244,7 @@ class PartitionFault:
 
     instance: int
     broker: int
-    """Index of the broker in the list of brokers. It is taken modulo the length of the list."""
+    """Index of the broker in the list of brokers, modulo the length of the list."""
     moment: Moment
     seconds: float = 10.0
 

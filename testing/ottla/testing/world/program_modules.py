@@ -26,7 +26,7 @@ from ottla.testing.world.life import LIFE
 Program: TypeAlias = Callable[..., Coroutine[Any, Any, object]]
 
 REPORTED_MAX = 3
-"""Largest number of globals that a warning names."""
+"""Maximum number of global variables that a warning names."""
 
 _PLAIN = (bool, int, float, str, bytes, tuple, type(None))
 """Types whose values are compared with `==`. Other values are compared by identity."""
@@ -134,7 +134,8 @@ def _exists(name: str) -> bool:
 
 @contextmanager
 def imports_of_lives() -> Iterator[None]:
-    """Return a context in which an instance that has copies of modules imports these copies."""
+    """Return a context in which imports by an instance return the instance's own copies of modules,
+    if it has any."""
     original_import, original_function = builtins.__import__, importlib.import_module
 
     def import_of_life(
@@ -205,7 +206,7 @@ class SharedGlobals:
 
 
 def _watched(module: str) -> list[str]:
-    """Return the names of the modules whose globals belong to a program in `module`."""
+    """Return the names of the modules whose global variables belong to a program in `module`."""
     package = module.partition(".")[0]
     inside = [name for name in sys.modules if name == package or name.startswith(f"{package}.")]
     if any(map(_is_test, inside)):  # a package of tests, which keep state of their own
@@ -219,7 +220,7 @@ def _is_test(module: str) -> bool:
 
 
 def _globals_of(module: ModuleType, package: str) -> dict[str, tuple[Any, ...]]:
-    """Return the state of each global of a module that is not a module itself."""
+    """Return the state of each global variable of a module, except of imported modules."""
     return {
         name: _state_of(value, package)
         for name, value in vars(module).items()

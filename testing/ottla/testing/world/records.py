@@ -14,10 +14,11 @@ class ScenarioRecord:
     value: bytes | None
     """Value of the record. None writes a tombstone."""
     key: bytes | None = None
-    """Key of the record. Without a key, the records of a call are spread over the partitions."""
+    """Key of the record. If the records of a call have no key, they are spread over the
+    partitions."""
     headers: Headers = ()
     partition: int | None = None
-    """Partition that gets the record. None leaves the choice to the key."""
+    """Partition of the record. If it is None, the key determines the partition."""
     timestamp_ms: int | None = None
     """Timestamp in ms since 1970. None uses the simulated clock."""
 

@@ -39,7 +39,7 @@ CONTROL_BATCH = 0x20
 instead of records."""
 
 TopicName = Callable[[UUID], str]
-"""Function that returns the name of a topic id."""
+"""Function that returns the name of a topic, given its id."""
 
 
 class RecordRange(NamedTuple):
@@ -91,7 +91,7 @@ def records_of_request(frame: bytes, topic_name: TopicName) -> list[RecordRange]
 
 
 def records_of_response(frame: bytes, response: bytes, topic_name: TopicName) -> list[RecordRange]:
-    """Return the records that a response acknowledges or delivers; `frame` is its request."""
+    """Return the records that a response acknowledges or delivers. `frame` is the request."""
     try:
         header = decode_request_header(frame)
         if not _is_known(header, RESPONSES_WITH_OFFSETS):

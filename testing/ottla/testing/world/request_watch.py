@@ -28,7 +28,7 @@ _NAMES = {key: row.name for key, row in API.items()}
 
 
 class RequestListener(Protocol):
-    """Interface of the object that is called at each request and response of an instance."""
+    """Interface of an object that is notified of each request and response of an instance."""
 
     def on_request(self, call: "ObservedRequest", when: When) -> None:
         """Handle the arrival of a request at its broker or of a response at its instance."""
@@ -75,7 +75,7 @@ class FrameHeads:
         self._head_bytes = LENGTH.size + head_bytes
         self._head = b""
         self._left = 0
-        """Number of bytes of the current frame that follow its head and have not arrived."""
+        """Number of bytes of the current frame that have not arrived yet, not counting its head."""
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Accept the next bytes of the stream. Returns the length and the first bytes of each frame
@@ -162,7 +162,8 @@ class RequestWatch:
         self._instances.add(name)
 
     def on_connection(self, client: Stream, server: Stream) -> None:
-        """Observe a new connection if an instance opened it. `client` is the opener's end."""
+        """Observe a new connection if an instance has opened it. `client` is the instance's end of
+        the connection."""
         if client.host_name in self._instances:
             connection = _Connection(self, client.host_name, server.host_name)
             server.on_landing = connection.on_request_bytes

@@ -16,7 +16,7 @@ LOOK_ANYWAY_S = 5.0
 changes it. Sessions of members may have expired meanwhile."""
 
 LOOK_EVERY_S = 0.5
-"""Virtual seconds between two reads of the lag. Shorter intervals make runs slower."""
+"""Virtual seconds between two requests for the lag. Shorter intervals make runs slower."""
 
 CALM_LOOK_COUNT = 2
 """Number of consecutive reads without lag after which a program counts as settled. The program may
@@ -36,7 +36,7 @@ class GroupProgress(NamedTuple):
     lags: dict[TopicPartition, int]
     """Number of records that the group has not committed, for each partition that has any."""
     is_stable: bool
-    """True if no rebalance is under way, and the group has partitions."""
+    """True if the group has assigned partitions and no rebalance is in progress."""
 
 
 class LagReader:
@@ -113,7 +113,7 @@ def _assigned(description: GroupDescription) -> set[TopicPartition]:
 
 
 class SettleWait:
-    """Wait until a program has no work left. Checks the program repeatedly."""
+    """Wait until a program has no work left. The program's state is checked repeatedly."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class SettleWait:
         """Change count and virtual time, in seconds, at the last check that found work left. None
         if there was no such check."""
         self.reason = "it was not looked at yet"
-        """Reason why the program is not settled yet, worded as the end of a sentence."""
+        """Reason why the program still has work, worded as the end of a sentence."""
 
     async def is_settled(self) -> bool:
         """Return whether the program has no work left at this moment."""

@@ -71,7 +71,7 @@ class Timeline:
         self._events.append(event)
 
     def last(self, count: int) -> list[TimelineEvent]:
-        """Return the newest events of the timeline, in the order of their times."""
+        """Return the newest events of the timeline, in order of time."""
         start = max(0, len(self._events) - count)
         return [self._events[at] for at in range(start, len(self._events))]
 

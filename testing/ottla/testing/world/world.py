@@ -56,7 +56,7 @@ class SimulatedWorld:
         self.cluster = cluster
         """The simulated nodes."""
         self.is_ending = False
-        """True once instances that fail are not started again."""
+        """True once the world no longer restarts failed instances."""
         self.warnings: list[str] = []
         """Warnings about the program, which are complete at the end of the run."""
         self._patches = ExitStack()

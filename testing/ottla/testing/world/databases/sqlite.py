@@ -97,7 +97,8 @@ class SqliteCursor:
 
 
 class SqliteStatement:
-    """A statement to run: `await` it for its cursor, or use it with `async with`."""
+    """A prepared SQL statement. `await` runs it and returns its cursor; `async with` yields the
+    cursor."""
 
     def __init__(self, run: Callable[[], Awaitable[SqliteCursor]]) -> None:
         self._run = run
@@ -186,8 +187,8 @@ class SqliteDatabase:
         )
 
     def executescript(self, sql: str) -> SqliteStatement:
-        """Return a script of statements, which commits an open transaction first, as sqlite3
-        does."""
+        """Return a script of SQL statements. Running it first commits an open transaction, as in
+        sqlite3."""
         return SqliteStatement(lambda: self._execute(sql, lambda one: one.executescript(sql), ()))
 
     async def execute_fetchall(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
@@ -251,7 +252,7 @@ class SqliteDatabase:
         return found
 
     async def _retry(self, run: Callable[[sqlite3.Connection], T]) -> T:
-        """Call a SQLite function, and repeat the call as long as another connection has locked the
+        """Call a SQLite function. The call is repeated while another connection has locked the
         database."""
         await pause(LATENCY_S)
         waited_s = 0.0
@@ -266,7 +267,8 @@ class SqliteDatabase:
             waited_s += LOCK_RETRY_S
 
     def _abandon(self) -> None:
-        """Leave the database's files as a killed process leaves them, and release the locks."""
+        """Close the connection, but leave the files of the database as a killed process would leave
+        them. The locks are released."""
         connection, self._open = self._open, None
         if connection is None:
             return

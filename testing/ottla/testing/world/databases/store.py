@@ -101,7 +101,8 @@ class WorldStore:
         return default if value is _DELETED else value
 
     def _changed_since(self, version: int, keys: set[str], prefixes: set[str]) -> str | None:
-        """Return a key that a transaction read and that has a newer version, or None."""
+        """Return a key that a transaction has read and that was changed since, or None if there is
+        none."""
         found = keys.intersection(self._versions)
         if prefixes:
             found |= {key for key in self._versions if key.startswith(tuple(prefixes))}
@@ -152,7 +153,8 @@ class StoreTransaction:
         self.version = store._version
         """Version of the store whose snapshot the transaction reads."""
         self.commit_version: int | None = None
-        """Version of the store that the commit wrote. None before, and if nothing was written."""
+        """Version of the store that the commit has written. None before the commit, or if the
+        transaction wrote nothing."""
         self.keys: set[str] = set()
         """Keys that the transaction has read."""
         self.prefixes: set[str] = set()
@@ -175,7 +177,7 @@ class StoreTransaction:
         return deepcopy(self._store._value_at(key, self.version, None))
 
     async def put(self, key: str, value: object) -> None:
-        """Write the value of a key. Others see it after the commit."""
+        """Write the value of a key. Other transactions see the value after the commit."""
         await self._write(key, deepcopy(value))
 
     async def delete(self, key: str) -> None:

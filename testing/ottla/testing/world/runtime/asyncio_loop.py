@@ -111,7 +111,7 @@ class WorldEventLoop(RefusingEventLoop):
         return task.result()
 
     def abandon(self) -> None:
-        """End this loop where it is. No callback, `finally` block or destructor acts later."""
+        """End this loop immediately. No callback, `finally` block or destructor runs afterwards."""
         if self._is_over:
             return
         self._is_over = self._is_closed = True
@@ -371,7 +371,7 @@ class WorldEventLoop(RefusingEventLoop):
     def run_in_executor(
         self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> "asyncio.Future[T]":
-        """Call a function at once, in no virtual time. There are no threads."""
+        """Call a function at once. The call takes no virtual time, because there are no threads."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -508,7 +508,7 @@ class WorldEventLoop(RefusingEventLoop):
 
 
 class _Stopper:
-    """Flag of a program that is asked to stop: whether its main task was cancelled."""
+    """State of a program that was requested to stop: whether its main task was cancelled."""
 
     def __init__(self) -> None:
         self.has_cancelled = False
@@ -526,7 +526,7 @@ class AbandonedLives:
         self._failures: list[BaseException] = []
 
     def add(self, loop: WorldEventLoop) -> None:
-        """Keep a loop and all its tasks."""
+        """Keep references to a loop and all its tasks until the end of the run."""
         self._loops.append(loop)
 
     def add_failure(self, error: BaseException) -> None:
@@ -544,7 +544,8 @@ class AbandonedLives:
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Clear the local variables in the tracebacks of an exception, its causes and its parts."""
+    """Clear the local variables in the tracebacks of an exception, of its causes, and of the
+    exceptions in a group."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

@@ -61,7 +61,8 @@ _OWN = __name__.rpartition(".")[0]
 """Package of the guards, whose modules keep references to the original functions."""
 
 _UNSCANNED = ("_pytest", "pytest", "pluggy", "hypothesis", "xdist", "trio", "outcome", "sniffio")
-"""Packages of the test runner and of the simulator, whose imported names are not replaced."""
+"""Packages of the test runner and of the simulator. Functions that their modules have imported are
+not replaced."""
 
 
 class _Patch:
@@ -77,8 +78,8 @@ class _Patch:
 
 
 def _switch(original: Any, inside: Callable[..., Any]) -> Any:
-    """Return a function that calls `inside` with the sources in an instance, and `original`
-    elsewhere."""
+    """Return a function that calls `inside` with the current sources if an instance calls it, and
+    `original` otherwise."""
 
     name = f"{original.__module__}.{original.__qualname__}"
 
@@ -399,7 +400,7 @@ loaded only if the package is loaded."""
 
 
 class _ImportedNames:
-    """References that loaded modules have imported to functions which the guards replace."""
+    """References to guarded functions that loaded modules have imported by name."""
 
     def __init__(self, patches: list[_Patch]) -> None:
         # Methods of classes need no replacement of imported names.
@@ -433,7 +434,7 @@ _IMPORTED_NAMES = _ImportedNames(_PATCHES)
 
 
 class _Guard:
-    """The guards of one run, and the patches that it has applied."""
+    """The replaced functions (guards) of one run, and the patches that were applied."""
 
     def __init__(self) -> None:
         self._module_count = 0
@@ -450,7 +451,7 @@ class _Guard:
         self.extend()
 
     def extend(self) -> None:
-        """Apply the patches that modules need which were imported after the last call."""
+        """Apply patches to the modules that were imported after the last call."""
         if len(sys.modules) == self._module_count:
             return
         self._module_count = len(sys.modules)
@@ -472,7 +473,7 @@ class _Guard:
                     self._applied.append(patch)
 
     def restore(self) -> None:
-        """Restore everything that was replaced, also in modules that were imported meanwhile."""
+        """Undo all patches, including patches of modules that were imported during the run."""
         for names, name, patch in self._applied_names:
             names[name] = patch.original
         for names, name in self._added_names:
@@ -530,7 +531,8 @@ def guarded(chance: Chance) -> Iterator[None]:
 
 
 def _restore_late_imports() -> None:
-    """Restore the names of modules that were imported during the run and took a replacement."""
+    """Restore the original functions in modules that were imported during the run and contain a
+    replacement."""
     originals = {id(patch.replacement): patch.original for patch in _PATCHES}
     for module_name, module in list(sys.modules.items()):
         if module_name in _IMPORTED_NAMES._scanned or not isinstance(module, ModuleType):
@@ -558,7 +560,7 @@ async def collect_garbage() -> NoReturn:
 
 
 class _DeadSources(Sources):
-    """Clocks and random numbers of a killed process. Every call of them is refused."""
+    """Clocks and random numbers of a killed process. Every call raises an error."""
 
     is_instance = True
 
@@ -572,8 +574,8 @@ def _ignore_unraisable(_: "sys.UnraisableHookArgs") -> None:
 
 
 def _release_in_silence() -> None:
-    """Collect the garbage of earlier runs. The output of destructors and `finally` blocks is not
-    shown."""
+    """Collect the garbage of earlier runs, and suppress the output of destructors and `finally`
+    blocks."""
     # Code of killed lives that runs now must neither sleep nor start something.
     SOURCES.set(_DeadSources("killed", Chance(0)))
     running = asyncio._get_running_loop()

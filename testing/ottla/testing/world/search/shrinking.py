@@ -15,11 +15,12 @@ from hypothesis.internal.conjecture.engine import ConjectureRunner
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
 
 SHRINK_CPU_S = 40.0
-"""CPU seconds of this process, after the first failure of a test, in which runs may shrink it."""
+"""Maximum CPU seconds of this process for shrinking, counted from the first failure of a test."""
 
 
 class ShrinkLimit:
-    """Limit of the current search of Hypothesis. There is one search at a time."""
+    """Limit on the time of shrinking in Hypothesis's current search. Only one search runs at a
+    time."""
 
     def __init__(self) -> None:
         self._engine: ConjectureRunner | None = None

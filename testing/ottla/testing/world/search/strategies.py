@@ -59,7 +59,7 @@ _WRITES = {
     "AddPartitionsToTxn": 1,
     "InitProducerId": 1,
 }
-"""Requests whose responses are lost, with their weights. Shrinking tends to the first one."""
+"""Requests whose responses are lost, with their weights. Shrinking prefers the first one."""
 
 _STEPS = {
     "OffsetCommit": 6,
@@ -81,7 +81,7 @@ _ORDINALS |= dict.fromkeys(range(13, 41), 1)
 _WHENS: dict[When, int] = {"sent": 1, "answered": 1}
 
 _JOINS = {"JoinGroup": 1, "SyncGroup": 1}
-"""Requests that programs send only at rebalances, at which other faults begin."""
+"""Requests at which other faults begin and which programs send only during rebalances."""
 
 RESTARTS_S = (1.0, 0.1, 10.0, 60.0)
 """Seconds until a restart. The last one is longer than Kafka's default session timeout of 45 s."""
@@ -179,7 +179,7 @@ class _Choices:
         return self._data.draw_boolean(0.5)
 
     def pick(self, weights: Mapping[T, float]) -> T:
-        """Return one of the keys, which have weights."""
+        """Return one of the keys at random, according to their weights."""
         values = list(weights)
         scale = 0.999 / sum(weights.values())  # Hypothesis wants a sum below 1
         # Numbers from 1: the shrinker tries alternatives of each small number from 0 first, and
@@ -208,7 +208,7 @@ class _Choices:
         return self.below(BROKER_INDEX_MAX + 1)
 
     def moment(self) -> Moment:
-        """Return a moment of any kind. With marks, half of all moments are marks."""
+        """Return a moment of any kind. If the program has marks, half of all moments are marks."""
         kinds = {_step: 5, _join: 1, _time: 2} | ({_mark: 8} if self._marks else {})
         return self.pick(kinds)(self)
 
@@ -217,7 +217,7 @@ class _Choices:
         return MarkMoment(self.pick(self._marks), self.pick(_ORDINALS))
 
     def request(self, apis: Mapping[str, int]) -> Request:
-        """Return a moment at a request to one of some APIs."""
+        """Return a moment that is a request to one of the given APIs."""
         return Request(self.pick(apis), self.pick(_ORDINALS), self.pick(_WHENS))
 
 
@@ -283,7 +283,8 @@ def _full_disk(choices: _Choices) -> Fault:
 
 
 FaultDraw: TypeAlias = Callable[[_Choices], Fault]
-"""Function that draws a fault of one kind. Kinds shrink to earlier ones."""
+"""Function that draws a fault of one kind from Hypothesis. Shrinking prefers kinds that come
+first."""
 
 
 class _Schedules(SearchStrategy[FaultSchedule]):

@@ -28,7 +28,8 @@ from ottla.testing.world.soak.soak_worker import (
 )
 
 BATCH_S = 20.0
-"""Seconds that a batch should take, so that starting pytest costs little and a stop is quick."""
+"""Intended duration of a batch in seconds. It is long compared with the start of pytest, and short
+enough for a quick stop."""
 FIRST_EXAMPLES = 5
 EXAMPLES_MAX = 2_000
 WAIT_S = 0.5
@@ -57,7 +58,7 @@ class SoakRow:
     """Reason why the test cannot run. It gets no further batches of runs. Empty if it can run."""
     next_examples: int = FIRST_EXAMPLES
     batch_count: int = 0
-    """Number of batches that have begun. Each test gets at least one, however short the soak is."""
+    """Number of batches that have begun. Even the shortest soak begins one for each test."""
     batches_running: int = 0
     kinds: dict[str, str] = field(default_factory=dict)
     """Path of the failure file for each kind of failure. Empty if a failure has no file."""

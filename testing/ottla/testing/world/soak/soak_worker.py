@@ -34,12 +34,13 @@ _NUMBERS = re.compile(r"\d+(\.\d+)?")
 
 
 class SoakFailure(NamedTuple):
-    """A failing run of a test that a batch of runs found."""
+    """Failure of a test that one batch of runs has found."""
 
     test: str
     """Node id of the test."""
     kind: str
-    """Type and first line of the exception, without numbers: equal for failures of one cause."""
+    """Type and first line of the exception, without numbers. Failures with the same cause have the
+    same kind."""
     text: str
     """Text of the exception with which the run failed, with its notes."""
     case: dict[str, Any] | None
@@ -64,12 +65,13 @@ class SoakResult(NamedTuple):
 
 
 def run_batch(test: str, seed: int, example_count: int, *, shrinks: bool = True) -> SoakResult:
-    """Run a test with a number of examples that Hypothesis draws from a seed."""
+    """Run a test once with a number of examples. A seed determines the examples that Hypothesis
+    draws."""
     return _run([test, f"--hypothesis-seed={seed}"], example_count, shrinks=shrinks)
 
 
 def run_again(test: str, path: str) -> SoakResult:
-    """Run a test with the stored plan and faults of a failure."""
+    """Repeat a failing run of a test, with its stored plan and faults."""
     with patch.dict(os.environ, {REPLAY_VARIABLE: path}):
         return _run([test], 1, shrinks=False)
 
