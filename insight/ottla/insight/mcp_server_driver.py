@@ -54,8 +54,8 @@ def tool_of(asked: Answer) -> types.Tool:
 
 
 async def call(admin: Admin, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
-    """Return the result of an MCP tool. Failures are results, too, so that the agent can correct
-    its call."""
+    """Call an MCP tool and return its result. A failure is also returned as a result, so that the
+    agent can correct its call."""
     asked = next((one for one in ANSWERS if one.tool == name), None)
     if asked is None:
         names = ", ".join(one.tool for one in ANSWERS)

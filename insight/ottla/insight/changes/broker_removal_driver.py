@@ -44,10 +44,10 @@ class RemovalResult(NamedTuple):
     moved_count: int
     """Number of partitions whose replica was moved away."""
     is_removed: bool
-    """False if the broker has no replicas any longer, but did not stop in time."""
+    """False if the broker's replicas were all moved, but its process did not stop in time."""
     left: str
-    """Sentence about partitions that still list the broker as a replica. Empty if there are
-    none."""
+    """Sentence about partitions that still have the broker in their list of replicas. Empty if
+    there are none."""
 
 
 async def remove_broker(

@@ -382,7 +382,7 @@ class Redrive:
         self._report(f"{moved:,} {verb}, {seen:,} of up to {self._total:,} dead letters read")
 
     async def _progress(self) -> dict[TopicPartition, DoneOffsets]:
-        """Return the stored progress (the offsets to skip) for each partition of the dead letter
+        """Return the stored progress (the offsets to skip) of each partition of the dead letter
         topic."""
         at, admin = TopicPartition(self._progress_topic, 0), self._admin
         if not await _partition_count(admin, self._progress_topic):
@@ -424,7 +424,7 @@ class Lot:
 
     @property
     def is_full(self) -> bool:
-        """True if the transaction has enough records to move, so that it should be committed."""
+        """True if the transaction has enough records and should be committed."""
         return len(self.records) >= LETTERS_MAX or self._size_bytes >= LETTER_BYTES_MAX
 
     def add(self, moved: MovedRecord, offset: int) -> None:

@@ -20,8 +20,8 @@ KEY_VERSION = 1
 
 
 class DoneOffsets:
-    """Set of the offsets that later redrives skip, stored as sorted ranges
-    that do not touch."""
+    """Set of the offsets that later redrives skip. It is stored as sorted ranges, with a gap
+    between any two ranges."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         """Create the set of offsets from ranges. Each range is a first offset and an end offset,

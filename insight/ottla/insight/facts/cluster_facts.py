@@ -21,7 +21,7 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class ClusterFacts:
-    """Facts about a cluster at one time, from which `ottla explain` derives causes."""
+    """Data about a cluster at one time, from which `ottla explain` derives causes."""
 
     now_ms: int
     """Time in ms since 1970 at which the data were read, by this machine's clock."""

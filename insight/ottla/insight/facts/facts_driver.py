@@ -139,8 +139,8 @@ async def _transactions(admin: Admin, values: Mapping[str, str]) -> Facts:
 
 
 async def _transactions_in(admin: Admin, places: list[TopicPartition]) -> Facts:
-    """Return facts about the open transactions in partitions, and about those that coordinators
-    know."""
+    """Return the open transactions in partitions, and the corresponding transactions that
+    coordinators know."""
     producers = await admin.describe_producers(places[:PARTITIONS_MAX])
     found = list(open_transactions(producers))
     ids = sorted({one.producer.producer_id for one in found})[:PRODUCERS_MAX]

@@ -32,7 +32,7 @@ class PushedSeries:
     unit: str
     """Unit of the metric as the client names it. Empty if it names none."""
     topic: str
-    """Subject of the metric: latency, errors, lag, rates or other."""
+    """Category of the metric: latency, errors, lag, rates or other."""
     values: tuple[tuple[int, float], ...]
     """Pairs of the time at which the broker received the push, in ms since 1970, and the metric's
     value. The value of a histogram is its mean."""

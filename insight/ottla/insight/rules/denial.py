@@ -28,7 +28,7 @@ from ottla.model.security.acls import (
 from ottla.model.values import frozen
 
 NEAR_MAX = 3
-"""Maximum number of ACLs shown that would almost allow the denied operation."""
+"""Maximum number of listed ACLs that nearly allow the denied operation."""
 REASONS = {
     "SuperUser": "it is one of super.users",
     "DefaultAllow": "no entry is about it, and allow.everyone.if.no.acl.found is true",

@@ -174,7 +174,7 @@ def shown_standing(standing: str, is_cordoned: bool) -> str:
 
 
 def broker_standing(broker: SurveyedBroker) -> str:
-    """Return a broker's state in the cluster in one word, apart from whether it is cordoned."""
+    """Return a broker's state in the cluster as one word. Cordoning is not considered."""
     if broker.state in DRAINS:
         return broker.state.lower()
     if broker.is_fenced:

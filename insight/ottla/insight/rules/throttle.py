@@ -99,7 +99,7 @@ def _owner_words(owner: QuotaOwner) -> list[str]:
 
 
 def _raised(owner: QuotaOwner, key: str, limit: float) -> str:
-    """Return a command that doubles a quota of its owner."""
+    """Return a command that doubles a quota."""
     return command("quota", "set", f"{key}={2 * limit:.10g}", *_owner_words(owner))
 
 

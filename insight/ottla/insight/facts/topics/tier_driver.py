@@ -14,7 +14,7 @@ from ottla.model.settings.storage.tier import PROBLEM_PREFIX
 from ottla.wire.offset_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED
 
 IS_TIERED = "remote.storage.enable"
-"""Setting of a topic by which it is tiered."""
+"""Key of the topic setting that enables tiered storage."""
 TOPICS_PER_REQUEST = 500
 """Number of topics whose settings one request reads. A larger number makes long responses."""
 
@@ -51,7 +51,7 @@ def tier_problems(brokers: Sequence[SurveyedBroker]) -> list[str]:
 
 
 async def tiered_topics(admin: Admin, names: list[str]) -> list[str]:
-    """Return the names of those topics that are tiered, sorted."""
+    """Return the sorted names of the tiered topics."""
     found = []
     for at in range(0, len(names), TOPICS_PER_REQUEST):
         resources = [
