@@ -3,11 +3,12 @@
 import asyncio
 import gc
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 import trio
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 import ottla.testing.world as world
 from ottla.client.consumer import open_consumer
@@ -266,6 +267,15 @@ async def crash(bootstrap: str) -> None:
     raise RuntimeError("the program has a bug")
 
 
+async def copy_in_aiokafka(bootstrap: str) -> None:
+    async with (
+        AIOKafkaProducer(bootstrap_servers=bootstrap) as producer,
+        AIOKafkaConsumer("orders", bootstrap_servers=bootstrap) as consumer,
+    ):
+        async for record in consumer:
+            await producer.send_and_wait("copies", record.value)
+
+
 @pytest.mark.filterwarnings("error")
 def test_destructors_of_failed_programs_do_not_complain_after_the_run(
     monkeypatch: pytest.MonkeyPatch,
@@ -276,6 +286,7 @@ def test_destructors_of_failed_programs_do_not_complain_after_the_run(
     async def scenario(w: world.World) -> None:
         await w.create_topic("orders")
         one = w.start("a", crash, w.bootstrap)
+        w.start("b", copy_in_aiokafka, w.bootstrap)
         await trio.sleep(5)
         assert "the program has a bug" in str(one.failure)
         raise ValueError("the scenario fails")
@@ -284,3 +295,16 @@ def test_destructors_of_failed_programs_do_not_complain_after_the_run(
         world.run(scenario, world.ClusterPlan(seed=1))
     gc.collect()
     assert complaints == []
+
+
+def test_a_run_that_passed_leaves_nothing_of_its_world() -> None:
+    worlds: list[weakref.ref[world.World]] = []
+
+    async def scenario(w: world.World) -> None:
+        await w.create_topic("orders")
+        worlds.append(weakref.ref(w))
+
+    report = world.run(scenario)
+
+    assert report.timeline
+    assert [one() for one in worlds] == [None]

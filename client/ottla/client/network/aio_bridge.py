@@ -75,6 +75,7 @@ async def borrowed_thread() -> AsyncIterator[TrioThread]:
     loop = asyncio.get_running_loop()
     thread = _threads.get(loop)
     if thread is None:
+        _forget_closed_loops()
         thread = _threads[loop] = TrioTasks(loop) if is_embedded else TrioThread(loop)
     thread.client_count += 1
     try:
@@ -83,8 +84,15 @@ async def borrowed_thread() -> AsyncIterator[TrioThread]:
     finally:
         thread.client_count -= 1
         if not thread.client_count:
-            del _threads[loop]
+            _threads.pop(loop, None)
             thread.stop()
+
+
+def _forget_closed_loops() -> None:
+    """Remove the threads of event loops that were closed while a client was open. A thread refers
+    to its loop, so that neither would ever be freed."""
+    for loop in [loop for loop in _threads if loop.is_closed()]:
+        del _threads[loop]
 
 
 @asynccontextmanager

@@ -36,7 +36,7 @@ from ottla.testing.world.failure_files import (
 from ottla.testing.world.instances import described
 from ottla.testing.world.life import HARNESS
 from ottla.testing.world.plans import FaultSchedule, WorldPlan
-from ottla.testing.world.runtime.guards import collect_garbage, enter, guarded
+from ottla.testing.world.runtime.guards import collect_garbage, enter, guarded, note_failed_run
 from ottla.testing.world.runtime.sources import Sources
 from ottla.testing.world.search.shrinking import SHRINK_LIMIT
 from ottla.testing.world.timeline import TIMELINE, Timeline
@@ -148,6 +148,7 @@ class WorldRun:
             self.trace.add(int(event.at_s * 1e6), event.where, event.kind, event.text)
         if self._failure is not None:
             self.explain(self._failure, self._names)
+            note_failed_run()
             raise self._failure
         for text in self._warnings:
             warnings.warn(text, SharedGlobalsWarning, stacklevel=3)

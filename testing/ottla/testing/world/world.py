@@ -86,6 +86,8 @@ class SimulatedWorld:
         """Delete the folders of the instances. Also find global variables of modules that several
         lives (runs of a program) have shared."""
         self.is_ending = True
+        ended_s = self.now_s
+        self.timeline.now_s = lambda: ended_s  # the report must not refer to the whole world
         self._patches.close()
         if sum(one.start_count for one in self._nemesis.instances.values()) > 1:
             found = [shared.warning() for shared in self._shared_globals.values()]

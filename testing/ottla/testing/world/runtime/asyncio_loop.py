@@ -40,6 +40,9 @@ advances by `SPIN_S`. Otherwise a program that polls with `asyncio.sleep(0)` wou
 SPIN_S = 0.001
 TASKS_BEFORE_PRUNING = 256
 """Number of referenced tasks at which the loop begins to release completed tasks."""
+CLOSES_MAX = 8
+"""Largest number of attempts to close a coroutine of a killed program. Each `await` in a `finally`
+block fails one attempt."""
 
 logger = logging.getLogger("asyncio")
 
@@ -119,6 +122,21 @@ class WorldEventLoop(RefusingEventLoop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own
         if self._tasks:
             ABANDONED.add(self)
+
+    def close_coroutines(self) -> None:
+        """Close the coroutines of all tasks of an abandoned loop and release their objects, so that
+        none is left for a later garbage collection. Errors of `finally` blocks are ignored."""
+        for task in self._tasks:
+            coroutine: Any = task.get_coro()
+            for _ in range(CLOSES_MAX):
+                try:
+                    coroutine.close()
+                    break
+                except (Exception, SystemExit, asyncio.CancelledError):
+                    continue
+        self._tasks.clear()
+        self._ready.clear()
+        self._timers.clear()
 
     async def _drive_until(self, future: "asyncio.Future[Any]") -> None:
         while not future.done():
@@ -537,6 +555,8 @@ class AbandonedLives:
     def clear(self) -> None:
         """Release the event loops and local variables of all ended programs. Called only after the
         end of a run."""
+        for loop in self._loops:
+            loop.close_coroutines()
         self._loops.clear()
         for failure in self._failures:
             _clear_frames(failure)

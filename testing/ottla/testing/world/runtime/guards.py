@@ -14,7 +14,6 @@ import datetime
 import functools
 import gc
 import io
-import itertools
 import logging
 import multiprocessing.process
 import os
@@ -47,12 +46,16 @@ from ottla.testing.world.runtime.stable_sets import StableFrozenSet, StableSet
 COLLECTION_S = 60.0
 """Interval in virtual seconds between two garbage collections during a run."""
 
-RUNS_PER_COLLECTION = 8
+RUNS_PER_COLLECTION = 64
 """Number of runs between two full garbage collections.
 
-A run of some seconds leaves about 6 MB of objects that refer to each other. A collection visits all
-objects of the process, which takes as long as the start of a simulated cluster. With a larger
-number, the process uses more memory."""
+A collection visits all objects of the process, which takes as long as several starts of a simulated
+cluster. A run that passes leaves no objects. With a larger number, the process uses more memory if
+a program keeps objects that refer to each other."""
+
+FAILED_RUN_WEIGHT = 8
+"""Number of passed runs that a failed run counts for. The exception of a failed run keeps about
+6 MB of objects that refer to each other."""
 
 COLLECTIONS_MAX = 4
 """Largest number of garbage collections after a run."""
@@ -484,7 +487,8 @@ class _Guard:
 
 
 _guard: _Guard | None = None
-_run_counts = itertools.count(1)
+_run_count = 0
+"""Number of runs since the last full garbage collection. Failed runs have a larger weight."""
 
 
 @contextmanager
@@ -500,11 +504,13 @@ def guarded(chance: Chance) -> Iterator[None]:
     own collections between runs are too rare, so some runs collect garbage at their start. Output
     and warnings of destructors are not shown.
     """
-    global _guard
+    global _guard, _run_count
     if _guard is not None:
         yield
         return
-    if not next(_run_counts) % RUNS_PER_COLLECTION:
+    _run_count += 1
+    if _run_count >= RUNS_PER_COLLECTION:
+        _run_count = 0
         contextvars.copy_context().run(_release_in_silence)
     shared: random.Random = random._inst
     state = shared.getstate()
@@ -528,6 +534,13 @@ def guarded(chance: Chance) -> Iterator[None]:
         gc.unfreeze()
         if had_gc:
             gc.enable()
+
+
+def note_failed_run() -> None:
+    """Note that the exception of a run keeps objects of the run, so that garbage is collected
+    earlier."""
+    global _run_count
+    _run_count += FAILED_RUN_WEIGHT
 
 
 def _restore_late_imports() -> None:
