@@ -226,6 +226,8 @@ class MetadataDelta:
 
 
 def _differing(old: PersistentMap[Any, Any], new: PersistentMap[Any, Any]) -> set[Any]:
+    if old is new or not (old or new):
+        return set()
     missing = object()
-    changed = {key for key, value in new.items() if old.get(key, missing) != value}
-    return changed | {key for key in old if key not in new}
+    changed = {key for key, value in new.unordered_items() if old.get(key, missing) != value}
+    return changed | {key for key, _ in old.unordered_items() if key not in new}

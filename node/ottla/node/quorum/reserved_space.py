@@ -24,7 +24,8 @@ ELECTION_BYTES = 128 * KIB
 """Number of bytes at the end of the reserved disk space that only votes and epochs may use. A voter
 that cannot store its vote and epoch must not send responses."""
 
-PIECE_BYTES = 256 * KIB
+ZEROS = bytes(256 * KIB)
+"""Piece of zeros with which the file is filled."""
 
 
 class ReservedSpace:
@@ -52,9 +53,8 @@ class ReservedSpace:
             return
         file = self._disk.open(self._path, create=True)
         try:
-            zeros = memoryview(bytes(PIECE_BYTES))
             while (size_bytes := file.size_bytes) < RESERVED_BYTES:
-                file.pwrite(size_bytes, [zeros[: RESERVED_BYTES - size_bytes]])
+                file.pwrite(size_bytes, [ZEROS[: RESERVED_BYTES - size_bytes]])
                 self.left_bytes = file.size_bytes
         except OSError as error:
             if not is_disk_full(error):
