@@ -24,6 +24,7 @@ from ottla.broker.cluster.settings.dynamic_settings import (
 from ottla.broker.cluster.settings.settings_without_effect import SettingsWithoutEffect
 from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
+from ottla.broker.groups.offsets.offsets_upload_driver import OffsetsUpload
 from ottla.broker.groups.share.end_offsets_driver import EndOffsetsDriver
 from ottla.broker.listener_admission import ListenerAdmission
 from ottla.broker.log_directories_driver import LogDirectories
@@ -193,6 +194,12 @@ class Broker:
             errors=self.errors,
         )
         tier.register_with(self.parts)
+        OffsetsUpload(
+            tier.objects,
+            interval_ms=self.config.tier.group_offsets_interval_ms,
+            image=lambda: self.table.image,
+            led_offsets=self.core.groups.led_offsets,
+        ).register_with(self.parts)
         for relief in self.logs.reliefs:
             relief.on_short = tier.manager.copy_soon
         return tier

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 import trio
 
+from ottla.broker.groups.offsets.uploaded_offsets import StoredOffset
 from ottla.cli.main import run
 from ottla.client import ConsumerConfig, open_consumer, open_producer
 from ottla.client.admin import open_admin
 from ottla.client.fetch.record_batch import ConsumerRecord
 from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
+from tests.cli.tier.conftest import offsets_object, put_offsets
 from tests.storage.tier.example_bucket import TOPIC_ID, values_of
 
 pytestmark = pytest.mark.cluster
 ORDERS = TopicPartition("orders", 0)
+COMMITTED = StoredOffset("billing", "orders", 0, TOPIC_ID, 30, 4, "", 5)
 TIMEOUT_S = 60.0
 
 
@@ -25,6 +28,7 @@ TIMEOUT_S = 60.0
 def test_a_restored_cluster_serves_records_at_their_offsets_and_continues_after_them(
     bucket: Path, tmp_path: Path, up: Callable[..., Any], options: tuple[str, ...]
 ) -> None:
+    put_offsets(bucket, *offsets_object(COMMITTED, epoch=9))
     words = ["--uri", f"file://{bucket}", "--into", str(tmp_path / "data"), "--port", "0"]
     assert run(["tier", "restore", *words, "--yes", "--old-cluster-is-gone", *options]) == 0
     up("--no-console")
@@ -47,6 +51,8 @@ async def check(bootstrap: tuple[tuple[str, int], ...]) -> None:
         assert not isinstance(topic, RefusedError)
         assert topic.topic_id == TOPIC_ID
         assert (await admin.topic_configs("orders"))["retention.ms"].value == "-1"
+        committed = await admin.group_offsets("billing")
+        assert {at: one.offset for at, one in committed.items()} == {ORDERS: 30}
     async with open_producer(bootstrap) as producer:
         delivery = await producer.send("orders", b"after", partition=0)
         assert (await delivery).offset == 74

@@ -10,6 +10,9 @@ from uuid import UUID
 import pytest
 import trio
 
+from ottla.broker.coordinators.placement import partition_of
+from ottla.broker.groups.group_records import read_record
+from ottla.broker.groups.offsets.uploaded_offsets import StoredOffset
 from ottla.cli.cluster.cluster_file import make_plan
 from ottla.cli.cluster.cluster_format import format_plan
 from ottla.cli.main import run
@@ -31,13 +34,16 @@ from ottla.storage.segments.epoch_cache import EpochEntry, decode_epochs
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.tier.bucket_driver import read_partition
 from ottla.storage.tier.memory_store import MemoryObjectStore
+from ottla.storage.tier.object_names import heartbeat_key
 from ottla.storage.tier.remote_metadata import RemoteMetadata
 from ottla.storage.tier.remote_records import decode_record
 from ottla.storage.tier.remote_segment import RemoteSegmentState
 from ottla.storage.tier.stored_partition import Piece, StoredPartition, stored_partition
 from ottla.wire.batch import batches
+from ottla.wire.messages.offset_commit_key import OffsetCommitKey
+from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 from ottla.wire.records import scan
-from tests.cli.tier.conftest import files
+from tests.cli.tier.conftest import files, offsets_object, put_offsets
 from tests.storage.log.workbench import NOW_MS, read_values
 from tests.storage.tier.example_bucket import CLUSTER_ID, ExampleTopic, fill_bucket, values_of
 from tests.storage.tier.segments import MANIFEST
@@ -283,3 +289,76 @@ def test_formatted_nodes_are_restored_with_the_records_of_every_controller(
     trio.run(check)
     assert run(words) == 1
     assert "has logs already" in capsys.readouterr().err
+
+
+COMMITTED = StoredOffset("billing", "orders", 0, ExampleTopic().topic_id, 30, 4, "note", 5)
+LATE = COMMITTED._replace(group="audit", partition=1, offset=1_000)
+FOREIGN = COMMITTED._replace(topic_id=UUID(int=99))
+
+
+@pytest.mark.parametrize("options", [(), ("--in-place",)], ids=["copied", "in place"])
+def test_groups_continue_at_their_offsets(
+    options: tuple[str, ...],
+    bucket: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put_offsets(bucket, *offsets_object(COMMITTED._replace(offset=20), epoch=3))
+    put_offsets(bucket, *offsets_object(COMMITTED, LATE, FOREIGN, epoch=4))
+    words = ("--old-cluster-is-gone", "--topic", "orders", *options)
+    assert restore(bucket, tmp_path / "new", *words, "--dry-run") == 0
+    shown = capsys.readouterr()
+    assert "billing" in shown.out
+    assert "offsets of 2 groups, of " in shown.err
+    assert "1 offset of groups beyond the uploaded records" in shown.err
+    assert "1 offset of groups in other topics" in shown.err
+    assert restore(bucket, tmp_path / "new", *words, "--yes") == 0
+    broker = tmp_path / "new" / "broker-1"
+    assert run(["log", "verify", str(broker)]) == 0
+    found = {}
+    for log in sorted(broker.glob("__consumer_offsets-*/*.log")):
+        data = log.read_bytes()
+        for at, header in batches(data):
+            assert header.partition_leader_epoch == (4 if "offsets-3/" in str(log) else 0)
+            for row in scan(data, at, header):
+                key, value = read_record(row.key, row.value) or (None, None)
+                assert isinstance(key, OffsetCommitKey)
+                assert isinstance(value, OffsetCommitValue)
+                index = int(log.parent.name.rpartition("-")[2])
+                assert index == partition_of(key.group, 50)
+                found[key.group] = (key.partition, value.offset, value.metadata, value.topic_id)
+                assert value.commit_timestamp > 5
+    topic_id = ExampleTopic().topic_id
+    assert found == {"billing": (0, 30, "note", topic_id), "audit": (1, 74, "note", topic_id)}
+
+
+def test_damaged_offsets_are_refused(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key, data = offsets_object(COMMITTED)
+    put_offsets(bucket, key, data[:-1])
+    words = ("--old-cluster-is-gone", "--yes")
+    assert restore(bucket, tmp_path / "new", *words) == 1
+    assert "add --without-group-offsets to restore" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    assert restore(bucket, tmp_path / "new", *words, "--without-group-offsets") == 0
+    assert not list((tmp_path / "new" / "broker-1").glob("__consumer_offsets*"))
+
+
+def test_a_fresh_heartbeat_forbids_a_restore_and_an_old_one_permits_it(
+    bucket: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_offsets(bucket, heartbeat_key(CLUSTER_ID), b"{}", age_s=300)
+    assert restore(bucket, tmp_path / "new", "--yes") == 1
+    error = capsys.readouterr().err
+    assert "was alive at" in error
+    assert "add --old-cluster-is-gone" in error
+    words = ("--old-cluster-is-gone", "--dry-run")
+    assert restore(bucket, tmp_path / "new", *words) == 0
+    capsys.readouterr()
+    assert restore(bucket, tmp_path / "new", *words, "--in-place") == 1
+    assert "repeat the command 10 min later" in capsys.readouterr().err
+    # The segments were uploaded a moment ago, but the cluster has stopped since.
+    put_offsets(bucket, heartbeat_key(CLUSTER_ID), b"{}", age_s=700)
+    assert restore(bucket, tmp_path / "new", "--dry-run") == 0
+    assert restore(bucket, tmp_path / "new", *words, "--in-place") == 0

@@ -18,6 +18,7 @@ from ottla.broker.groups.group_figures import LedGroups, Rebalances, figures_of
 from ottla.broker.groups.group_records import TEXT_LENGTH_MAX
 from ottla.broker.groups.group_replay import GroupReplay
 from ottla.broker.groups.group_settings import SettingsOfGroups
+from ottla.broker.groups.offsets.committed_offsets import LedOffsets
 from ottla.broker.groups.offsets.offset_store import SeparateBatch
 from ottla.broker.groups.shard import GroupShard
 from ottla.broker.groups.share.partition_states import SharePorts, StateOutcomes
@@ -94,6 +95,12 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         """Yield the group coordinator's periodic work, which deletes expired committed offsets."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         yield PeriodicTask("expiry of committed offsets", interval_ms, GroupShard.expire_offsets)
+
+    def led_offsets(self) -> Iterator[LedOffsets]:
+        """Yield the committed offsets of the groups that this broker coordinates now."""
+        for index, led in list(self._led.items()):
+            if led.is_active and self.is_current(led):
+                yield LedOffsets(index, led.epoch, led.shard.offsets)
 
     @property
     def has_work(self) -> bool:

@@ -16,6 +16,7 @@ deleted_topics_driver.py      deletes what deleted topics have left in the objec
 segment_storage.py            interfaces of the metadata and of the object store
 segment_storage_driver.py     uploads and deletions in the object store
 store_check_driver.py         check of an object store that has failed
+cluster_objects_driver.py     the cluster's heartbeat in the object store
 tier_figures.py               metrics
 tier_alarms.py                failures that last, for `ottla status`
 tier_opening_driver.py        opens the object store, and reserves the cluster's prefix

@@ -8,6 +8,7 @@ import trio
 from ottla.broker.quotas.tier_quotas import TierQuotas
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.tier_start import TierStarts
+from ottla.broker.tier.cluster_objects_driver import ClusterObjects
 from ottla.broker.tier.metadata_topic_driver import MetadataTopic
 from ottla.broker.tier.partition_tier_driver import TierPorts
 from ottla.broker.tier.remote_log_manager_driver import RemoteLogManager
@@ -65,6 +66,23 @@ class BrokerTier:
         """Reader of copied segments, for the handlers of requests."""
         self.starts: TierStarts = StoreStarts(table, topic, cluster_store.reader)
         """Finder of the copied segment after which a follower's log begins."""
+        storage = StoreSegments(
+            cluster_store.store,
+            cluster_store.reader,
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            throttle=quotas.throttle_copy,
+            is_claimed=cluster_store.is_claimed,
+        )
+        self.objects = ClusterObjects(
+            cluster_store.store,
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            require_usable=storage.require_usable,
+            image=lambda: table.image,
+            clock=clock,
+            figures=figures,
+        )
         self.manager = RemoteLogManager(
             table,
             TierPorts(
@@ -74,14 +92,7 @@ class BrokerTier:
                 rng=rng,
                 image=lambda: table.image,
                 topic=topic,
-                storage=StoreSegments(
-                    cluster_store.store,
-                    cluster_store.reader,
-                    cluster_id=cluster_id,
-                    node_id=config.node_id,
-                    throttle=quotas.throttle_copy,
-                    is_claimed=cluster_store.is_claimed,
-                ),
+                storage=storage,
                 figures=figures,
                 errors=errors,
                 copy_slots=trio.CapacityLimiter(settings.copier_count),
@@ -99,6 +110,7 @@ class BrokerTier:
         """Register the background tasks, metrics and status values of tiered storage."""
         self.topic.register_with(parts)
         self.manager.register_with(parts)
+        self.objects.register_with(parts)
         parts.families(self._traffic.families)
         parts.families(self._chunk_counts.families)
 

@@ -636,7 +636,7 @@ _ottla_row() {
       argument='' ;;
     'tier restore')
       verbs=''
-      options='-h --help --into --node --broker-ids --topic --allow-missing --in-place --old-cluster-is-gone --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
+      options='-h --help --into --node --broker-ids --topic --allow-missing --in-place --old-cluster-is-gone --without-group-offsets --controllers --brokers --replication-factor --host --port --dry-run --yes --execute --uri --config --bootstrap-server --bootstrap --dir --profile --command-config --format'
       values='--into=@dir --node=@file --broker-ids= --topic=@topics --controllers= --brokers= --replication-factor= --host= --port= --uri= --config=@file --bootstrap-server= --bootstrap= --dir=@dir --profile=@profiles --command-config=@file --format=table|json'
       argument='' ;;
     'tier cost')

@@ -637,7 +637,7 @@ _ottla_row() {
       ottla_argument='' ;;
     'tier restore')
       ottla_verbs=()
-      ottla_options=('-h' '--help' '--into' '--node' '--broker-ids' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
+      ottla_options=('-h' '--help' '--into' '--node' '--broker-ids' '--topic' '--allow-missing' '--in-place' '--old-cluster-is-gone' '--without-group-offsets' '--controllers' '--brokers' '--replication-factor' '--host' '--port' '--dry-run' '--yes' '--execute' '--uri' '--config' '--bootstrap-server' '--bootstrap' '--dir' '--profile' '--command-config' '--format')
       ottla_values=('--into=@dir' '--node=@file' '--broker-ids=' '--topic=@topics' '--controllers=' '--brokers=' '--replication-factor=' '--host=' '--port=' '--uri=' '--config=@file' '--bootstrap-server=' '--bootstrap=' '--dir=@dir' '--profile=@profiles' '--command-config=@file' '--format=table|json')
       ottla_argument='' ;;
     'tier cost')

@@ -16,5 +16,7 @@ tier_restore.py   `ottla tier restore`
 restore_plan.py   topics to restore, with their metadata records (pure)
 restored_nodes_driver.py  restores into the formatted nodes of a new cluster
 restored_files_driver.py  writes the logs of restored partitions
+restored_groups.py  committed offsets of groups after a restore (pure)
+internal_topics_driver.py  metadata records and logs of internal topics
 adopted_logs_driver.py  writes the logs of partitions whose records stay in the bucket
 """

@@ -51,46 +51,47 @@ into memory completely."""
 FLUSHES_AT_ONCE = 16
 
 
+class CheckpointedLogs:
+    """Logs of a log directory, with the offsets for its checkpoint files."""
+
+    def __init__(self) -> None:
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        self.starts: dict[TopicPartition, Offset] = {}
+        self.ends: dict[TopicPartition, Offset] = {}
+
+    def add(
+        self, at: TopicPartition, topic_id: UUID, *, start_offset: Offset, end_offset: Offset
+    ) -> None:
+        """Add a log, which is flushed and committed up to its end."""
+        self.topic_ids[at], self.starts[at], self.ends[at] = topic_id, start_offset, end_offset
+
+    async def write(self, disk: Disk, log_dir: str) -> None:
+        """Write the checkpoint files of the log directory."""
+        for name, data in (
+            (CHECKPOINT_TOPICS_FILE, format_topic_ids(self.topic_ids)),
+            (RECOVERY_POINT_FILE, format_checkpoint(self.ends)),
+            (LOG_START_FILE, format_checkpoint(self.starts)),
+            (HIGH_WATERMARK_FILE, format_checkpoint(self.ends)),
+        ):
+            await disk.write_atomically(f"{log_dir}/{name}", data)
+
+
 async def write_logs(
     disk: Disk,
     store: ObjectStore,
     log_dir: str,
     logs: Mapping[TopicPartition, tuple[UUID, StoredPartition]],
+    checkpointed: CheckpointedLogs,
     *,
     on_bytes: Progress = lambda _: None,
 ) -> None:
-    """Write logs into a log directory, and then its checkpoints. Raises CorruptDataError if a
-    segment is damaged, and StoreError if the object store fails."""
+    """Write logs into a log directory, and add them to its checkpoints. Raises CorruptDataError if
+    a segment is damaged, and StoreError if the object store fails."""
     for at, (topic_id, log) in logs.items():
         await write_log(
             disk, store, f"{log_dir}/{at.topic}-{at.partition}", topic_id, log, on_bytes
         )
-    await write_checkpoints(
-        disk,
-        log_dir,
-        {at: topic_id for at, (topic_id, _) in logs.items()},
-        starts={at: log.start_offset for at, (_, log) in logs.items()},
-        ends={at: log.end_offset for at, (_, log) in logs.items()},
-    )
-
-
-async def write_checkpoints(
-    disk: Disk,
-    log_dir: str,
-    topic_ids: Mapping[TopicPartition, UUID],
-    *,
-    starts: Mapping[TopicPartition, Offset],
-    ends: Mapping[TopicPartition, Offset],
-) -> None:
-    """Write the checkpoint files of a log directory. They state that all logs are flushed and
-    committed up to their ends."""
-    for name, data in (
-        (CHECKPOINT_TOPICS_FILE, format_topic_ids(topic_ids)),
-        (RECOVERY_POINT_FILE, format_checkpoint(ends)),
-        (LOG_START_FILE, format_checkpoint(starts)),
-        (HIGH_WATERMARK_FILE, format_checkpoint(ends)),
-    ):
-        await disk.write_atomically(f"{log_dir}/{name}", data)
+        checkpointed.add(at, topic_id, start_offset=log.start_offset, end_offset=log.end_offset)
 
 
 async def write_log(

@@ -11,14 +11,12 @@ from typing import NamedTuple
 from uuid import UUID, uuid5
 
 from ottla.cli.cluster.server.combined_config import load_combined_config
-from ottla.cli.tier.adopted_logs_driver import (
-    RestoredMetadataTopic,
-    entries_of,
-    write_adopted_logs,
-)
+from ottla.cli.tier.adopted_logs_driver import restored_metadata_topic, write_adopted_logs
+from ottla.cli.tier.internal_topics_driver import write_internal_logs
 from ottla.cli.tier.progress_line import BucketProgress
 from ottla.cli.tier.restore_plan import RestorePlan, first_records, replicas_of
-from ottla.cli.tier.restored_files_driver import write_logs
+from ottla.cli.tier.restored_files_driver import CheckpointedLogs, write_logs
+from ottla.cli.tier.restored_groups import RestoredGroups
 from ottla.cli.tier.store_options import Bucket
 from ottla.metadata.records import Record
 from ottla.model.errors import ConfigError
@@ -41,6 +39,8 @@ from ottla.storage.tier.stored_partition import StoredPartition
 NODE = "--node"
 METADATA_TOPIC_IDS = UUID("5f0f3c5e-64c5-4c0b-a4c4-9fd5d32a6f25")
 """Namespace of the topic ids of `__remote_log_metadata` in restored clusters."""
+OFFSETS_TOPIC_IDS = UUID("6d1cf0f4-2f0a-4d2b-9a35-0b7e0f5b9a11")
+"""Namespace of the topic ids of `__consumer_offsets` in restored clusters."""
 REPLICAS_DEFAULT = 3
 
 Logs = Mapping[TopicPartition, tuple[UUID, StoredPartition]]
@@ -79,6 +79,7 @@ async def restore_nodes(
     bucket: Bucket,
     plan: RestorePlan,
     manifests: Sequence[SegmentManifest],
+    groups: RestoredGroups,
     nodes: Sequence[FormattedNode],
     brokers: Sequence[NodeId],
     *,
@@ -94,11 +95,22 @@ async def restore_nodes(
     most = min(REPLICAS_DEFAULT, len(brokers))
     placements = plan.placements(brokers, replication_factor or most)
     records = first_records(plan, placements)
-    topic = RestoredMetadataTopic(uuid5(METADATA_TOPIC_IDS, bucket.cluster_id), brokers, most)
+    internal = []
+    if groups.offsets:
+        topic_id = uuid5(OFFSETS_TOPIC_IDS, bucket.cluster_id)
+        internal.append(groups.topic(topic_id=topic_id, brokers=brokers, replication_factor=most))
     if is_in_place:
-        records += topic.first_records(min_insync_replicas=2 if most == REPLICAS_DEFAULT else 1)
-    topic_ids = {one.topic_id for one in plan.topics}
-    entries = entries_of(one for one in manifests if one.topic_id in topic_ids)
+        internal.append(
+            restored_metadata_topic(
+                manifests,
+                topic_id=uuid5(METADATA_TOPIC_IDS, bucket.cluster_id),
+                brokers=brokers,
+                replication_factor=most,
+                min_insync_replicas=2 if most == REPLICAS_DEFAULT else 1,
+            )
+        )
+    for topic in internal:
+        records += topic.first_records()
     async with RealDisk() as disk:
         for node in nodes:
             await _check_unused(disk, node, bucket.cluster_id if is_in_place else None)
@@ -114,19 +126,17 @@ async def restore_nodes(
         with BucketProgress("restoring records", "bytes", 0 if is_in_place else size) as line:
             for node, logs in own:
                 for index, log_dir in enumerate(node.log_dirs):
-                    mine = _share(logs, index, len(node.log_dirs))
+                    count = len(node.log_dirs)
+                    mine, done = _share(logs, index, count), CheckpointedLogs()
                     if is_in_place:
-                        kept = {
-                            at: rows
-                            for at, rows in entries.items()
-                            if node.node_id in topic.replicas(at)
-                            and at % len(node.log_dirs) == index
-                        }
-                        await write_adopted_logs(
-                            disk, bucket.store, log_dir, mine, kept, topic.topic_id
-                        )
+                        await write_adopted_logs(disk, bucket.store, log_dir, mine, done)
                     else:
-                        await write_logs(disk, bucket.store, log_dir, mine, on_bytes=line.advance)
+                        await write_logs(
+                            disk, bucket.store, log_dir, mine, done, on_bytes=line.advance
+                        )
+                    kept = [topic.logs_of(node.node_id, index, count) for topic in internal]
+                    await write_internal_logs(disk, log_dir, kept, done)
+                    await done.write(disk, log_dir)
         await _add_records(disk, nodes, records)
 
 

@@ -125,8 +125,11 @@ VERBS = (
         ),
         option(
             "--old-cluster-is-gone",
-            "restore although the cluster of the bucket has uploaded within the last hour",
+            "restore although the cluster of the bucket may be in use: it was alive in the last "
+            "10 minutes, or has uploaded within the last hour and has no heartbeat. Clients then "
+            "find two clusters with the same topics",
         ),
+        option("--without-group-offsets", "restore no committed offsets of groups"),
         option("--controllers N", "number of controllers (default: 1)", type=int),
         option("--brokers N", "number of brokers (default: 1)", type=int),
         option(

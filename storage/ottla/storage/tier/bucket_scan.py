@@ -8,7 +8,13 @@ process's memory.
 from typing import NamedTuple
 
 from ottla.storage.tier.cluster_marker import MARKER_KEY
-from ottla.storage.tier.object_names import SegmentNames, SegmentObject, parse_object_key
+from ottla.storage.tier.object_names import (
+    SegmentNames,
+    SegmentObject,
+    heartbeat_key,
+    parse_group_offsets_key,
+    parse_object_key,
+)
 from ottla.storage.tier.store_seam import ObjectEntry, StoreError
 
 SEGMENTS_MAX = 500_000
@@ -17,6 +23,9 @@ GiB, this number of segments has 500 TB."""
 OBJECTS_MAX = 10_000_000
 """Maximum number of objects in a scan. A listing of that size takes an hour: others may have filled
 the bucket with objects that belong to no segment."""
+GROUP_OFFSETS_MAX = 10_000
+"""Maximum number of objects with committed offsets of groups in a scan. A cluster has one for each
+partition of `__consumer_offsets`, and a few of former leader epochs."""
 UNKNOWN_SAMPLE_MAX = 5
 
 
@@ -81,6 +90,11 @@ class BucketScan:
         """Number of objects in the listing."""
         self.newest_ms = 0
         """Time at which the newest object was written, by the store's clock, in ms since 1970."""
+        self.heartbeat_ms = 0
+        """Time of the last heartbeat of the cluster, by the store's clock, in ms since 1970, or 0
+        if there is none."""
+        self.group_offsets: list[ObjectEntry] = []
+        """Objects with committed offsets of groups."""
         self.unknown_count = 0
         """Number of objects that belong to no segment of the cluster."""
         self.unknown_sample: list[str] = []
@@ -95,6 +109,16 @@ class BucketScan:
                 f"the bucket contains more than {self._objects_max:,} objects of the cluster"
             )
         if entry.key == MARKER_KEY:
+            return
+        if entry.key == heartbeat_key(self.cluster_id):
+            self.heartbeat_ms = entry.modified_ms
+            return
+        if parse_group_offsets_key(self.cluster_id, entry.key) is not None:
+            if len(self.group_offsets) >= GROUP_OFFSETS_MAX:
+                raise BucketTooLargeError(
+                    f"the bucket contains more than {GROUP_OFFSETS_MAX:,} objects with offsets"
+                )
+            self.group_offsets.append(entry)
             return
         name = parse_object_key(entry.key)
         if name is None or name.names.cluster_id != self.cluster_id:

@@ -1,8 +1,11 @@
-"""Keys of the objects in which a copied segment is stored. Pure.
+"""Keys of the objects of copied segments, and of the other objects of a cluster. Pure.
 
     <cluster id>/<topic>-<topic id>/<partition>/<20 digits>-<segment id>.log
                                                                         .indexes
                                                                         .manifest.json
+
+    <cluster id>/group-offsets/<partition>-<10 digits>.offsets
+    <cluster id>/heartbeat.json
 
 The prefix of the store's URI precedes them. Ids are in Kafka's base64 form (22 characters). The
 digits are the segment's start offset. A segment id is new for each upload, so that no two leaders
@@ -33,6 +36,12 @@ _KEY = re.compile(
     rf"([0-9]{{20}})-({_ID})"  # start offset and segment id
     r"(\.log|\.indexes|\.manifest\.json)"
 )
+
+HEARTBEAT = "heartbeat.json"
+GROUP_OFFSETS = "group-offsets"
+"""Folder of a cluster's committed offsets. No topic's folder has this name, because topic folders
+end with an id."""
+_OFFSETS_NAME = re.compile(r"(0|[1-9][0-9]{0,5})-([0-9]{10})\.offsets")
 
 
 class SegmentObject(StrEnum):
@@ -83,6 +92,33 @@ def cluster_prefix(cluster_id: str) -> str:
     """Return the common start of the keys of all segments of a cluster. The caller must have
     checked the cluster id with `is_cluster_id`."""
     return f"{cluster_id}/"
+
+
+def heartbeat_key(cluster_id: str) -> str:
+    """Return the key of the object that shows by its age whether a cluster is in use."""
+    return f"{cluster_prefix(cluster_id)}{HEARTBEAT}"
+
+
+def group_offsets_prefix(cluster_id: str) -> str:
+    """Return the common start of the keys of all committed offsets of a cluster's groups."""
+    return f"{cluster_prefix(cluster_id)}{GROUP_OFFSETS}/"
+
+
+def group_offsets_key(cluster_id: str, partition: int, leader_epoch: int) -> str:
+    """Return the key of the committed offsets that a partition of `__consumer_offsets` had in a
+    leader epoch. A deposed leader never writes to the key of its successor."""
+    return f"{group_offsets_prefix(cluster_id)}{partition}-{leader_epoch:010d}.offsets"
+
+
+def parse_group_offsets_key(cluster_id: str, key: str) -> tuple[int, int] | None:
+    """Return the partition of `__consumer_offsets` and the leader epoch in a key of committed
+    offsets, or None for any other key."""
+    found = _OFFSETS_NAME.fullmatch(key.removeprefix(group_offsets_prefix(cluster_id)))
+    if found is None:
+        return None
+    partition, epoch = int(found[1]), int(found[2])
+    is_own = key == group_offsets_key(cluster_id, partition, epoch)
+    return (partition, epoch) if is_own and epoch <= PARTITION_MAX else None
 
 
 def topic_prefix(cluster_id: str, topic: str, topic_id: UUID) -> str:

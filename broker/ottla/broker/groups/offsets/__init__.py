@@ -9,4 +9,6 @@ offset_apis.py         OffsetFetch, OffsetDelete
 offset_commit_api.py   OffsetCommit
 topic_commit.py        offsets of one topic that a group commits together
 transactional_offsets.py  TxnOffsetCommit
+uploaded_offsets.py    copies of the offsets in an object store, for tiered topics
+offsets_upload_driver.py  writes these
 """

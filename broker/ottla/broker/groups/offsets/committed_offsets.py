@@ -1,6 +1,7 @@
 """Stores the committed offsets of the groups in one partition of `__consumer_offsets`. Pure."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.broker.groups.group_records import NO_EXPIRY, lasting_offset_value, offset_value
@@ -137,3 +138,12 @@ class OffsetTable:
     def __len__(self) -> int:
         """Return the number of committed offsets of all groups."""
         return sum(len(offsets) for offsets in self._by_group.values())
+
+
+class LedOffsets(NamedTuple):
+    """Committed offsets of the groups in a partition of `__consumer_offsets` that this broker
+    leads."""
+
+    partition: int
+    leader_epoch: int
+    table: OffsetTable

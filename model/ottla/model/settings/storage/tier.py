@@ -135,6 +135,15 @@ class TierConfig:
         doc="Whether a new replica of a tiered partition begins after the last copied offset in "
         "place of the leader's local log start (KIP-1023).",
     )
+    group_offsets_interval_ms: int = setting(
+        300_000,
+        key="remote.log.group.offsets.interval.ms",
+        kind=SettingKind.LONG,
+        at_least=0,
+        doc="Ottla's own: interval at which the offsets that groups have committed in tiered "
+        "topics are written to the object store if they have changed, for 'ottla tier restore'; 0 "
+        "disables it.",
+    )
     metadata_partition_count: int = setting(
         50,
         key=f"{METADATA_PREFIX}remote.log.metadata.topic.num.partitions",

@@ -1,0 +1,135 @@
+"""Uploads the groups' committed offsets in tiered topics to the object store, for `ottla tier
+restore`."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+
+import trio
+
+from ottla.broker.groups.offsets.committed_offsets import LedOffsets
+from ottla.broker.groups.offsets.uploaded_offsets import (
+    BATCH_COUNT,
+    StoredOffset,
+    encoded_parts,
+    limited,
+    tiered_offsets_of,
+)
+from ottla.broker.tier.cluster_objects_driver import ClusterObjects
+from ottla.metadata.image import MetadataImage
+from ottla.metadata.records import TOPIC_RESOURCE
+from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.node.part_registry import PartRegistry
+from ottla.storage.tier.object_names import (
+    group_offsets_key,
+    group_offsets_prefix,
+    parse_group_offsets_key,
+)
+from ottla.wire.crc import crc32c
+
+IS_TIERED = "remote.storage.enable"
+
+
+class OffsetsUpload:
+    """Background task of one broker that uploads the offsets of the groups that it coordinates."""
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        *,
+        interval_ms: int,
+        image: Callable[[], MetadataImage],
+        led_offsets: Callable[[], Iterable[LedOffsets]],
+    ) -> None:
+        """Create the task. `led_offsets` returns the committed offsets of the groups that this
+        broker coordinates."""
+        self._objects = objects
+        self._interval_s = interval_ms / 1_000
+        self._image = image
+        self._led_offsets = led_offsets
+        self._written: dict[tuple[int, int], int] = {}
+        """CRC of the object that was last written, by partition of `__consumer_offsets` and leader
+        epoch."""
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task, if the interval is not 0."""
+        if self._interval_s:
+            parts.task("group offsets in the object store", self.run)
+
+    async def run(self) -> None:
+        """Write the offsets that groups have committed in tiered topics at an interval, if they
+        have changed, until cancelled."""
+        while True:
+            await trio.sleep(self._interval_s)
+            await self.write_all()
+
+    async def write_all(self) -> None:
+        """Write an object for each partition of `__consumer_offsets` that this broker leads, if its
+        content differs from the last one."""
+        topic_ids = {
+            topic.name: topic.id
+            for topic in self._image().topics.values()
+            if self._image().config(TOPIC_RESOURCE, topic.name).get(IS_TIERED) == "true"
+        }
+        led_now = list(self._led_offsets()) if topic_ids or self._written else []
+        current = {(led.partition, led.leader_epoch) for led in led_now}
+        self._written = {at: crc for at, crc in self._written.items() if at in current}
+        for led in led_now:
+
+            async def write(led: LedOffsets = led) -> None:
+                found: list[StoredOffset] = []
+                for group in list(led.table.group_ids):
+                    found += tiered_offsets_of(led.table, group, topic_ids)
+                    await trio.lowlevel.checkpoint()
+                await self._write(led, found)
+
+            await self._objects.guarded("group offsets", led.partition, write)
+
+    async def _write(self, led: LedOffsets, found: list[StoredOffset]) -> None:
+        at = led.partition, led.leader_epoch
+        if not found and at not in self._written:
+            return
+        kept = limited(found)
+        parts = []
+        for part in encoded_parts(
+            kept,
+            cluster_id=self._objects.cluster_id,
+            place=at,
+            partition_count=self._partition_count(led.partition),
+            left_out_count=len(found) - len(kept),
+        ):
+            parts.append(part)
+            await trio.lowlevel.checkpoint()
+        crc = 0
+        for part in parts:
+            crc = crc32c(part, crc)
+        before = self._written.get(at)
+        if before == crc:
+            return
+        key = group_offsets_key(self._objects.cluster_id, *at)
+        if len(kept) <= BATCH_COUNT:
+            await self._objects.store.put(key, b"".join(parts))
+        else:
+            await self._objects.store.put_stream(key, _parts_of(parts))
+        if before is None:
+            await self._delete_older(*at)
+        self._written[at] = crc
+
+    def _partition_count(self, partition: int) -> int:
+        topic = self._image().topic(OFFSETS_TOPIC)
+        return partition + 1 if topic is None else len(topic.partitions)
+
+    async def _delete_older(self, partition: int, leader_epoch: int) -> None:
+        """Delete the objects of a partition that former leaders have written."""
+        store, cluster_id = self._objects.store, self._objects.cluster_id
+        older = []
+        async for entry in store.entries(group_offsets_prefix(cluster_id)):
+            place = parse_group_offsets_key(cluster_id, entry.key)
+            if place is not None and place[0] == partition and place[1] < leader_epoch:
+                older.append(entry.key)
+        if older:
+            await store.delete(older)
+
+
+async def _parts_of(parts: list[bytes]) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of an object's content."""
+    for part in parts:
+        yield part

@@ -1,0 +1,92 @@
+"""Writes of those objects in the store that belong to the cluster and to no segment: the heartbeat
+here, and the committed offsets of groups in `groups/offsets`.
+
+Both are for `ottla tier restore`. A failure delays nothing else: it is logged and repeated.
+"""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from ottla.broker.tier.tier_figures import TierFigures
+from ottla.metadata.image import MetadataImage
+from ottla.model.errors import OttlaError
+from ottla.model.ids import NodeId
+from ottla.model.seams import Clock
+from ottla.node.part_registry import PartRegistry
+from ottla.storage.tier.object_names import (
+    heartbeat_key,
+)
+from ottla.storage.tier.store_seam import ObjectStore
+
+logger = logging.getLogger("ottla.broker.tier")
+
+HEARTBEAT_S = 60.0
+"""Seconds between two heartbeats of a cluster. With a larger value, a restore needs longer to see
+that the cluster has stopped; with a smaller one, the requests cost more."""
+WRITE_TIMEOUT_S = 60.0
+"""Timeout in seconds of the upload of one object. It is repeated at the next interval."""
+IS_TIERED = "remote.storage.enable"
+
+
+class ClusterObjects:
+    """The objects of the cluster in its store, and the background task that writes its
+    heartbeat."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        cluster_id: str,
+        node_id: NodeId,
+        require_usable: Callable[[], Awaitable[None]],
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        figures: TierFigures,
+    ) -> None:
+        """Create the object. `require_usable` raises StoreError while the store fails."""
+        self.store = store
+        self.cluster_id = cluster_id
+        self._node_id = node_id
+        self._require_usable = require_usable
+        self._image = image
+        self._clock = clock
+        self._figures = figures
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the background task."""
+        parts.task("heartbeat in the object store", self.run_heartbeat)
+
+    async def run_heartbeat(self) -> None:
+        """Write the cluster's heartbeat at an interval, until cancelled. The broker with the lowest
+        id writes it."""
+        while True:
+            if self._is_first():
+                await self.guarded("heartbeats", self._node_id, self.write_heartbeat)
+            await trio.sleep(HEARTBEAT_S)
+
+    def _is_first(self) -> bool:
+        image = self._image()
+        serving = [node for node in image.brokers if image.is_active(node)]
+        return bool(serving) and min(serving) == self._node_id
+
+    async def write_heartbeat(self) -> None:
+        """Write the heartbeat of the cluster. Its age by the store's clock counts."""
+        values = {"format": 1, "broker_id": self._node_id, "written_ms": self._clock.wall_ms()}
+        await self.store.put(heartbeat_key(self.cluster_id), json.dumps(values).encode())
+
+    async def guarded(self, work: str, subject: int, write: Callable[[], Awaitable[None]]) -> None:
+        """Perform some work, and record whether it has failed."""
+        alarms = self._figures.alarms
+        try:
+            await self._require_usable()
+            with trio.fail_after(WRITE_TIMEOUT_S):
+                await write()
+        except (OttlaError, OSError, trio.TooSlowError) as error:
+            reason = str(error) or f"it took more than {WRITE_TIMEOUT_S:.0f} s"
+            logger.info("%s in the object store fail: %s", work, reason)
+            alarms.on_failure(work, subject, reason, now_ms=self._clock.monotonic_ms())
+        else:
+            alarms.on_success(work, subject)
