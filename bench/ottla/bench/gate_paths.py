@@ -71,8 +71,8 @@ HEARTBEAT_VERSION = 1
 GROUP = "gate"
 PRODUCER = ProducerId(7)
 SEQUENCES = 100
-"""Number of record batches prepared for the idempotent producer. It must exceed the number of runs
-in which the instructions of a path are counted."""
+"""Number of record batches prepared for the idempotent producer. It must exceed the number of
+counted runs of a path."""
 LARGE_RECORDS = 128
 LARGE_RECORD_BYTES = 1_000
 SMALL_BATCH = [(NOW_MS, b"key", b"v" * 100)]

@@ -77,8 +77,8 @@ class RunningCluster:
         self.pids = pids
         self.ready_s = ready_s
         self.starter_pid: int | None = None
-        """Process id of the process from which the nodes were forked and with which they share
-        memory. None if there is no such process."""
+        """Id of the process that forked the nodes and shares memory with them. None if there is no
+        such process."""
 
     @property
     def all_pids(self) -> list[int]:
@@ -167,7 +167,8 @@ class RunningCluster:
 
 
 class StartedCluster(RunningCluster):
-    """Local cluster of nodes that `ottla up` has started, with the names that it prints."""
+    """Local cluster that was started by `ottla up`. Its nodes have the names that the command
+    prints."""
 
     def __init__(self, directory: Path, ready_s: float) -> None:
         self._path = directory / "cluster.json"

@@ -33,8 +33,8 @@ class SteadyProduce(HelperProcess):
         self.waited: list[RequestLatency] = []
 
     def take(self, words: list[str]) -> None:
-        """Store the latency of one produce request, from the words of a line that the process has
-        printed."""
+        """Parse one line that the process has printed, given as words, and store the latency of a
+        produce request."""
         sent_at, seconds = words
         self.waited.append(RequestLatency(float(sent_at), float(seconds)))
 

@@ -99,7 +99,7 @@ def run_beside(
 
 
 def cost_of_push_s(phases: Sequence[PushPhase]) -> float:
-    """Return the CPU seconds of the broker's event loop that one push of metrics costs."""
+    """Return the CPU seconds of the broker's event loop that one push of metrics takes."""
     without = median(phase.loop_share for phase in phases if not phase.has_pushes)
     costs = [
         (phase.loop_share - without) * (phase.ended_at - phase.began_at) / phase.pushes

@@ -23,9 +23,9 @@ NOT_ACKNOWLEDGED = -1
 may nevertheless have been written."""
 
 UNKNOWN_OFFSET = -2
-"""Offset in the ledger of a record whose acknowledgement did not contain its offset. If a
-connection is lost between two responses, librdkafka reports the earlier record as delivered,
-without its offset, when the later one is acknowledged."""
+"""Value in the ledger in place of an offset that the acknowledgement did not contain. This occurs
+if a connection is lost between two responses: librdkafka then reports the earlier record as
+delivered, without its offset, when the later one is acknowledged."""
 
 ROWS_HELD = 4_096
 

@@ -37,8 +37,8 @@ bursts; a shorter one costs more CPU time."""
 FLUSH_EVERY_S = 0.25
 LAST_ANSWERS_S = 120.0
 BURST_S = 0.25
-"""Maximum delay in seconds of the load generator for which it sends the overdue records in one
-burst. Records that are later than this are not sent."""
+"""Maximum delay in seconds of the load generator that a burst makes up for. Records that are
+overdue for longer are not sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,8 +35,8 @@ UNPACED_BURST = 1_000
 DEFAULT_LINGER_MS = 5.0
 TICK_S = 0.002
 BURST_S = 0.25
-"""Maximum delay in seconds of the load generator for which it sends the overdue records in one
-burst. Records that are later than this are not sent."""
+"""Maximum delay in seconds of the load generator that a burst makes up for. Records that are
+overdue for longer are not sent."""
 
 READ_AT_ONCE = 1_000
 ACKNOWLEDGED, READ = "acknowledged", "read"
@@ -66,8 +66,8 @@ class PacedLoad(HelperProcess):
         return self
 
     def take(self, words: list[str]) -> None:
-        """Store the latency of one record, from the words of a line that the load's process has
-        printed."""
+        """Parse one line that the load's process has printed, given as words, and store the latency
+        of a record."""
         kind, sent_at, seconds = words
         self.waited[kind].append(RequestLatency(float(sent_at), float(seconds)))
 

@@ -241,7 +241,7 @@ def measure_entries(
     """Send small requests of a user alternately to a server without an authorizer and to a server
     with one. Returns, for each server, the requests per second and the CPU time per request in µs.
 
-    The turns are short, so that other load of the machine affects both servers.
+    The servers alternate quickly, so that other load of the machine affects both equally.
     """
     servers = {OFF: without, ON: with_entries}
     smalls = {

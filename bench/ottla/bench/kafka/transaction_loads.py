@@ -19,8 +19,8 @@ from ottla.bench.result import Result
 from ottla.model.errors import ErrorCode, RefusedError
 
 RECORDS_BETWEEN_LOOKS = 64
-"""Number of records that a load produces between two checks of the clock, which takes some hundred
-microseconds."""
+"""Number of records that a load produces between two checks of the clock. Producing them takes some
+hundred microseconds."""
 QUEUED_RECORDS_MAX = 10_000
 """Maximum number of records in the queue of a load's producer. With more, a transaction would be
 longer than intended."""

@@ -33,8 +33,8 @@ from ottla.wire.messages.produce_request import (
 )
 
 LONGEST_WAIT_MS = 60_000
-"""Maximum wait of a Fetch in ms. It exceeds the duration of a measurement, so that a record ends
-each wait."""
+"""Maximum wait of a Fetch in ms. It is longer than a measurement, so that every wait ends with a
+record and not with a timeout."""
 READ_BYTES = 65_536
 SILENCE_S = 10.0
 SETTLE_S = 0.5
@@ -82,8 +82,9 @@ class LongPolls:
         self._stack.close()
 
     def wake(self, records_per_second: float, seconds: float) -> list[float]:
-        """Send single records at a steady rate. Returns the latencies in ms, from the send of a
-        record until a consumer of its partition has received it, for each such consumer.
+        """Send single records at a steady rate. Returns latencies in ms, one for each record and
+        each consumer of its partition. A latency lasts from the send of the record until the
+        consumer has received it.
 
         Raises RefusedError if a consumer does not receive a record in `SILENCE_S` seconds.
         """

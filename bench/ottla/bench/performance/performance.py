@@ -186,10 +186,10 @@ class PerformanceRun:
     rounds: int
     timeout_s: float
     forms: Mapping[str, str]
-    """Other Python interpreters in which Ottla is installed, by the label of their column on the
-    page."""
+    """Python interpreters in which other forms of Ottla (such as compiled) are installed, by the
+    label of their column on the page."""
     queue_records: int = QUEUE_RECORDS
-    """Number of records that one measurement of the group `queues` consumes."""
+    """Number of records that are consumed in one measurement of the group `queues`."""
 
     def run(self, say: Say) -> None:
         """Run each group of benchmarks, and store its values after every round. Stops at the

@@ -40,7 +40,7 @@ LARGE_REQUESTS = {"produce": 1_500, "fetch": 6_000}
 FLOOR_KINDS = ("produce", "fetch")
 """Kinds of small requests that the minimal C program supports as well."""
 FEW, MANY = 7, 100
-"""Numbers of topics that one request creates or deletes, in the benchmarks of topics."""
+"""In the benchmarks of topics: the two numbers of topics that one request creates or deletes."""
 ADMIN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
 QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
@@ -51,9 +51,9 @@ DIRTY_RECORDS = 400_000
 SENT_EVERY_S = 0.005
 SETTLE_S = 3.0
 SETTLED_S = 11.0
-"""Seconds between the kill of a controller and the kill of a broker, so that each is measured
-alone. It is longer than a broker session.  Brokers switch to another controller within a session,
-and Ottla's controller does not fence any broker before one session has passed
+"""Seconds between the kill of a controller and the kill of a broker, so that the two failovers are
+measured separately. It is longer than a broker session.  Brokers switch to another controller
+within a session, and Ottla's controller does not fence any broker before one session has passed
 (`ottla.early.failover`)."""
 PARTITIONS = {"1,000 partitions": 1_000, "10,000 partitions": 9_000}
 """Number of partitions that are created before each memory benchmark, in addition to existing

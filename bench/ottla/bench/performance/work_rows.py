@@ -229,8 +229,8 @@ def _long_poll_row() -> PerformanceRow:
 
 
 def _producers_row(rate: int) -> PerformanceRow:
-    """Return the benchmark of many producers that each write to many topics, at a steady rate in
-    sum, or as fast as they can if the rate is `UNPACED`."""
+    """Return the benchmark of many producers that each write to many topics. Their total rate is
+    `rate`, or as high as possible if `rate` is `UNPACED`."""
 
     def topics_of(cluster: RunningCluster, replicas: int) -> list[Load]:
         return [

@@ -55,9 +55,9 @@ class FetchedShare(NamedTuple):
     acknowledgement it confirms."""
 
     acquired: Acks
-    """Records that the response acquires, as acknowledgements that accept them."""
+    """Acknowledgements that accept all records acquired in the response."""
     accepted_count: int
-    """Number of records that the request of this response acknowledged."""
+    """Number of records that were acknowledged by the request that belongs to this response."""
 
 
 def read_from_earliest(bootstrap: str, group: str) -> None:

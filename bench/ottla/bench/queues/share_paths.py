@@ -44,13 +44,13 @@ PRODUCE_VERSION = 12
 GROUP, MEMBER = "gate", "gate-member-000000000"
 ACCEPT = 1
 RECORDS = 100
-"""Number of records, each a batch, that a measured code path can consume. It must exceed the number
-of runs in which the instructions of a path are counted."""
+"""Number of records, each in its own batch, that a measured code path can consume. It must exceed
+the number of counted runs of a path."""
 
 
 def share_fetches() -> Callable[[], object]:
-    """Return a code path whose ShareFetch requests each accept one record and fetch the next
-    one."""
+    """Return a code path of ShareFetch requests. Each request accepts one record and fetches the
+    next record."""
     broker = share_broker()
     broker.exchange_in_turn(frame_of(_fetch(1), SHARE_VERSION))
     epochs = range(2, RECORDS)
@@ -59,8 +59,8 @@ def share_fetches() -> Callable[[], object]:
 
 
 def share_acknowledgements() -> Callable[[], object]:
-    """Return a code path whose ShareAcknowledge requests each accept one record, of many that were
-    fetched before."""
+    """Return a code path of ShareAcknowledge requests. Each request accepts one of many records
+    that were fetched before."""
     broker = share_broker()
     broker.exchange_in_turn(frame_of(_fetch(1, records_max=RECORDS), SHARE_VERSION))
     epochs = range(2, RECORDS)
@@ -99,8 +99,8 @@ def share_broker() -> MiniBroker:
 
 @cache
 def image_with(topics: tuple[tuple[str, int], ...]) -> MetadataImage:
-    """Return the metadata of the simulated broker's cluster with further topics, each given as its
-    name and its number of partitions."""
+    """Return the metadata of the simulated broker's cluster, extended by topics. Each topic is
+    given as its name and its number of partitions."""
     made = copy(cluster())
     made.rng = CountingRng(drawn=made.rng.drawn)
     for name, count in topics:

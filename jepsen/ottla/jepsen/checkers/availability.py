@@ -110,8 +110,8 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _served(operation: Operation) -> Iterator[str]:
-    """Yield the names of the services that a client operation uses: its kind of operation, and each
-    key (partition) that it sends to."""
+    """Yield the services whose availability a client operation shows: its kind of operation, and
+    each key (partition) that it sends to."""
     if operation.invoke.f in ("send", "txn"):
         yield from {f"send {step[1]}" for step in operation.invoke.value if step[0] == "send"}
     yield operation.invoke.f

@@ -27,7 +27,8 @@ OWNING = ("assigned", "poll", "commit")
 
 @dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """One operation that proves that a member owned a key (partition) in a generation."""
+    """Evidence that a group member owned a key (partition) in a generation: one operation of the
+    member."""
 
     operation: Operation
     group: str

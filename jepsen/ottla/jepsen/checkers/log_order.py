@@ -42,11 +42,11 @@ after a later send was appended."""
 
 @dataclass(slots=True)
 class ProcessReader:
-    """The reading positions of one client process in the logs that it reads."""
+    """Positions of one client process in the logs that it reads."""
 
     is_subscribed: bool = False
     last: dict[str, tuple[int, Operation]] = field(default_factory=dict)
-    """For each key (partition), the last offset that the process read, and the poll that returned
+    """Last offset that the process has read from each key (partition), and the poll that returned
     it."""
 
     def on_change(self, operation: Operation) -> None:
@@ -177,8 +177,8 @@ def check_sends(reading: LogReading, findings: Findings) -> None:
 def _moments(
     sends_of: Mapping[int, Sequence[Send]],
 ) -> list[tuple[int, Sequence[Send], bool]]:
-    """Return (event index, records sent, is_begin) for the start and the end of every operation
-    that sends, in the order of the events."""
+    """Return the start and the end of every operation that sends, in the order of the events, as
+    (event index, records sent, is_begin)."""
     found: list[tuple[int, Sequence[Send], bool]] = []
     for begun, sends in sends_of.items():
         found.append((begun, sends, True))

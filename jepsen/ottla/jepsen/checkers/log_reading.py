@@ -18,8 +18,7 @@ Value: TypeAlias = Hashable
 """Value of a record. It is unique within its key (partition), so that it identifies its sender."""
 
 Records: TypeAlias = Sequence[Sequence[Json]]
-"""Records of one partition as [offset, value] pairs, in the order in which a client received
-them."""
+"""Records of one partition as [offset, value] pairs, in the order of their arrival at a client."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +31,7 @@ class Send:
     offset: int | None
     """Offset that was acknowledged for the record, or None if the record's offset is not known."""
     is_promised: bool
-    """True if the record was acknowledged with acks=all, so that it must exist permanently."""
+    """True if the record was acknowledged with acks=all. The record must then never be lost."""
     is_failed: bool
     """True if the record was certainly not appended to the log."""
     may_repeat: bool
@@ -73,7 +72,8 @@ class KeyLog:
     """All offsets of the partition that polls returned, ascending. Every reader must read these
     offsets in this order, without gaps."""
     position: dict[int, int] = field(default_factory=dict)
-    """For each offset in `polled` (all offsets that polls returned), its index in that list."""
+    """For each offset in `polled` (all offsets that polls returned), the index of the offset in
+    that list."""
     seen_of: dict[int, list[int]] = field(default_factory=dict)
     """For each record key, the offsets that polls returned, ascending. Empty unless the log is
     compacted."""
@@ -136,8 +136,8 @@ class LogReading:
         return None
 
     def must_have_committed(self, send: Send) -> bool:
-        """Return whether a sent record must be in the log. This is the case if it was acknowledged
-        with acks=all, or belongs to a transaction from which a record was read."""
+        """Return whether a sent record must be in the log. It must if it was acknowledged with
+        acks=all, or if a consumer has read another record of its transaction."""
         if send.is_promised:
             return True
         if send.is_failed:

@@ -40,8 +40,7 @@ offset."""
 
 @dataclass(slots=True)
 class RegisterGroup:
-    """The registers (committed offsets) of one group, and the nodes that acted as its
-    coordinator."""
+    """The registers (committed offsets) of one group, and the nodes that were its coordinator."""
 
     commits: dict[str, list[Access]] = field(default_factory=dict)
     fetches: dict[str, list[Access]] = field(default_factory=dict)

@@ -105,15 +105,15 @@ class PartitionTimes:
 
 
 def settled_from_ns(deliveries: Iterable[DeliveryToMember], limit: int) -> float:
-    """Return the earliest time in ns at which a delivery of the record may have finished the
-    record, or infinity if no delivery can have finished it."""
+    """Return the earliest time in ns at which the record may have been finished by one of its
+    deliveries, or infinity if no delivery can have finished it."""
     found = [delivery.settled_from_ns(limit) for delivery in deliveries]
     return min((since for since in found if since is not None), default=inf)
 
 
 class RecordTimes:
-    """The deliveries of one record to a share group, and the times that their acknowledgements
-    prove."""
+    """The deliveries of one record to a share group, with times that follow from their
+    acknowledgements."""
 
     def __init__(
         self, deliveries: Sequence[DeliveryToMember], passed_ns: float, facts: RunFacts
@@ -243,7 +243,8 @@ def _check_letter(record: RecordTimes, findings: Findings, *, is_letter: bool) -
 def _check_pair(
     record: RecordTimes, one: DeliveryToMember, other: DeliveryToMember, findings: Findings
 ) -> None:
-    """Report two deliveries of a record if their times show that neither came before the other."""
+    """Report two deliveries of a record whose times overlap, so that neither ended before the other
+    began."""
     orders = [
         (first, second)
         for first, second in ((one, other), (other, one))

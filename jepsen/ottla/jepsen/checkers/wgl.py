@@ -43,7 +43,8 @@ class ObjectCall(Generic[Asked]):
     """Position of the call's end in the history, or NEVER if the call did not return. Such a call
     may never take effect."""
     asked: Asked
-    """The call's argument, and its result if it returned, in the form that `step` expects."""
+    """The call's argument, and its result if the call has returned. The function `step` receives
+    this value."""
     is_read: bool = False
     """True if the call never changes the object's state. It can then be placed as soon as it
     fits."""

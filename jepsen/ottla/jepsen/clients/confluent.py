@@ -121,8 +121,8 @@ class ConfluentClient(ABC):
         self.handles: dict[str, Any] = {}
         """librdkafka's producers, consumers and admin clients, by their role."""
         self.attempted: Json = None
-        """Value of the completion (outcome event) if the current operation is cancelled: the
-        effects that it may have had so far."""
+        """Possible effects of the current operation so far. If the operation is cancelled, this is
+        the value of its completion (outcome event)."""
         self._note = note
         self._turn = trio.CapacityLimiter(1)
 

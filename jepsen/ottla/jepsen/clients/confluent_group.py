@@ -33,7 +33,8 @@ THROWN_OUT = frozenset(
 """Names of librdkafka's errors after which a member is no longer in its group. It may join
 again."""
 NOT_ASKED = frozenset({"_NO_OFFSET"})
-"""Names of librdkafka's errors of a commit that show that the client sent no request."""
+"""Names of librdkafka's errors after which a commit certainly had no effect, because the client has
+sent no request."""
 
 
 def settings_of(bootstrap: str, joined: Mapping[str, Json]) -> dict[str, Json]:

@@ -28,8 +28,8 @@ be caused by an earlier attempt whose response was lost."""
 REFUSALS = frozenset(
     {"INVALID_CONFIG", "INVALID_PARTITIONS", "TOPIC_ALREADY_EXISTS", "UNKNOWN_TOPIC_OR_PART"}
 )
-"""Names of errors from a reachable controller that show that the request did not fit the state of
-the cluster."""
+"""Names of errors with which a reachable controller refuses a request that does not fit the state
+of the cluster."""
 
 
 class ConfluentMetadataClient(ConfluentClient):

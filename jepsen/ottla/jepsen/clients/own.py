@@ -32,8 +32,8 @@ class OwnClient(ABC):
         self.parts: list[Renewable[Any]] = []
         """Resources of the client that end when it crashes, such as producers and consumers."""
         self.attempted: Json = None
-        """Value of the completion (outcome event) if the current operation is cancelled: the
-        effects that it may have had so far."""
+        """Possible effects of the current operation so far. If the operation is cancelled, this is
+        the value of its completion (outcome event)."""
 
     @property
     @abstractmethod

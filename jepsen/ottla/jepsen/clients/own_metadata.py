@@ -76,8 +76,8 @@ cluster."""
 
 
 class Brokers:
-    """Brokers of a cluster, used in rotation. They include all brokers that one view of the cluster
-    has ever contained."""
+    """Brokers that receive requests in rotation: all brokers that one view of the cluster has ever
+    contained."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster

@@ -249,7 +249,7 @@ def _agreeing(partitions: Mapping[str, ViewedPartition], views: Iterable[View]) 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """Properties of a cluster that are needed to build each of its nodes."""
+    """Properties of a cluster that its nodes need when they are created."""
 
     directory: Path
     claim: MachineClaim

@@ -28,16 +28,16 @@ from typing import IO
 from ottla.jepsen.processes.commands import CommandError, run
 
 RUN_VARIABLE = "OTTLA_JEPSEN_RUN"
-"""Name of the environment variable in every process of a run by which its processes are found. The
-value is the run's id."""
+"""Name of the environment variable that marks every process of a run. Its value is the run's id, by
+which the processes are found."""
 
 CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
 """Name of the environment variable that names another directory for claim files. Runs with
 different claim directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
-"""Numbers from which each run on this machine claims one. The number becomes the third byte of the
-run's subnet."""
+"""Numbers for runs on this machine. Each run claims one, which becomes the third byte of the run's
+subnet."""
 
 END_TIMEOUT_S = 10.0
 """Seconds after which a killed process that still exists counts as hung in the kernel."""

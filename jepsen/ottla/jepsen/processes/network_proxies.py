@@ -43,7 +43,7 @@ SOCKET_TABLES = {
 }
 """Paths of the kernel's lists of TCP sockets, each with its notation of the address 127.0.0.1."""
 LINGER_NOT = struct.pack("ii", 1, 0)
-"""Value of the socket option SO_LINGER with which closing a socket resets its connection."""
+"""Value of the socket option SO_LINGER that makes closing a socket reset its connection."""
 
 
 class Relay:
@@ -86,7 +86,7 @@ class ProxyNetwork:
         self._dice = random.Random()
 
     async def apply(self) -> None:
-        """Wake all waiting relays (proxied connections), so that they apply the changed faults."""
+        """Wake all waiting relays (proxied connections). Each then applies the changed faults."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -166,8 +166,8 @@ class ProxyNetwork:
                 await trio.sleep_until(self._free_at_s[bound])
 
     def _owner(self, port: int, remote_port: int) -> str:
-        """Return the name of the node whose socket connects one port to another, or CLIENTS if no
-        node has such a socket."""
+        """Return the name of the node that owns the socket between two ports, or CLIENTS if no node
+        owns it."""
         inode = _inode_of(port, remote_port)
         if inode is not None:
             for node in self.links.nodes:

@@ -122,8 +122,8 @@ class Invariants:
         """The voter set by whose majority a leader committed last. The record of this set need not
         be committed: two consecutive voter sets always share a majority."""
         self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
-        """By (offset, epoch): the only log entry that a replica may have with this offset and
-        epoch, and the epoch of the entry before it."""
+        """Log entries by (offset, epoch). A replica's entry with this offset and epoch must equal
+        the stored entry, and its previous entry must have the stored epoch."""
         self._leaders_ends: dict[Epoch, tuple[Offset, MemoryEntry | None]] = {}
 
     # --- notifications ------------------------------------------------------------------------

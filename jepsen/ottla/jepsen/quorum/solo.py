@@ -123,8 +123,8 @@ class Solo:
         return self.step(ResponseReceived(request_id=outgoing.request_id, response=response))
 
     def fail(self, outgoing: OutgoingRequest) -> Effects:
-        """Report to the replica that one of its requests got lost. Returns the effects of the
-        replica's reaction."""
+        """Report to the replica that one of its requests was lost. Returns the effects of this
+        event."""
         return self.step(RequestFailed(request_id=outgoing.request_id))
 
     # --- scenarios ----------------------------------------------------------------------------

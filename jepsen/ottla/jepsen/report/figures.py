@@ -36,7 +36,8 @@ DOTS_MAX, MARKS_MAX = 6_000, 400
 """Maximum number of dots in one plot, and of crosses or triangles. If a plot has more, neighbours
 are merged on a coarser grid."""
 PLOT_DOTS = (950, 190)
-"""Numbers of columns and rows of the finest grid of a plot, in which neighbouring dots touch."""
+"""Numbers of columns and rows of the finest grid of dots in a plot. On this grid, neighbouring dots
+touch."""
 LANES_MAX = 14
 """Maximum number of nodes that have a separate row in the plot of faults. Also the maximum number
 of kinds of faults in its legend."""
@@ -52,7 +53,8 @@ OUTCOMES = (
 )
 TIME_STEPS_S = (0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 OVER_TIME = "_over_time"
-"""Suffix of the names of statistics that a checker reports as a list of [seconds, value]."""
+"""Suffix in the names of statistics over time, which a checker reports as a list of [seconds,
+value]."""
 
 RECOVERY = "recovery"
 """Name of the plot of recovery times after faults. Each of its values is followed by the service
@@ -225,8 +227,8 @@ def _lines(
     *,
     are_durations: bool = False,
 ) -> Draw:
-    """Return a function that draws one line in a plot for each (label, colour), with one value per
-    time window."""
+    """Return a function that draws lines in a plot, one for each (label, colour). Each line has one
+    value per time window."""
     edges = [number * windows.step_s for number in range(windows.count + 1)]
 
     def draw(axes: "Axes") -> None:
@@ -366,8 +368,8 @@ def _plot(
 
 
 def _make_room(figure: "Figure", plots: Sequence["Axes"], heights: Sequence[float]) -> None:
-    """Give each legend of a figure the height that it needs, and the labels on both sides their
-    width."""
+    """Adjust the layout of a figure: reserve the height of each legend, and the width of the labels
+    on both sides."""
     figure.draw_without_rendering()
     legends = [plot.get_legend() for plot in plots]
     room = [

@@ -39,7 +39,7 @@ class StoredRun:
     path: str
     """Path of the run's directory, relative to the directory of the store."""
     is_finished: bool = True
-    """True if the run has a verdict, so that it has a result to show."""
+    """True if the run has a verdict. Runs without a verdict have no result to show."""
 
     @property
     def href(self) -> str:

@@ -120,8 +120,8 @@ def verdict_tag(valid: Validity) -> Markup:
 
 
 def verdict_box(valid: Validity, sentence: str, *more: object) -> Markup:
-    """Return the HTML box at the top of a page, with the verdict in its colours and a sentence that
-    explains it."""
+    """Return the HTML box at the top of a page. It contains the verdict, in the verdict's colours,
+    and an explanation of one sentence."""
     sign = element("b", SIGNS[valid], aria_hidden="true")
     words = element("div", element("p", sentence), *more)
     return element("div", sign, words, class_=f"verdict {VALIDITY_WORDS[valid]}", role="status")

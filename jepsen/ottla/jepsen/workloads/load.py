@@ -59,7 +59,7 @@ class LoadPlan:
     topic and group names."""
 
     prefix: str = ""
-    """Prefix of the names of the workload's topics and groups. It is unique on a cluster that has
+    """Prefix of the names of the workload's topics and groups. It must be unique if the cluster has
     other users."""
     kinds: tuple[str, ...] = (OWN,)
     """Kind of client that each thread uses, one of CLIENTS, by thread number."""

@@ -47,7 +47,8 @@ LIFE_WRITES = 40
 """Number of writes to one topic between its creation and its deletion. With a smaller number, the
 cluster creates and deletes logs more often."""
 NAME_LIVES = 3
-"""Number of times that one topic name is created and deleted before another name is used."""
+"""Number of times that a topic is created and deleted under one name before another name is
+used."""
 PARTITIONS_MAX = 4
 RACE_PARTITIONS_MAX = 8
 RACE_UNKNOWN_MAX = 8

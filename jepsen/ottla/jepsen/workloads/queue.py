@@ -46,7 +46,8 @@ POLL = Op("poll", [["poll"]])
 
 @dataclass(slots=True)
 class QueueReader:
-    """The keys (partitions) assigned to one thread, or the topics to which it is subscribed."""
+    """The keys (partitions) assigned to one thread, or the topics that the thread is subscribed
+    to."""
 
     keys: frozenset[str] = frozenset()
     is_member: bool = False

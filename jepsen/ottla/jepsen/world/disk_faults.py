@@ -36,7 +36,7 @@ class DiskFault:
     skip_count: int
     times_left: int
     spared_parts: tuple[str, ...] = ()
-    """Substrings of paths that the fault does not affect: calls on paths that contain one of them
+    """Substrings of paths that exclude a call from the fault: calls on paths with one of them
     succeed."""
     failed_count: int = 0
 

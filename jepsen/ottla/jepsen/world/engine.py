@@ -48,7 +48,7 @@ COMMON_FIGURES = ("crashes", "power cuts", "elections", "ISR changes", "commits"
 
 
 class Engine(Protocol):
-    """A search engine: a method to search for bugs in one subject, which is one part of Ottla."""
+    """A search engine, which searches for bugs in one subject (a part of Ottla) by one method."""
 
     name: str
     """Name of the engine's search method: `walk` or `whole`."""

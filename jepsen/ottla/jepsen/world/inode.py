@@ -90,8 +90,8 @@ class Inode:
         self.durable = Bytes()
         self.pending: list[Write | Resize] = []
         self.flushed_count = 0
-        """Number of the file's changes (writes and resizes) that are durable. Overlapping fsyncs
-        determine from it which changes each of them flushed."""
+        """Number of the file's changes (writes and resizes) that are durable. With this number,
+        overlapping fsyncs determine the changes that each of them has flushed."""
         self.cold_pages: set[int] = set()
         """Numbers of the file's pages that are not in the page cache."""
         self.modified_ms = INT64_MAX

@@ -75,9 +75,9 @@ class StoreFaults:
     failed: float = 0.0
     """Probability that a request fails without effect."""
     lost_response: float = 0.0
-    """Probability that a request has its effect, and its response is lost."""
+    """Probability that a request takes effect but its response is lost."""
     late: float = 0.0
-    """Probability that a request that changes an object fails, and has its effect later."""
+    """Probability that a request to change an object fails at first and takes effect later."""
     late_s: float = 30.0
     """Longest time in seconds between the error of a late request and its effect."""
     partial_delete: float = 0.0

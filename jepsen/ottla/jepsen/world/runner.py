@@ -70,7 +70,7 @@ class RunTotals:
     broken: Counter[str] = field(default_factory=Counter)
     """Number of runs that violated each invariant, by the invariant's name."""
     failures: list[RunOutcome] = field(default_factory=list)
-    """Outcomes of the failing runs that are kept, which are those with the lowest seeds."""
+    """Outcomes of the stored failing runs. The failing runs with the lowest seeds are stored."""
     hash_sum: int = 0
     only_hash: str = ""
     """Trace hash (hash of all events) of the run that was added last. If there is only one run, it

@@ -39,5 +39,5 @@ class NondeterminismError(AssertionError):
 
 
 class SharedGlobalsWarning(UserWarning):
-    """Warning that module globals of a program changed, which its instances shared. Processes would
-    not share them."""
+    """Warning that instances of a program have shared global variables, and changed them. Separate
+    processes would not share them."""

@@ -12,8 +12,8 @@ from ottla.model.ids import TopicPartition
 from ottla.testing.world.harness import HarnessClients, persistently
 
 LOOK_ANYWAY_S = 5.0
-"""Virtual seconds after which the groups' lag is read even if no instance has sent a request that
-changes it. Sessions of members may have expired meanwhile."""
+"""Virtual seconds after which the groups' lag is requested again even if no instance has sent a
+request that changes it. The sessions of members may have expired since then."""
 
 LOOK_EVERY_S = 0.5
 """Virtual seconds between two requests for the lag. Shorter intervals make runs slower."""
@@ -124,7 +124,7 @@ class SettleWait:
         self._lag = lag
         self._until = until
         self._change_count = change_count
-        """Function that returns the number of requests so far that change a group or a log."""
+        """Function that returns the total number of requests that change a group or a log."""
         self._idle_look: tuple[int, float] | None = None
         """Change count and virtual time, in seconds, at the last check that found work left. None
         if there was no such check."""

@@ -20,7 +20,7 @@ NO_FACTS: Final[Mapping[str, Fact]] = MappingProxyType({})
 LIFE_KINDS = frozenset({"start", "stop", "kill", "pause", "resume", "end"})
 """Kinds of the events that start, interrupt or end an instance or a broker."""
 NOTABLE_KINDS = LIFE_KINDS | {"fault", "error"}
-"""Kinds of events that an excerpt shows first, after the events of its subject."""
+"""Kinds of events that have priority in an excerpt, after the events of its subject."""
 
 
 class TimelineEvent(NamedTuple):

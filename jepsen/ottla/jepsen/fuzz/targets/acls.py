@@ -42,7 +42,7 @@ HOSTS = ("*", "10.0.0.1", "10.0.0.0/8", "2001:db8::/32", "host")
 NAMES = ("*", "t", "topic", "topic-1", "*t")
 ASKED_MAX = 20
 """Maximum number of ACLs of one fuzzing input that are checked with the authorizer. It is small,
-because each of them is compared with all other ACLs."""
+because each checked ACL is compared with all other ACLs."""
 
 
 @cache

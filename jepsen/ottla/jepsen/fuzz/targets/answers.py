@@ -157,9 +157,8 @@ def _take_fetched(data: bytes) -> None:
 def _given_out(
     body: bytes, decoder: RecordDecoder, *, is_batched: bool
 ) -> tuple[list[ConsumerRecord], Offset | None]:
-    """Return the records that a decoder yields for fetched bytes, and the offset of the corruption,
-    or None in place of the offset if there is none. With `is_batched`, records are read batch by
-    batch."""
+    """Return the records that a decoder yields for fetched bytes, and the offset of the corruption
+    (None if there is none). With `is_batched`, records are read batch by batch."""
     try:
         fetched = FetchedRecords(
             AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder

@@ -16,7 +16,7 @@ from ottla.jepsen.processes.nemeses.nemesis import FaultReport, Nemesis
 from ottla.jepsen.processes.nodes import NodeError, ProcessNode
 
 FLIPS = (1, 1, 3)
-"""Numbers of bits of one replica that may be flipped. A nemesis draws one of these numbers at
+"""Possible numbers of flipped bits in one replica. A nemesis chooses one of these numbers at
 random. Each bit is in a different file."""
 INDEX_SUFFIXES = (".index", ".timeindex")
 

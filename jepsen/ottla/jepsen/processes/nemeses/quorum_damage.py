@@ -66,8 +66,8 @@ def _directory_of(node: ProcessNode) -> Path:
 
 
 def _all_vote(cluster: ProcessCluster) -> bool:
-    """Return whether every controller has all records that it acknowledged, according to its voter
-    checkpoint file. Only such controllers vote."""
+    """Return whether all controllers may vote. A controller may vote if it has all records that it
+    acknowledged, according to its voter checkpoint file."""
     controllers = cluster.controllers
     return len(controllers) >= CONTROLLERS_MIN and all(map(_votes, controllers))
 

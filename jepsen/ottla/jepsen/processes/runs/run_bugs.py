@@ -13,8 +13,8 @@ from ottla.jepsen.processes.runs.run_plan import RunPlan
 
 @dataclass(frozen=True, slots=True)
 class BugRun:
-    """A deliberate bug: the plan of the run that reveals it, and the anomalies by which the bug is
-    recognised. Each of these anomalies suffices."""
+    """A deliberate bug, with the plan of a run that reveals the bug, and the anomalies that
+    identify it. One of these anomalies is sufficient."""
 
     plan: RunPlan
     anomalies: tuple[str, ...]

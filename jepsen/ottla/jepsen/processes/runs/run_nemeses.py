@@ -61,7 +61,7 @@ def nemesis_names() -> tuple[str, ...]:
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
-    """Replace names that stand for several nemeses by the names of these nemeses (kinds of faults),
+    """Replace each name of a group of nemeses (kinds of faults) by the names of its nemeses,
     without repetitions."""
     found: dict[str, None] = {}
     for name in names:

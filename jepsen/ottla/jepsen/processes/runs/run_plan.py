@@ -14,8 +14,7 @@ OWN_CLIENT = "ottla"
 CLIENTS = (OWN_CLIENT, "confluent")
 """Names of the kinds of clients that a run uses by default."""
 OPTIONAL_CLIENTS = ("java",)
-"""Kinds of clients that only some workloads have, and that need programs in addition to this
-package."""
+"""Kinds of clients that need additional programs. Only some workloads support them."""
 NO_NEMESIS = "none"
 
 SECONDS_DEFAULT = 60.0

@@ -28,11 +28,12 @@ class RunWatch:
 
     @property
     def anomaly_count(self) -> int:
-        """Number of anomalies of all kinds that the workload's events have shown so far."""
+        """Number of anomalies of all kinds found so far in the workload's events."""
         return self.anomalies.total()
 
     def take(self, event: Event) -> None:
-        """Count one client event of the workload, and detect the anomalies that it shows."""
+        """Count one client event of the workload, and detect the anomalies that are evident from
+        it."""
         self.kinds[event.kind] += 1
         if event.kind is not EventKind.OK:
             return

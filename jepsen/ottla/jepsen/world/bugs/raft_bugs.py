@@ -115,7 +115,8 @@ def _reuse_epoch_of_the_log() -> Iterator[None]:
     original = QuorumCore._first_role
 
     class _Forgetful:
-        """A raft log that forgets its last epoch, for a mutant that uses an epoch twice."""
+        """A raft log that always reports epoch 0 as its last epoch. A mutant uses it to let an
+        epoch occur twice."""
 
         def __init__(self, log: Any) -> None:
             self._log = log

@@ -248,8 +248,8 @@ def check_stable(log: Log, model: LogModel) -> None:
 
 
 def state_of(log: Log) -> tuple[Any, ...]:
-    """Return all state that a recovery derives from a log directory, so that two recoveries can be
-    compared."""
+    """Return the complete state that a recovery derives from a log directory, in a form that allows
+    comparing two recoveries."""
     return (
         log.log_start_offset,
         log.end_offset,

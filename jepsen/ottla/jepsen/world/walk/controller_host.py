@@ -51,8 +51,7 @@ STARTS_S_MAX = 60.0
 
 
 class ControllerHost:
-    """A controller that runs in a simulated process, with methods that send it the requests of a
-    random walk."""
+    """A controller in a simulated process, with methods for the requests of a random walk."""
 
     def __init__(self, world: SharedWorld, cluster: SimulatedCluster, peer: MachinePeer) -> None:
         self.world = world

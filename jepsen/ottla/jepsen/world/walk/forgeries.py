@@ -97,8 +97,8 @@ class Forger:
         return forged
 
     def _key(self) -> ReplicaKey:
-        """Return the replica key (node id and directory id) of a voter, of a foreign node, or of a
-        voter's id with another directory."""
+        """Return a random replica key (node id and directory id): of a voter, of a foreign node, or
+        of a voter's id with a wrong directory id."""
         at = self._chance.below(len(self._voters) + 2)
         if at < len(self._voters):
             return ReplicaKey(self._voters[at].id, self._voters[at].directory_id)

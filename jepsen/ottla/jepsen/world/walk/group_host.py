@@ -136,9 +136,8 @@ class GroupHost(GroupRequests):
     # ---- the work of a broker's drivers
 
     def settle(self) -> None:
-        """Do the pending work of the group coordinator until none is left: load its shards, handle
-        deadlines that have passed, and append its records. Raises the first unexpected error.
-        """
+        """Perform all pending work of the group coordinator: load its shards, handle expired
+        deadlines, and append its records. Raises the first unexpected error."""
         groups, now_ms = self._groups, self.mono_ms
         for led in groups.take_loads():
             self._load(led)
@@ -245,7 +244,7 @@ class GroupHost(GroupRequests):
         return topic_id
 
     def grow_topic(self, name: str, count: int) -> None:
-        """Add partitions to a topic, so that it has `count`."""
+        """Increase the number of partitions of a topic to `count`."""
         topic = self._image.topic(name)
         assert topic is not None
         self._change(*_partitions(topic.id, range(len(topic.partitions), count)))

@@ -42,8 +42,8 @@ class Tasks:
         self.name = name
         self.is_stopped = False
         self.is_late: Callable[[], bool] | None = None
-        """Function that the loop calls at each wake-up of one of the process's tasks. It returns
-        True to delay the task. None means that no task is delayed."""
+        """Function that decides at each wake-up of one of the process's tasks whether the task is
+        delayed. None means that no task is delayed."""
         self.held: list[Task] = []
         """Runnable tasks of this process that are held back while it is stopped."""
 
@@ -210,7 +210,8 @@ class Loop:
         self._queue.extend(held)
 
     def resume_all(self) -> None:
-        """Let all tasks of all processes run again, so that they can end with the run."""
+        """Let all held-back tasks of all processes run again. The tasks can then end with the
+        run."""
         for tasks in list(self._stopped):
             self.resume(tasks)
 

@@ -50,8 +50,8 @@ class Trouble:
     """True if the machine's process must restart to use all its directories again."""
 
     def is_on(self, machine: "Machine") -> bool:
-        """Return whether this disk fault is active on the machine, in the same process in which it
-        began."""
+        """Return whether this disk fault is still active on the machine, and the process in which
+        it began is still running."""
         return (
             machine.trouble is self
             and machine.is_running

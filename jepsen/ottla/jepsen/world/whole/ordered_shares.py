@@ -66,7 +66,7 @@ class OrderedShareWorkload(ShareWorkload):
 
 
 class OrderedSharesOfCluster(SharesOfCluster):
-    """Search engine that simulates whole nodes, and members of a share group that orders its
+    """Search engine that simulates whole nodes, and members of a share group with ordered
     deliveries."""
 
     subject = "ordered-shares"

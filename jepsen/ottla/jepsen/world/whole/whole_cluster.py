@@ -39,8 +39,7 @@ from ottla.model.errors import OttlaError
 START_S_MAX = 60.0
 BUDGET = 20_000
 EVENTS_PER_S = 1_000
-"""Approximate number of events in a run's budget that correspond to one virtual second of
-faults."""
+"""Approximate number of events in a run's budget for each virtual second of faults."""
 
 FAULTS_S_MIN = 5.0
 LIGHT_INTERVAL_S = 0.1

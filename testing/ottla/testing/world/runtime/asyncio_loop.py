@@ -593,8 +593,8 @@ def _set_exception(future: "asyncio.Future[Any]", error: Exception) -> None:
 
 
 def closed_loop() -> WorldEventLoop:
-    """Return an event loop that has ended. Code that a destructor runs may find it, instead of a
-    new loop that asyncio would create."""
+    """Return an event loop that has ended. Code in a destructor then finds this loop, and asyncio
+    does not create another."""
     loop: Any = WorldEventLoop
     found: WorldEventLoop = loop(None)
     found.abandon()

@@ -9,8 +9,8 @@ from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.internal_topics import SHARE_STATE_TOPIC
 
 UNFOLLOWED_MS = (200, 1_200)
-"""Range of the time in ms for which a share coordinator's followers are cut off. The time is so
-short that they stay in the ISR."""
+"""Shortest and longest time in ms for which a share coordinator's followers are cut off. Even the
+longest time is too short to remove them from the ISR."""
 
 REPLACED_S_MAX = 12.0
 """Maximum time in seconds for which a partition leader is cut off from the controllers until

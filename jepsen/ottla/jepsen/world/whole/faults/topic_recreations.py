@@ -55,13 +55,13 @@ REMOVAL_MS = (50, 500)
 """
 
 BEHIND_MS = (500, 3_000)
-"""Range of the time in ms for which a DeleteRecords request still waits for the disk after the
-deletion of its topic."""
+"""Shortest and longest time in ms for which a DeleteRecords request still waits for the disk after
+its topic was deleted."""
 
 RECORDS_MAX = 30
 SHORT_SEGMENTS = {"segment.ms": "5"}
-"""Topic setting that gives nearly every record a separate segment, so that there are many files to
-remove."""
+"""Topic setting that puts nearly every record into a separate segment. A removal of the topic then
+has many files to remove."""
 
 RETENTIONS_MS = ("-1", "10000000000", "11000000000", "12000000000")
 """Possible values of `retention.ms` (in ms) in a settings change, which chooses one at random. All
@@ -280,7 +280,7 @@ class TopicRecreations(ClusterFaults):
         """Send `count` records, one after another, to a partition of a topic that was created
         again. Returns the acknowledged records by offset.
 
-        `life` is the number of times that the topic was created. The records contain it.
+        `life` is the number of creations of the topic so far, which the records contain.
         """
         config = ProducerConfig(delivery_timeout_ms=8_000, request_timeout_ms=2_000, linger_ms=0)
         found: dict[int, bytes] = {}

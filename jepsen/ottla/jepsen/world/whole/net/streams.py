@@ -183,7 +183,7 @@ class Stream:
 
     @property
     def backlog_bytes(self) -> int:
-        """Number of bytes that this end has sent and that the peer has not read yet."""
+        """Number of bytes sent from this end that the peer has not read yet."""
         return self._in_flight_bytes
 
     @property

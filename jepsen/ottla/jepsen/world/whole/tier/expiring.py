@@ -49,8 +49,8 @@ ABANDONED_COPY_MS = 12_000
 
 
 class ExpiringCluster(TieredCluster):
-    """Search engine that simulates whole nodes and clients, with topics in an object store that
-    expire, are elected uncleanly, and are deleted."""
+    """Search engine that simulates whole nodes and clients with tiered topics. The topics expire,
+    have unclean elections, and are deleted."""
 
     subject = "tiered-expiring"
     budget = 15_000
