@@ -132,7 +132,8 @@ class MetadataDelta:
 
     @property
     def deleted_topics(self) -> tuple[Topic, ...]:
-        """Topics of the base image that were deleted since, as they were in that image."""
+        """Topics of the base image that the new image does not have, with their state in the base
+        image."""
         gone = sorted(one for one in self._topics if one not in self.image.topics)
         return tuple(self.base.topics[one] for one in gone if one in self.base.topics)
 

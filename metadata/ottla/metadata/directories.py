@@ -19,5 +19,6 @@ RESERVED_COUNT = 100
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Return True if a directory id is reserved, so that no real log directory may have it."""
+    """Return True if a directory id is reserved. A real log directory must not have a reserved
+    id."""
     return directory_id.int < RESERVED_COUNT

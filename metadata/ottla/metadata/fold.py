@@ -67,8 +67,8 @@ def apply_all(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
 TOPICS = "topics"
 
 MANY_AT_ONCE = frozenset((TOPICS, "access_control_entry", "remove_access_control_entry"))
-"""Kinds of metadata records that `apply_all` applies in bulk, because that is faster than one at a
-time. TOPICS is a group of several kinds."""
+"""Kinds of metadata records that `apply_all` applies in bulk, which is faster than one by one.
+TOPICS is a group of several kinds."""
 
 
 def family_of(record: Record) -> str | None:

@@ -91,7 +91,7 @@ class BrokerRegistration:
 
     @property
     def is_cordoned(self) -> bool:
-        """True if all log directories of the broker are cordoned, so that they get no new
+        """True if all log directories of the broker are cordoned. The broker then gets no new
         replicas."""
         return bool(self.log_dirs) and set(self.log_dirs) <= set(self.cordoned_log_dirs)
 

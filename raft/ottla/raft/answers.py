@@ -57,8 +57,8 @@ def is_answer_to(response: Response, request: Request) -> bool:
 
 
 def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode:
-    """Return the error code with which this replica rejects a vote request before it decides the
-    vote, or NONE."""
+    """Return the error code that rejects a vote request without considering the vote, or NONE if
+    the vote must be decided."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.replica_epoch < replica.epoch:
@@ -80,7 +80,8 @@ def vote_error(replica: Replica, request: VoteRequest, now_ms: int) -> ErrorCode
 
 
 def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int) -> ErrorCode:
-    """Return the error code with which this replica rejects a BeginQuorumEpoch request, or NONE."""
+    """Return the error code that rejects a BeginQuorumEpoch request, or NONE if this replica
+    accepts it."""
     error = _leader_claim_error(replica, request, now_ms)
     if error is ErrorCode.NONE and not _is_meant_for(
         replica, request.voter_id, request.voter_directory_id
@@ -90,7 +91,8 @@ def begin_error(replica: Replica, request: BeginQuorumEpochRequest, now_ms: int)
 
 
 def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> ErrorCode:
-    """Return the error code with which this replica rejects an EndQuorumEpoch request, or NONE."""
+    """Return the error code that rejects an EndQuorumEpoch request, or NONE if this replica accepts
+    it."""
     if len(request.preferred_candidates) > VOTERS_MAX:
         return ErrorCode.INVALID_REQUEST
     return _leader_claim_error(replica, request, now_ms)
@@ -99,8 +101,8 @@ def end_error(replica: Replica, request: EndQuorumEpochRequest, now_ms: int) -> 
 def fetch_error(
     replica: Replica, is_leader: bool, request: FetchRequest | FetchSnapshotRequest
 ) -> ErrorCode:
-    """Return the error code with which this replica refuses a fetch of records or of a snapshot, or
-    NONE."""
+    """Return the error code that refuses a fetch of records or of a snapshot, or NONE if this
+    replica may serve the fetch."""
     if request.cluster_id != replica.identity.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.current_leader_epoch < replica.epoch:
@@ -240,7 +242,7 @@ def change_error(replica: Replica, is_leader: bool, request: VoterChangeRequest)
 
 
 def change(replica: Replica, leader_id: NodeId | None, error: ErrorCode) -> VoterChangeResponse:
-    """Return a response with which this replica refuses a request to change the voter set."""
+    """Return the response that refuses a request to change the voter set."""
     return VoterChangeResponse(**_hints(replica, leader_id, error))
 
 

@@ -272,7 +272,7 @@ class Replica:
 
     def contradicts(self, leader_id: NodeId | None, epoch: int) -> bool:
         """Return whether a message of another node names a different leader for the current epoch
-        than the leader that this replica knows."""
+        than this replica knows."""
         return (
             leader_id is not None
             and epoch == self.epoch

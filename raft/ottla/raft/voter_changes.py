@@ -57,8 +57,8 @@ class _Change:
     """A change of the voter set that the leader has in progress."""
 
     token: int | None
-    """Token of the client's request for this change, which waits for its response. None after the
-    response."""
+    """Token of the client's request for this change while the request waits for its response. None
+    after the response."""
     deadline_ms: int
     probed: Voter | None = None
     """New voter whose endpoint the leader is probing. None once the new voter set is appended."""

@@ -18,7 +18,7 @@ MEMBERS_MAX = 1_000
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 """Error codes that indicate that another quorum member now has the called member's address. A
-leader that has just resigned responds with these codes, too; its other endpoints are then tried
+leader that has just resigned also responds with these codes. Its other endpoints are then tried
 unnecessarily."""
 
 
