@@ -38,8 +38,7 @@ class Command(NamedTuple):
     summary: str
     verbs: tuple[str, ...] = ()
     verbs_module: str = ""
-    """Module that is imported instead of `module` if the command's name is followed by one of
-    `verbs`."""
+    """Module imported instead of `module` if one of `verbs` follows the name of the command."""
 
 
 COMMANDS = {
@@ -190,8 +189,8 @@ def run(arguments: list[str]) -> int:
 
 
 def is_no_file(words: list[str]) -> bool:
-    """Return whether the first word of a command line has the form of a verb, and no file of that
-    name exists."""
+    """Return whether the first word of a command line looks like a verb, and is not the name of an
+    existing file."""
     return bool(words) and words[0].isalpha() and not os.path.exists(words[0])
 
 

@@ -105,8 +105,8 @@ def header_of(name: str) -> str:
 
 
 def output_width() -> int:
-    """Return the maximum width of tables on standard output, in columns of text. It is the first of
-    these that is known: COLUMNS, the width of the terminal, TABLE_WIDTH."""
+    """Return the maximum width of tables on standard output, in columns of text. The first known
+    value of these is used: the variable COLUMNS, the width of the terminal, TABLE_WIDTH."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return max(WIDTH_MIN, int(asked))

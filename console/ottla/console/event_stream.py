@@ -33,7 +33,8 @@ RETRY_MS = 3_000
 
 
 class EventStream(Response):
-    """HTTP response that sends a server-sent event for each new result of a live part."""
+    """HTTP response that keeps a part of an open page up to date. It sends a server-sent event for
+    each new version of the part."""
 
     media_type = "text/event-stream"
 

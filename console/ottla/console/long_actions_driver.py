@@ -45,7 +45,7 @@ class StartTask(Protocol):
 
 
 class ActionState(StrEnum):
-    """State of a long action, as pages show it."""
+    """State of a long action (an action that runs in the background)."""
 
     RUNNING = "running"
     DONE = "done"
@@ -61,7 +61,8 @@ class ActionReport(NamedTuple):
 
 
 class LongAction:
-    """One action that runs in the background, or has ended there."""
+    """One long action (such as a drain), which runs in the background of the console, or has
+    ended."""
 
     def __init__(
         self, *, key: str, title: str, about: str, command: str, user: str, role: str, began_ms: int

@@ -116,7 +116,7 @@ class ListColumn(Generic[Thing]):
     is_number: bool = False
 
     def order_of(self, thing: Thing) -> Any:
-        """Return the value of one element of the list by which the list is sorted."""
+        """Return the value by which an element of the list is sorted."""
         return self.cell(thing).value if self.order is None else self.order(thing)
 
 

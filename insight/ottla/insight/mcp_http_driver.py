@@ -200,7 +200,8 @@ def _listener(settings: HttpSettings) -> socket.socket:
 
 
 def _hosts(settings: HttpSettings, port: int) -> list[str]:
-    """Return the values of the `Host` header that name this MCP server, its own address first."""
+    """Return the accepted values of the `Host` header. The address of this MCP server comes
+    first."""
     own = [f"[{settings.host}]" if ":" in settings.host else settings.host]
     if is_loopback(settings.host):
         own += LOOPBACK_NAMES

@@ -18,7 +18,7 @@ HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 
 
 class TopicError(Exception):
-    """Error whose message is one sentence, for the user who runs a Spark query."""
+    """Error with a message of one sentence for the user of a Spark query."""
 
 
 TopicError.__module__ = "ottla.pipeline"
@@ -48,8 +48,8 @@ def one_sentence(doing: str) -> Iterator[None]:
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Return the message of the TopicError that caused an error of Spark, or None if no TopicError
-    caused it."""
+    """Return the message of the TopicError that is the cause of an error of Spark, or None if it
+    has another cause."""
     if isinstance(error, TopicError):
         return str(error)
     found = _SENTENCE.search(str(error))

@@ -128,8 +128,8 @@ class Parts:
     """
 
     single: str = ""
-    """Name of the field with the single resource, in versions of the request that lack the list of
-    elements. A request of these versions is refused as a whole."""
+    """Name of the field with the only resource, in request versions that have no list of elements.
+    Requests of these versions are refused as a whole."""
     lists_from: int = 0
     """The first version of the API whose request contains the list of elements."""
     is_served_empty: bool = False
@@ -159,8 +159,8 @@ class Refusal:
     """True if a refusal (the response to a refused request) has an element for each element of the
     request."""
     is_unique: bool = False
-    """True if an element that occurs twice in the request occurs only once in the response that
-    refuses it."""
+    """True if a refusing response lists an element only once, even if the request contains it
+    twice."""
     is_explained: bool = True
     """True if an error message accompanies the error code at the root of a refusal (the response to
     a refused request)."""

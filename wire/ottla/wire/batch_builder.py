@@ -74,7 +74,7 @@ class RecordToBuild(NamedTuple):
 
 
 class BatchBuilder:
-    """Builder of one v2 record batch, which collects its records."""
+    """Builder of one v2 record batch from single records."""
 
     __slots__ = ("_base_timestamp", "_body", "_count", "_last_offset_delta", "_max_timestamp")
 

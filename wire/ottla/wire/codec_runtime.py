@@ -95,8 +95,8 @@ def is_null(where: str) -> ProtocolError:
 
 
 def wrong_size(where: str) -> ProtocolError:
-    """Return the ProtocolError for the tagged field `where`, which does not end at the position
-    given by its size."""
+    """Return a ProtocolError for a tagged field whose content does not match its size. `where`
+    names the field."""
     return ProtocolError(f"{where} is not as long as its tag says")
 
 

@@ -204,8 +204,8 @@ def _alike_fields(view: Bytes, bodies: Sequence[Body], counts: Ints) -> Fields |
 
 
 Boundaries = tuple[Ints, Ints, Ints]
-"""Positions of the records in a buffer: of each record's length field, of the byte after that
-field, and of the record's end."""
+"""Boundaries of the records in a buffer. For each record: the positions of its length field, of the
+byte after that field, and of its end."""
 
 
 def _plain_boundaries(

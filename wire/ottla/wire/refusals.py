@@ -56,8 +56,8 @@ class ElementPlan:
     message: str
     constants: tuple[tuple[str, Any], ...]
     copied: tuple[tuple[str, str], ...]
-    """Fields of the request element, each with the field of the response struct that it is copied
-    to."""
+    """Pairs of fields: a field of the request element, and the field of the response struct that
+    receives its value."""
     named: str
     """Field of the response struct that receives the whole request element, if the element is a
     plain value and not a struct."""

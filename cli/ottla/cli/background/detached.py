@@ -28,17 +28,17 @@ SHOWN_BYTES_MAX = 1 << 16
 """Maximum bytes of new lines in the background process's log file that the command prints. More
 lines would flood the terminal."""
 LOOK_S = 0.1
-"""Seconds between two updates of the elapsed time that the command displays while it waits for its
+"""Seconds between two updates of the elapsed time, which the command shows while it waits for its
 background process."""
 
 Report = Callable[[str], None]
-"""Function that a background process calls when it is ready, with the text that the command
-prints."""
+"""Function that a background process calls when it is ready. Its argument is the text that the
+command prints."""
 
 
 def run_detached(body: Callable[[Report], int], log: Path, *, name: str) -> int:
-    """Run the function `body` in a background process. Returns 0 when `body` has reported that it
-    is ready, or 1 if the process ended before that."""
+    """Run the function `body` in a background process. Returns 0 once `body` has reported that it
+    is ready, or 1 if the process ends first."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a+b") as printed:  # opened first: the body may remove its directory
         return _run_and_wait(body, log, printed, name)

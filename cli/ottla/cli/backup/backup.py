@@ -17,8 +17,8 @@ from ottla.model.errors import ConfigError
 TIMEOUT_S = 120.0
 COLUMNS = ("TOPIC", "PARTITIONS", "RECORDS")
 REQUEST_BYTES_MAX = 100 << 20
-"""Maximum size in bytes of a produce request, and so of a record that is restored. The topic's
-max.message.bytes sets the actual limit."""
+"""Maximum size in bytes of a produce request, which also limits the size of a restored record. The
+topic's max.message.bytes sets the actual limit."""
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ COLUMNS = (
 )
 SIZES = ("bytes", "free_bytes")
 DRAINED_MAX = 100
-"""Maximum number of brokers that one range of ids in `ottla broker drain` may name: the number of
+"""Maximum number of brokers in one range of ids for `ottla broker drain`. It equals the number of
 broker ids of one host."""
 
 

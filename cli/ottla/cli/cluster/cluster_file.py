@@ -32,8 +32,8 @@ FIRST_BROKER_ID = 1
 PORT_DEFAULT = 9092
 PORT_END = 1 << 16
 REPLICAS_DEFAULT = 3
-"""Default replication factor of topics in a local cluster that has at least this number of
-brokers."""
+"""Default replication factor of topics in a local cluster. In a smaller cluster, the number of
+brokers is used."""
 MIN_INSYNC_OF_THREE = 2
 """Default of min.insync.replicas in a local cluster, for topics with three replicas. With 2,
 acks=all succeeds while one replica is down; with 1, a single remaining replica would acknowledge

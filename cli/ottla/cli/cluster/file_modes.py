@@ -40,8 +40,8 @@ def warning_of_modes(
 
 
 def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, str]]:
-    """Yield each distinct path for which other users of the machine have the permission `wanted`,
-    and its mode. Paths that do not exist are skipped."""
+    """Yield the distinct paths on which other users of the machine have the permission `wanted`,
+    each with its mode. Missing paths are skipped."""
     for path in dict.fromkeys(os.path.abspath(path) for path in paths if path):
         try:
             has_right = Path(path).stat().st_mode & wanted

@@ -281,7 +281,7 @@ def _log_start(role: str, config: Any, roles: Sequence[str]) -> None:
 
 
 def report_ready() -> None:
-    """Report to the process that started this node, and to systemd, that the node is ready."""
+    """Report that the node is ready, to the process that started it and to systemd."""
     descriptor = os.environ.pop(READY_VARIABLE, None)
     if descriptor is not None:
         os.write(int(descriptor), READY)

@@ -33,7 +33,7 @@ from ottla.model.ids import NodeId
 GroupBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 WATCH_S = 2.0
 PATIENCE_S = 10.0
-"""Maximum time, in seconds, that the command waits for a group coordinator that is being created,
+"""Maximum time in seconds that the command waits while the group's coordinator is being created,
 moved or loaded."""
 MOVING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -27,7 +27,7 @@ from ottla.model.ids import TopicPartition
 
 ShareBody = Callable[[Admin, argparse.Namespace], Awaitable[int]]
 PATIENCE_S = 10.0
-"""Maximum time, in seconds, that the command waits for a group coordinator that is being created,
+"""Maximum time in seconds that the command waits while the group's coordinator is being created,
 moved or loaded."""
 LIST_COLUMNS = ("GROUP", "STATE", "COORDINATOR")
 MEMBER_COLUMNS = ("MEMBER", "CLIENT", "HOST", "EPOCH", "SUBSCRIPTION", "PARTITIONS")

@@ -217,8 +217,7 @@ def _checked(
 
 
 def _checked_small(path: Path, *, is_live: bool = False) -> Iterator[Flaw]:
-    """Yield the flaws of a file that `ottla log verify` checks alone, without comparing it with
-    other files."""
+    """Yield the flaws of a file that can be verified without comparing it with other files."""
     try:
         with open_read_only(path) as file:
             if kind_of(path.name) == "checkpoint":

@@ -44,8 +44,8 @@ class _Node:
         self.path = path
         """Path of the real file. A rename by the previewed recovery does not change it."""
         self.kept = kept
-        """Path of the copy of the file that receives all writes of the preview; the copy exists
-        once `is_kept`."""
+        """Path of a copy of the file, which receives all writes of the preview. The copy exists if
+        `is_kept` is True."""
         self.is_kept = False
         self.size_bytes = size_bytes
         self.base_bytes = size_bytes
@@ -53,8 +53,8 @@ class _Node:
         when the copy has all bytes."""
 
     def keep(self) -> None:
-        """Copy the visible bytes of the real file into the copy at `kept`, so that they can be
-        changed. Does nothing if the copy exists."""
+        """Create the copy at `kept` from the visible bytes of the real file, before the first
+        write. Does nothing if the copy exists."""
         if self.is_kept:
             return
         with self.kept.open("wb") as copy:
@@ -246,8 +246,8 @@ class PreviewDisk:
             self._nodes[path] = None
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return True: callers that read from the preview may block, so they need not wait for the
-        page cache."""
+        """Return True. Callers of the preview may block on reads, so they need not load bytes into
+        the page cache first."""
         return True
 
     def _node(self, path: str, *, create: bool) -> _Node:

@@ -26,7 +26,7 @@ POLL_S = 0.25
 """Seconds that the command waits after a poll without new pushes of client metrics. Without this
 pause it would poll continuously, because brokers answer at once."""
 LOOK_AROUND_S = 10.0
-"""Interval, in seconds, at which the command refreshes the list of brokers that it polls."""
+"""Interval in seconds at which the command refreshes its list of brokers. It polls each of them."""
 NANOSECONDS = 1_000_000
 
 

@@ -56,8 +56,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla sql`: run an SQL query over the topics that it names, and print its result. Returns
-    the exit code."""
+    """`ottla sql`: run an SQL query over the topics named in the query, and print its result.
+    Returns the exit code."""
     try:
         import duckdb
         import numpy  # noqa: F401

@@ -20,8 +20,7 @@ AllLimits = Mapping[QuotaOwner, Mapping[str, float]]
 
 
 def exported(limits: AllLimits) -> list[dict[str, object]]:
-    """Return quotas as the list of objects that a quota file contains, sorted by the entity to
-    which they apply."""
+    """Return quotas as the list of objects in a quota file, sorted by the entity of each quota."""
     return [
         {
             **{part.type: None if part.is_default else part.name for part in owner},

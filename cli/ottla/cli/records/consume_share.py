@@ -28,8 +28,9 @@ records."""
 
 
 async def take_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print records as a member of a share group, and accept them, until the requested number of
-    records, the end, or a signal. The member then leaves the group. Returns the exit code."""
+    """Join a share group, and print and accept records. Ends after the requested number of records,
+    when no records are left, or at a signal. The member then leaves the group. Returns the exit
+    code."""
     _check(arguments, wanted)
     bootstrap = bootstrap_of(arguments)
     async with open_cluster(bootstrap) as cluster:

@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rows(log: StoredPartition) -> Iterator[tuple[SegmentManifest, str]]:
-    """Yield each segment of the partition with its use as text: the range of offsets that the log
-    reads from it, or the reason why the log does not use it."""
+    """Yield each segment of the partition, with a text about its use: the range of offsets that the
+    log reads from the segment, or the reason why the log does not use it."""
     for piece in log.pieces:
         yield (
             piece.manifest,

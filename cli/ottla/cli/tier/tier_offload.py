@@ -28,7 +28,8 @@ KEYS = ("partition", "broker", "segments", "size_bytes", "local_start_offset")
 
 
 class OffloadedReplica(NamedTuple):
-    """One replica, and the local copies that its broker has deleted, or would delete."""
+    """One replica, with the local segments that its broker has deleted, or would delete in a
+    preview."""
 
     at: TopicPartition
     broker: NodeId

@@ -165,7 +165,7 @@ class RecordScan:
 
     @property
     def is_choosy(self) -> bool:
-        """True if the scan has a key or a filter, so that records may be left out."""
+        """True if the scan has a key or a filter. Records that do not match are then left out."""
         return self._key is not None or self._query.filter is not None
 
     async def read(

@@ -29,9 +29,10 @@ from ottla.model.values import frozen
 from ottla.wire.messages.describe_metadata_changes_response import MetadataChange
 
 LIVE_S = 10.0
-"""Interval in seconds at which the live part of the overview is renewed."""
+"""Seconds between two updates of the overview while its page is open."""
 FIRST_S = 0.25
-"""Time in seconds after which the page is sent with what was read by then."""
+"""Maximum seconds of reading before the overview is sent. Information that is read later is missing
+at first."""
 FACT_S = 15.0
 """Timeout in seconds of one request for the part of the page that is renewed while the page is
 open."""

@@ -36,7 +36,7 @@ from ottla.model.values import frozen
 from ottla.wire.offset_timestamps import EARLIEST, LATEST
 
 LIVE_S = 5.0
-"""Interval, in seconds, at which the live part of a topic's page is renewed."""
+"""Seconds between two updates of a topic's page while the page is open."""
 SETTINGS_PATH = "/topics/{topic}/settings"
 OFFSET_DIGITS_MAX = 18
 VALUE_CHARS_MAX = 32_767

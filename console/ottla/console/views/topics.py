@@ -35,7 +35,7 @@ PARTITIONS_MAX = 2_000
 list."""
 SIZES_S = 3.0
 LIVE_S = 10.0
-"""Interval, in seconds, at which the live part of the list of topics is renewed."""
+"""Seconds between two updates of the list of topics while its page is open."""
 NAME_CHARS_MAX = 249
 SETTINGS_MAX = 100
 SETTINGS_CHARS_MAX = 20_000

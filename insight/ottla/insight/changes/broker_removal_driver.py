@@ -31,11 +31,12 @@ ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0
 IDLE_LOOKS = 2
-"""Number of consecutive checks that find no plan of replica moves, after which the plan counts as
-complete. The broker that answers the first check may not know the plan yet."""
+"""Number of consecutive checks without a plan of replica moves after which the plan counts as
+complete. More than one is needed, because the broker that answers the first check may not know the
+plan yet."""
 
 WatchMoves: TypeAlias = Callable[[Admin, set[TopicPartition]], Awaitable[None]]
-"""Function that shows the moves of partitions, and returns when all of them are complete."""
+"""Function that shows the progress of partition moves. It returns when all moves are complete."""
 
 
 class RemovalResult(NamedTuple):

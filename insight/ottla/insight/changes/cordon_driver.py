@@ -36,7 +36,7 @@ async def cordon_broker(admin: Admin, broker_id: int, *, is_cordoned: bool) -> N
 
 
 async def _is_reported(admin: Admin, broker_id: int) -> bool | None:
-    """Return whether a broker has reported that it is cordoned, or None if that is unknown."""
+    """Return whether a broker has reported itself as cordoned, or None if its report is unknown."""
     found = (await registrations_of(admin)).brokers.get(broker_id)
     return None if found is None else found.is_cordoned
 

@@ -44,8 +44,8 @@ def stored_moves_of(plan: BalancePlan) -> list[StoredMove]:
 async def start_plan(
     admin: Admin, load: ClusterLoad, moves: Sequence[StoredMove], rate_max: int
 ) -> None:
-    """Store replica moves in the cluster, so that the controllers make them. `rate_max` is the
-    highest throttle, in bytes per second; the lowest one is above the rate of the producers in
+    """Store replica moves in the cluster as a plan, which the controllers carry out. `rate_max` is
+    the maximum throttle in bytes per second. The minimum is above the rate of the producers in
     `load`."""
     rate_min = lowest_rate(
         produce_rates(load, {move.at for move in moves if move.adding}), rate_max

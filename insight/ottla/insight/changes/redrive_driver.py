@@ -415,7 +415,8 @@ class MovedRecord(NamedTuple):
 
 
 class Lot:
-    """Records that one transaction moves back, with the progress that the transaction stores."""
+    """Records that one transaction moves back to their partitions, and the progress that the
+    transaction stores."""
 
     def __init__(self, done: DoneOffsets) -> None:
         self.done = done.copy()

@@ -159,8 +159,8 @@ def has_copy(record: ConsumerRecord) -> bool:
 
 
 def moved_headers(headers: Headers, letter: Letter) -> list[tuple[str, bytes | None]]:
-    """Return the headers of a record that is moved back: those that the record had before it became
-    a dead letter, the group, and the number of moves."""
+    """Return the headers of a record that is moved back: its original headers, the group, and the
+    number of moves."""
     kept = [
         (name, value)
         for name, value in headers

@@ -160,8 +160,8 @@ def _removal(gone: SurveyedReplica) -> VoterStep:
 def _with_new_directory(
     quorum: SurveyedQuorum, node: NodeId, address: str, address_name: str
 ) -> Voter:
-    """Return a controller with its new directory. In this directory it is an observer that follows
-    the leader."""
+    """Return a controller with its new metadata directory. With this directory, the controller is
+    an observer that follows the leader."""
     known = voter_in(quorum, node)
     found = [one for one in quorum.observers if one.id == node and _is_fetching(one)]
     if not found and known is not None and _is_fetching(known):

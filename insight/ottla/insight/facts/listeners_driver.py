@@ -26,7 +26,7 @@ from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 TIMEOUT_S = 5.0
 """Maximum seconds that each check of a listener's security takes."""
 NO_MECHANISM = "OTTLA-DOCTOR"
-"""Name of a SASL mechanism that no broker supports. A broker that refuses it lists its enabled
+"""Name of a SASL mechanism that does not exist. A broker refuses it with a list of its enabled
 mechanisms."""
 ASKS_CERTIFICATE = "it asks for a client's certificate"
 NAMES_MAX = 20
@@ -144,7 +144,7 @@ async def _encryption(
 
 async def _trust_problem(host: str, port: int, config: TlsConfig) -> str:
     """Return the reason why a client with these settings refuses the server's certificate, or an
-    empty text if it accepts it."""
+    empty text if the certificate is accepted."""
     try:
         with trio.fail_after(TIMEOUT_S):
             stream = await trio.open_tcp_stream(host, port)

@@ -23,8 +23,8 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class BrokerRemoval:
-    """Replica moves that empty a broker: those that still have to be started, and those in
-    progress."""
+    """Replica moves that remove all replicas from a broker: moves that must still be started, and
+    moves in progress."""
 
     load: ClusterLoad
     plan: BalancePlan

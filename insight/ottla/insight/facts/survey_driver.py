@@ -56,8 +56,8 @@ second. The metric exists only if the rate is set."""
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedReplica:
-    """One voter or observer (a node that does not vote) of the controller quorum, as the quorum's
-    leader describes it."""
+    """One voter or observer (a node that does not vote) of the controller quorum, as described by
+    the quorum's leader."""
 
     id: int
     directory_id: str

@@ -60,7 +60,7 @@ def findings_of(
 def judged(
     where: str, certificate: Certificate, now: datetime, handshake_problem: str | None
 ) -> CertificateFinding:
-    """Return the result of checking one certificate, from its validity at the time `now` and from
+    """Return the result of checking one certificate. Inputs are its validity at the time `now`, and
     the reason why a client would refuse it."""
     state, cure = OK, ""
     if problem := certificate.problem_at(now):

@@ -79,8 +79,8 @@ def _certificate(reason: str, address: str, node: int | None = None) -> Cause:
 
 
 def partition_causes(survey: Survey | None, topic: str = "") -> list[Cause]:
-    """Return a cause for each set of absent brokers that leaves partitions without a leader, and
-    for each set that leaves partitions below min.insync.replicas."""
+    """Return a cause for each set of absent brokers whose absence leaves partitions without a
+    leader or below min.insync.replicas."""
     if survey is None:
         return []
     brokers = {one.id: one for one in survey.brokers}

@@ -39,8 +39,7 @@ class Level(NamedTuple):
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> ClientEntity:
-        """Return the quota entity that a client with this user and client id belongs to at this
-        level."""
+        """Return the quota entity at this level for a client with the given user and client id."""
         parts = []
         if self.client_id is not None:
             parts.append(_part(CLIENT_ID, client_id, is_named=self.client_id))

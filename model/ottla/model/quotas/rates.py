@@ -18,8 +18,8 @@ IDLE_MS_MAX = 3_600_000
 """Time in ms without requests after which a client's measured usage is deleted, as in Kafka."""
 
 LOOKS_KEPT_MAX = 60
-"""Maximum number of samples of a counter that are kept to compute its rate, at about 150 bytes
-each. With fewer samples, the period that the rate covers is less exact."""
+"""Maximum number of stored samples of a counter, from which its rate is computed. A sample takes
+about 150 bytes. With fewer samples, the period that the rate covers is less exact."""
 
 
 class WindowShape(NamedTuple):

@@ -29,8 +29,8 @@ CLIENT_ITERATIONS_MAX = 1_000_000
 about a second. With a larger limit, a hostile server could demand hours of computation."""
 
 TOKEN_EXTENSION = "tokenauth=true"
-"""Extension in a client's first message. It states that the client logs in with a delegation token,
-whose HMAC is the password."""
+"""Extension in a client's first message that announces a login with a delegation token. The token's
+HMAC is the password."""
 
 NO_BINDING = "n"
 BINDING_NOT_OFFERED = "y"

@@ -120,7 +120,7 @@ def listener_definition(key: str) -> Definition | None:
 
 
 def is_connection_bound(key: str) -> bool:
-    """Return whether a key is a setting that limits connections, of the whole node or of one
+    """Return whether a key is a setting that limits connections of the whole node or of one
     listener."""
     return key in definitions(ConnectionConfig) or listener_definition(key) is not None
 
@@ -138,8 +138,8 @@ def listener_texts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def listener_values(texts: Mapping[str, str], own_key: str) -> Iterator[tuple[str, int]]:
-    """Yield each listener that has its own value of the setting `own_key`, in lower case, together
-    with that value."""
+    """Yield each listener (its name in lower case) that has its own value of the setting `own_key`,
+    and this value."""
     for key, text in texts.items():
         definition = listener_definition(key)
         if definition is not None and key.endswith(f".{own_key}"):

@@ -225,7 +225,7 @@ class ControllerConfig:
 
     @property
     def controllers(self) -> tuple[ConfiguredVoter, ...]:
-        """Controllers from which this one requests the leader of the quorum: the voters and
+        """Controllers that this controller asks for the leader of the quorum: the voters and
         bootstrap servers in its settings."""
         return controllers_of(
             self.controller_quorum_voters, self.controller_quorum_bootstrap_servers

@@ -77,7 +77,7 @@ class Definition:
     """Reason why the setting is accepted but has no effect yet, or an empty text if it has an
     effect."""
     no_effect_values: tuple[str, ...] = ()
-    """Values that have no effect, for a setting whose other values have an effect."""
+    """Values of the setting that have no effect, although its other values have one."""
     is_internal: bool = False
     """True if DescribeConfigs and the documentation omit the setting."""
 

@@ -299,8 +299,8 @@ def _read(config: TlsConfig, setting: str, chain: str) -> list[Certificate]:
 
 
 def _given(config: TlsConfig) -> str:
-    """Return the end of an error message about this end's certificate, which follows the name of
-    the setting."""
+    """Return the end of an error message about this end's certificate. The name of the setting
+    precedes it."""
     path = config.key_location or config.certificate_location
     return f"is {path}, which" if path else "is PEM text that"
 

@@ -33,7 +33,8 @@ LOCK = "_ottla.lock"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """Key in the metadata of a Parquet file under which Spark stores its own schema."""
 NO_DATA = ("_", ".")
-"""Prefixes of the names of files that Spark and most other readers ignore."""
+"""Prefixes in names of files that contain no data. Spark and most other readers ignore such
+files."""
 MILLISECONDS = 1_000
 LOCAL_SCHEMES = ("", "file")
 

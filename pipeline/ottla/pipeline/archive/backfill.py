@@ -175,7 +175,7 @@ def _row_count(staging: Path) -> int:
 
 
 def _take_in(directory: ArchiveDirectory, staging: Path) -> None:
-    """Move the staged files of a backfill to their final directories and add them to the log of
+    """Move the finished files of a backfill to their final directories, and add them to the log of
     Spark's file sink."""
     entries = []
     for path in sorted(staging.rglob("*.parquet")):

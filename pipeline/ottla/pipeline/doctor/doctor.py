@@ -34,7 +34,7 @@ class AnswerState(StrEnum):
 
 
 class DoctorAnswer(NamedTuple):
-    """Result of one check that this machine can run Spark with Ottla."""
+    """Result of one check of this machine's ability to run Spark with Ottla."""
 
     name: str
     state: AnswerState
@@ -72,7 +72,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Facts of a machine that the checks need, collected without starting Spark."""
+    """Properties of a machine that the checks need, collected without starting Spark."""
 
     python: tuple[int, int]
     program: str
@@ -250,7 +250,7 @@ def _of_programs(name: str, found: str, cure: str) -> DoctorAnswer:
 
 
 def is_fit(found: Sequence[DoctorAnswer]) -> bool:
-    """Return whether no check of the machine has found a fault, so that even programs that start
+    """Return whether all checks of the machine have succeeded. If so, even programs that start
     Spark themselves work."""
     return all(finding.state is not AnswerState.FAILED for finding in found)
 

@@ -21,8 +21,8 @@ class SparkVersion(NamedTuple):
     avro: str
     """Newest version of org.apache.spark:spark-avro_2.13; empty if there is none."""
     delta: str
-    """Newest version of the Python package delta-spark, which names the pyspark that it accepts;
-    empty if there is none."""
+    """Newest version of the Python package delta-spark for this version of Spark; empty if there is
+    none. That package requires a matching version of pyspark."""
     iceberg: str
     """Newest version of org.apache.iceberg:iceberg-spark-runtime-<Spark>_2.13; empty if there is
     none."""

@@ -25,8 +25,7 @@ from ottla.pipeline.read.source_options import SubscribePattern
 
 
 class TopicScan:
-    """Scan of the records that a topic contains at one moment, in the columns of `ottla export`,
-    for SQL engines."""
+    """Scan of a topic's current records for SQL engines, in the columns of `ottla export`."""
 
     def __init__(
         self,

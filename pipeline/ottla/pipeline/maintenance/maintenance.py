@@ -31,7 +31,7 @@ class MaintenanceOptions:
     """Minimum age in seconds at which snapshots, and files that belong to no snapshot, are
     removed."""
     is_rehearsal: bool = False
-    """True if the maintenance is only a rehearsal, which counts the changes that it would make."""
+    """True to change nothing, and only count the changes that the maintenance would make."""
 
 
 @dataclass(slots=True)

@@ -45,8 +45,8 @@ topic may have been deleted."""
 
 
 class FoundTopics(NamedTuple):
-    """Partitions that exist among those in the options of a query, and the names that do not
-    exist."""
+    """Result of looking up the topics in the options of a query: the partitions that exist, and the
+    names that do not exist."""
 
     partitions: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]

@@ -106,8 +106,8 @@ def _taken_apart(
 
 
 class StreamBatch(NamedTuple):
-    """The records between two positions of a stream, and one message for each loss of records that
-    is already known."""
+    """The records between two positions of a stream, and a message for each known loss of
+    records."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
@@ -179,8 +179,8 @@ def rate_limited(
 
 
 def record_count(start: StreamPosition, latest: StreamPosition, earliest: Offsets) -> int:
-    """Return the number of offsets between two positions of a query, which is the maximum number of
-    records."""
+    """Return the number of offsets between two positions of a query. The number of records is not
+    larger."""
     begins = _begins(start, latest, earliest)
     return sum(max(end - begins[at], 0) for at, end in latest.offsets.items())
 

@@ -88,7 +88,7 @@ class RangeProgress:
         return None
 
     def lose_rest(self, why: str) -> str:
-        """Mark the rest of the offset range as lost, so that it is not requested again. Returns a
+        """Mark the rest of the offset range as lost. It is then not requested again. Returns a
         message about the lost records, with the reason `why`."""
         start = max(self.position, self.range.start)
         self.position = self.range.end

@@ -52,7 +52,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """Maximum number of records in the range, which is its number of offsets."""
+        """Number of offsets in the range, which is the maximum number of its records."""
         return self.end - self.start
 
     def __str__(self) -> str:

@@ -67,8 +67,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """True if the streaming query is new, False if it continues from a checkpoint. None until
         the first call shows which."""
         self._target: StreamPosition | None = None
-        """End of the streaming query if it processes only the records that exist at its start
-        (availableNow). None otherwise."""
+        """End of a streaming query that processes only the records existing at its start
+        (availableNow). None for any other query."""
         self._latest_seen: StreamPosition | None = None
         self._batch_delay: BatchDelay | None = None
         self._planner: SegmentPlanner | None = None
@@ -85,8 +85,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the default limit on the number of records in a batch, which applies unless the
-        trigger sets another one."""
+        """Return the default limit on the number of records in a batch. A limit of the trigger
+        takes precedence."""
         with one_sentence(READ):
             options = self._options
         if options.offsets_per_trigger_max is not None:

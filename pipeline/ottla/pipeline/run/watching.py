@@ -55,7 +55,8 @@ class QueriesEnding:
 
 
 class QueryWatch:
-    """Watch over a set of streaming queries. It stores which batches of each query were shown."""
+    """Watch over streaming queries. It stores the last batch of each query that was shown to the
+    user."""
 
     def __init__(self, show: Callable[[BatchProgress], None], ending: QueriesEnding) -> None:
         self.is_any_active = False

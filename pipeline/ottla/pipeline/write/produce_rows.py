@@ -106,8 +106,8 @@ async def _produce_once(
 
 
 async def _skip(batches: Iterator[pa.RecordBatch]) -> ProducedRows:
-    """Read all rows of a Spark task without writing them, because Spark requires that a task reads
-    its rows."""
+    """Read all rows of a Spark task without writing them. Spark requires that a task reads its
+    rows."""
     while await _next(batches) is not None:
         pass
     return ProducedRows(0)
@@ -140,7 +140,8 @@ async def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 def sorted_rows(batches: Iterator[pa.RecordBatch], columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Yield all rows of a Spark task, in an order that depends only on the rows.
+    """Yield all rows of a Spark task in a deterministic order: the order depends only on the rows
+    themselves.
 
     All rows are in memory at once. Rows that differ only in their headers keep their order.
     """

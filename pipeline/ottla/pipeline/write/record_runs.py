@@ -147,8 +147,7 @@ def _own(own: Sequence[Headers], more_count: int) -> pa.BinaryArray:
 
 @dataclass
 class ColumnRun:
-    """Run of the records that one Arrow batch contains for one topic partition. Implements
-    `RecordRun`."""
+    """Records of one Arrow batch for one topic partition, as an implementation of `RecordRun`."""
 
     keys: pa.BinaryArray | None
     values: pa.BinaryArray

@@ -182,7 +182,7 @@ class RowSender:
 
 
 def _topics(batch: pa.RecordBatch, target: SinkTarget) -> tuple[list[str], Numbers]:
-    """Return the topics to which the rows of an Arrow batch go, and for each row the index of its
+    """Return the distinct topics of the rows of an Arrow batch, and for each row the index of its
     topic."""
     if target.options.topic is not None:
         return [target.options.topic], np.zeros(batch.num_rows, dtype=np.int64)

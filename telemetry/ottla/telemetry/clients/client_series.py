@@ -104,7 +104,8 @@ class _Client:
 
 
 class _Key:
-    """One set of attributes in a metric family, with the clients that have a value for it."""
+    """One set of attributes in a metric family, and the clients that have reported a value for
+    it."""
 
     __slots__ = ("aliases", "family", "places", "text")
 

@@ -56,8 +56,8 @@ GATHER_MS = 50
 for the worker thread. With a lower value, batches are smaller. With a higher one, the exporters get
 pushes later."""
 GATHER_PUSHES = 8
-"""Number of waiting pushes at which all of them are passed to the worker thread without further
-delay."""
+"""Number of waiting pushes that are passed to the worker thread at once, without waiting for
+more."""
 MISSES_MAX = 8
 """Number of successive pushes of a client with different layouts (positions of the numbers), after
 which layouts are no longer computed for this client. Computing a layout takes the worker thread as

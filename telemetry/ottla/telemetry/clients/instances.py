@@ -199,8 +199,8 @@ class ClientInstances:
         return len(self._instances)
 
     def __iter__(self) -> Iterator[ClientInstance]:
-        """Yield all clients that report metrics, starting with the one that has been silent for
-        longest."""
+        """Yield all clients that report metrics, ordered by the time of their last request, oldest
+        first."""
         return iter(self._instances.values())
 
     @property

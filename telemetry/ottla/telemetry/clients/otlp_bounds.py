@@ -36,7 +36,7 @@ NESTING_MAX = 64
 """Maximum depth of nested messages, texts and lists in a push. Protobuf itself permits 100."""
 
 Fields = dict[int, "Fields"]
-"""Tree of those fields of a Protobuf message that are themselves messages, by field number."""
+"""Tree of the fields of a Protobuf message that contain messages, by field number."""
 
 assert (UNSPREAD_BYTES_MAX // 2) * (UNSPREAD_BYTES_MAX // 4) <= SPREAD_BYTES_MAX
 assert UNSPREAD_BYTES_MAX // 2 <= POINTS_MAX

@@ -21,8 +21,8 @@ SDK_LOGGERS = (
 
 
 class _LastLine(threading.local):
-    """Log filter that keeps the last message that an exporter of the OpenTelemetry SDK has logged,
-    one for each thread."""
+    """Log filter that stores the last message logged by an exporter of the OpenTelemetry SDK, one
+    for each thread."""
 
     is_listening = False
     text = "it does not answer"

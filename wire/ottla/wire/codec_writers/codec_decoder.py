@@ -66,8 +66,8 @@ class _Decoder(FunctionSource):
         self.pending.append((code, target))
 
     def flush(self) -> None:
-        """Generate the code that reads all queued fixed-size values at once, then the lines that
-        depend on them."""
+        """Generate the code that reads all queued fixed-size values at once, followed by the lines
+        that depend on these values."""
         codes = "".join(code for code, _ in self.pending)
         if codes == "B":
             self.line(f"{self.pending[0][1]} = data[p]")

@@ -192,7 +192,7 @@ class _ReaderBody(_Versions):
             yield f"{target} = {self.element(field)}"
 
     def element(self, field: Field) -> str:
-        """Return the source of the expression that reads one value that is not null."""
+        """Return the source of an expression that reads one non-null value."""
         if field.struct is not None:
             return f"_read_{field.struct.name}(r, v, c)"
         if field.type in SCALARS:
@@ -287,7 +287,7 @@ class _WriterBody(_Versions):
             yield self.element(field, value, writer)
 
     def element(self, field: Field, value: str, writer: str) -> str:
-        """Return the source of the statement that writes one value that is not null."""
+        """Return the source of a statement that writes one non-null value."""
         if field.struct is not None:
             return f"_write_{field.struct.name}({writer}, {value}, v, c)"
         if field.type in SCALARS:

@@ -185,7 +185,7 @@ def flat_produce_answer(
 
 
 def _writer_of(place_bytes: int) -> Callable[..., bytes]:
-    """Return the function that packs Produce responses whose fields for topic and partition have
-    this size in bytes."""
+    """Return a function that packs Produce responses, for one size in bytes of the fields with
+    topic and partition."""
     write = _answers[place_bytes] = Struct(f">iix{place_bytes}s{ANSWER_REST}").pack
     return write

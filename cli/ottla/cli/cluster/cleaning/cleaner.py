@@ -75,8 +75,8 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def retry(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla cleaner retry`: retry the compaction of logs whose last cleaning failed, of the named
-    logs or of all. Returns the exit code."""
+    """`ottla cleaner retry`: retry the compaction of logs whose last compaction failed. Without
+    names of logs, all such logs are retried. Returns the exit code."""
     targets = await replicas_of(admin, arguments.names, arguments.broker)
 
     async def ask(broker: NodeId) -> Mapping[TopicPartition, CleaningAnswer]:

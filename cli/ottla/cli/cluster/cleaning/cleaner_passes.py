@@ -52,8 +52,8 @@ class RequestedPass:
 
     replica: ReplicaAt
     before: CleaningPass | None
-    """Compaction pass of the log that ended last before the command requested this one, or None if
-    there was none."""
+    """The log's last completed compaction before the command requested this one, or None if there
+    was none."""
     outcome: str = ""
     """Outcome of the requested compaction pass. Empty until the pass has ended."""
     reason: str | None = None

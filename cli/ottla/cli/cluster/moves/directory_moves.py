@@ -105,8 +105,9 @@ def _show(
 
 
 def _target(text: str) -> tuple[NodeId | None, str]:
-    """Parse the log directory `[BROKER:]PATH` to which replicas are moved. Returns the broker and
-    the path. If the text has no broker, it is None, which means all brokers with this directory."""
+    """Parse the target log directory `[BROKER:]PATH` of moved replicas. Returns the broker and the
+    path. The broker is None if the text names none. The directory is then used on all brokers that
+    have it."""
     broker, colon, path = text.partition(":")
     if colon and broker.isdecimal():
         return NodeId(int(broker)), path.rstrip("/")

@@ -36,8 +36,8 @@ class RemovedThrottles:
     brokers: tuple[NodeId, ...]
     """Brokers whose replication throttle rates were removed."""
     every: tuple[str, ...]
-    """Topics whose throttle setting is `*`, which throttles all of their replicas. This setting was
-    left unchanged."""
+    """Topics with the throttle setting `*`, which throttles all of their replicas. This setting was
+    not removed."""
 
     def __bool__(self) -> bool:
         return bool(self.topics or self.brokers)
@@ -130,7 +130,7 @@ async def _alive(admin: Admin) -> list[NodeId]:
 
 
 async def remove_rates(admin: Admin, brokers: Iterable[NodeId], keys: Iterable[str]) -> None:
-    """Remove the replication throttle rates `keys` of brokers, so that their defaults apply."""
+    """Remove the replication throttle rates `keys` of brokers. Their defaults then apply."""
     changes: Mapping[str, ConfigChange] = dict.fromkeys(keys)
     for broker in brokers:
         await admin.alter_broker_configs(broker, changes)

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 AUTO = "auto"
-"""Value of the setting for the number of brokers on a host that selects one broker per processor
-core."""
+"""Value of the number of brokers on a host that means one broker per processor core."""
 CPU_QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
 
 

@@ -26,7 +26,8 @@ OPTION = "--brokers-per-host"
 CORES_MAX = 100
 """Maximum number of brokers on one host. Higher broker ids belong to the next host."""
 HOST_MAX = ((1 << 31) - 1) // CORES_MAX - 1
-"""Maximum number of a host (the node.id in its settings file), so that broker ids remain int32."""
+"""Maximum number of a host (the node.id in its settings file). Broker ids, which are derived from
+it, must fit into int32."""
 PORT_STEP = 10
 """Distance between the ports of neighbouring brokers. With 1, the second broker of a file with
 ports 9092 and 9093 would need the port of the first one's other listener."""

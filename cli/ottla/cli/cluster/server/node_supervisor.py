@@ -22,8 +22,8 @@ RESTART_PAUSE_S_MAX = 30.0
 """Maximum pause, in seconds, before a node is restarted. The pause doubles up to this value, so
 that a node that repeatedly ends at once does not keep the machine busy."""
 STEADY_AFTER_S = 60.0
-"""Run time of a node, in seconds, after which the pause before its next restart starts from its
-minimum again."""
+"""Run time of a node in seconds after which its next restart counts as the first one, with the
+shortest pause."""
 
 REFUSED = 1
 UNHEALTHY = 2

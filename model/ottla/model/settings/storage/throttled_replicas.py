@@ -10,7 +10,7 @@ ALL = "*"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-"""Keys of the settings of a topic that list its throttled replicas."""
+"""Keys of the topic settings that list throttled replicas."""
 
 
 @frozen

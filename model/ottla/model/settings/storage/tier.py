@@ -9,8 +9,7 @@ SYSTEM_ENABLE = "remote.log.storage.system.enable"
 STORE_URI = "remote.log.storage.uri"
 LOCAL_FREE_BYTES = "local.retention.free.bytes"
 PROBLEM_PREFIX = "tiered storage: "
-"""Prefix of those problems of a broker that concern tiered storage, in `ottla status` and
-`ottla tier status`."""
+"""Prefix of a broker's problems with tiered storage, in `ottla status` and `ottla tier status`."""
 METADATA_PREFIX = "rlmm.config."
 """Prefix of the keys of Kafka's settings for the topic `__remote_log_metadata`."""
 
