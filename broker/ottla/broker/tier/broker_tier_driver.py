@@ -74,6 +74,8 @@ class BrokerTier:
             throttle=quotas.throttle_copy,
             is_claimed=cluster_store.is_claimed,
         )
+        self.refusal = storage.refusal
+        """Function that returns the reason for which the store refuses this broker."""
         self.objects = ClusterObjects(
             cluster_store.store,
             cluster_id=cluster_id,

@@ -57,6 +57,10 @@ class StoreSegments:
         yet."""
         await self._check.require_usable()
 
+    async def refusal(self) -> str:
+        """Return the reason for which the store refuses this broker, or an empty text."""
+        return await self._check.refusal()
+
     async def upload(
         self, source: SegmentSource, segment: RemoteSegment, topic: TieredTopic
     ) -> None:

@@ -9,15 +9,19 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ottla.storage.tier.store_seam import StoreError
+from ottla.storage.tier.store_seam import StoreError, StoreRefusedError
 
 CHECK_TIMEOUT_S = 20.0
 """Timeout of one check in seconds. A store that works responds within milliseconds; with a smaller
 value, a slow store counts as down."""
 
 CHECK_AGAIN_S = 5.0
-"""Seconds after a failed check in which further checks fail at once, with the same reason. With a
-smaller value, many partitions wait one after the other for a store that does not respond."""
+"""Seconds after a check in which further checks have the same result at once. With a smaller value,
+many partitions wait one after the other for a store that does not respond."""
+
+CREATION_TIMEOUT_S = 5.0
+"""Timeout in seconds of the check before the creation of a tiered topic. With a larger value,
+clients give up while the store does not respond."""
 
 
 class StoreCheck:
@@ -30,8 +34,8 @@ class StoreCheck:
         self._probe = probe
         self._is_usable = is_usable
         self._lock = trio.Lock()
-        self._failed_at = -CHECK_AGAIN_S
-        self._reason = ""
+        self._probed_at = -float("inf")
+        self._error: StoreError | None = None
 
     def on_failure(self) -> None:
         """Record that a call to the store has failed, so that the next copy checks the store
@@ -44,15 +48,29 @@ class StoreCheck:
         if self._is_usable:
             return
         async with self._lock:
-            if self._is_usable:
-                return
-            if trio.current_time() - self._failed_at < CHECK_AGAIN_S:
-                raise StoreError(self._reason)
-            try:
-                with trio.fail_after(CHECK_TIMEOUT_S):
-                    await self._probe()
-            except (StoreError, trio.TooSlowError) as error:
-                self._failed_at = trio.current_time()
-                self._reason = str(error) or f"it does not respond within {CHECK_TIMEOUT_S:.0f} s"
-                raise StoreError(self._reason) from None
+            if not self._is_usable and (error := await self._failure(CHECK_TIMEOUT_S)) is not None:
+                raise error
             self._is_usable = True
+
+    async def refusal(self) -> str:
+        """Return the reason for which the store refuses this broker, or an empty text if it does
+        not. A store that is down, or does not respond in time, is no refusal."""
+        async with self._lock:
+            error = await self._failure(CREATION_TIMEOUT_S)
+        return str(error) if isinstance(error, StoreRefusedError) else ""
+
+    async def _failure(self, timeout_s: float) -> StoreError | None:
+        """Return the error of a write to the store, or None if it succeeds. The result of a write
+        in the last CHECK_AGAIN_S is returned again."""
+        if trio.current_time() - self._probed_at < CHECK_AGAIN_S:
+            return self._error
+        try:
+            with trio.fail_after(timeout_s):
+                await self._probe()
+            self._error = None
+        except StoreError as error:
+            self._error = error
+        except trio.TooSlowError:
+            self._error = StoreError(f"it does not respond within {timeout_s:.0f} s")
+        self._probed_at = trio.current_time()
+        return self._error
