@@ -432,8 +432,8 @@ class QuorumCore:
         self._change_to(Follower(self._replica, leader_id, now_ms))
 
     def _become_unattached(self, now_ms: int, *, epoch: Epoch | None = None) -> None:
-        """Change to the role Unattached and wait for an election: in a higher `epoch`, or in the
-        current one after granting a vote."""
+        """Change to the role Unattached, in a higher `epoch`, or in the current epoch after
+        granting a vote. The voter then waits for the result of the election."""
         if epoch is not None:
             self._replica.enter_epoch(epoch)
         pause_ms = 0 if self._is_alone else self._replica.random_election_timeout_ms()

@@ -52,7 +52,8 @@ KEY_AT = 2
 VALUE_HEAD_AT = 3
 VALUE_AT = 4
 PLACES_COUNT = 5
-"""Number of rows of a `RecordLayout` table that contain positions. They are the first rows."""
+"""Number of rows of a `RecordLayout` table that contain positions of fields. They precede the rows
+of other properties."""
 DELTA = 5
 EXPECTED = 6
 MASK = 7

@@ -131,8 +131,8 @@ class FetchTarget:
         self.index = index
         self.key = key
         self.partition = partition
-        """Partition that this fetch target reads. It is looked up once and kept until it is
-        removed."""
+        """Partition that this fetch target reads. It is looked up once, and again after the
+        broker has removed the partition."""
         self.session: TargetOwner | None = None
         self.seen_high_watermark = -1
         self.seen_log_start_offset = -1

@@ -125,9 +125,9 @@ def read_share(
     """Return the readable records of a share partition, or None if there is no record to acquire
     now.
 
-    `read_copied` reads records that only the object store has, as long as the log is tiered. Raises
-    RefusedError with Kafka's code, and NotCachedError if a position in the log is not in the page
-    cache.
+    The function `read_copied` is called if only the object store still has the records. Raises
+    RefusedError with Kafka's error code if the partition cannot be read, and NotCachedError if a
+    position in the log is not in the page cache.
     """
     log = led.log()
     share = led.share

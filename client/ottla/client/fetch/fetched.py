@@ -329,8 +329,8 @@ class FetchedRecords:
         return RecordOrigin(self.at, header.partition_leader_epoch, header.timestamp_type)
 
     def _scan_some(self) -> DecodedRows | None:
-        """Return some rows of a batch that is scanned record by record.  Returns None at its
-        end."""
+        """Return the next rows, at most `SCANNED_TOGETHER_COUNT`, of a batch that is scanned record
+        by record. Returns None at the end of the batch."""
         if self._broken is not None:
             raise self._broken
         if self._scan is None:

@@ -58,8 +58,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _instrument_compiled_codecs(atheris: Any) -> None:
-    """Instrument the codec functions, so that libFuzzer measures their coverage. They are compiled
-    at their first use."""
+    """Instrument the codec functions, so that libFuzzer measures their coverage. The import hook
+    of atheris misses them, since they are generated at their first use."""
     from ottla.wire import codec
 
     run = codec._run

@@ -191,8 +191,8 @@ class TopicExport:
         self._sink.prepare(self._rows.schema)
 
     def _values_of(self, schema: pa.Schema) -> JsonValues | None:
-        """Return the parser for JSON values in the columns of an existing table, or None if the
-        table stores values as bytes."""
+        """Return the parser that converts JSON values of records to columns of an existing
+        table, or None if the table stores values as bytes."""
         type_ = schema.field("value").type if "value" in schema.names else pa.null()
         options = self._options
         if pa.types.is_struct(type_) != options.is_json:

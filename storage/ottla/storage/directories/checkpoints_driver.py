@@ -102,8 +102,8 @@ class Checkpoints:
     async def _read(
         self, name: str, parse: Callable[[bytes], dict[TopicPartition, V]]
     ) -> dict[TopicPartition, V] | None:
-        """Return the lines of the checkpoint file or side file `name`, or None if it is missing or
-        unreadable."""
+        """Return the lines of the file `name`, a checkpoint or the topic ids of checkpoints.
+        Returns None if it is missing or unreadable."""
         path = f"{self._path}/{name}"
         try:
             return parse(await self._disk.read_file(path))

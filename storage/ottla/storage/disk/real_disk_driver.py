@@ -391,8 +391,8 @@ class RealDisk:
 async def _run_pinned(
     limiter: trio.CapacityLimiter, file: DiskFile, work: Callable[..., T], *arguments: object
 ) -> T:
-    """Run blocking work on a file in a worker thread, and return its result. The file is pinned
-    while the work runs."""
+    """Run blocking work on a file in a worker thread, and return its result. The file's
+    descriptor stays open until the work has ended, even if the file is closed."""
     assert isinstance(file, RealFile)
     file.pin()
     try:

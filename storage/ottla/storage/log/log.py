@@ -505,8 +505,8 @@ class Log:
         return await self.delete_old_segments(now_ms)
 
     def note_reads(self, now_ms: int) -> None:
-        """Set the time of the last read of the segments that were read since the last call, for
-        `tiered_space`."""
+        """Store the current time in each segment that was read since the previous call. With these
+        times, `tiered_space` removes the segments first that no consumer has read for long."""
         self.state.note_reads(now_ms)
 
     def tiered_space(self, now_ms: int) -> TieredLogSpace:

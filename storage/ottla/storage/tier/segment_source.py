@@ -1,8 +1,8 @@
-"""Interface of a closed segment of a local log, as its upload to an object store reads it.
+"""Interface with which an upload to an object store reads a closed segment of a local log.
 
 The log implements it (`Log.segment_source`), and keeps the segment's files readable while the
-source is open, even if the log deletes the segment. All methods that read files are awaited, and
-read in worker threads. They raise OSError if the disk fails.
+source is open, even if the log deletes the segment. All methods that read files are
+coroutines, read in worker threads and raise OSError if the disk fails.
 """
 
 from collections.abc import Sequence

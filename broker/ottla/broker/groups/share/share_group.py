@@ -37,8 +37,9 @@ class ShareGroup(AssignedGroup[ShareMember]):
         super().__init__(group_id, SHARE)
         self.partitions = SharePartitions()
         self.searched: tuple[frozenset[str], MetadataImage] | None = None
-        """Inputs of the last search for partitions whose durable state must be requested, if it
-        found none: the subscribed topics and the metadata image. None otherwise."""
+        """Subscribed topics and metadata image of the last search for partitions without durable
+        state, if that search found no such partition. The search is not repeated with the same
+        inputs."""
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.group_id!r}, {self.state_name}, epoch {self.group_epoch})"

@@ -1,5 +1,5 @@
-"""Certificates for simulated clusters, with the same bytes in every run, and TLS records of the
-same length.
+"""Certificates for simulated clusters. They have the same bytes in every run, so TLS records have
+the same length in every run.
 
 Keys are Ed25519 and derived from names, so that no length in a certificate or handshake is random.
 OpenSSL uses the machine's own clock, not the simulated one, so the validity of certificates covers

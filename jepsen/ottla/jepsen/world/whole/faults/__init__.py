@@ -8,7 +8,7 @@ disk_losses.py         disks that have lost acknowledged records when their brok
 quorum_damages.py      damaged files of a stopped controller
 reassignments.py       partitions that move to other brokers
 topic_recreations.py   topics that are recreated under the same name, settings that change
-share_faults.py        share coordinators without followers, leaders that were replaced unknowingly
+share_faults.py        share coordinators without followers, and leaders that miss their succession
 tier_faults.py         leaders that die while they copy or delete segments, unclean elections
 coordinator_deaths.py  brokers that are killed while they end a transaction
 untrusted_clients.py   clients that no broker may serve, and certificates that change

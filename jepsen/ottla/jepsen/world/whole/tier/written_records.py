@@ -34,8 +34,9 @@ class WrittenRecords:
         self._records: dict[TopicIdPartition, dict[tuple[int, int], EpochRecord]] = {}
 
     def learn(self, at: TopicIdPartition, data: Buffer, *, place: str) -> list[tuple[int, int]]:
-        """Add the records of some batches, which were found at `place`. Returns the offset and
-        leader epoch of each of them. Raises Violation if a known record differs."""
+        """Add the records of batches that were found at `place`. Returns the offset and leader
+        epoch of each record. Raises Violation if a record that was added before with the same
+        offset and epoch differs."""
         known = self._records.setdefault(at, {})
         found: list[tuple[int, int]] = []
         for position, header in batches(data, is_partial_end_allowed=True):
