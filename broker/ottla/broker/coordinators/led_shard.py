@@ -130,11 +130,10 @@ class LedShard(Generic[ShardT, WriteT]):
         completed."""
         self.host.wake(key)
 
-    def wake_at(self, deadline_ms: int | None) -> None:
+    def wake_at(self, deadline_ms: int) -> None:
         """Schedule a call of the coordinator's `on_time`, which handles expired deadlines, at a
-        monotonic time in milliseconds. If `deadline_ms` is None, schedule no call."""
-        if deadline_ms is not None:
-            self.host.wake_at(deadline_ms)
+        monotonic time in milliseconds."""
+        self.host.wake_at(deadline_ms)
 
     def work_soon(self) -> None:
         """Schedule the unfinished work of the shard (the coordinator's state in one topic

@@ -46,9 +46,9 @@ class ShardPorts(Protocol[WriteOfPortsT]):
         completed."""
         ...
 
-    def wake_at(self, deadline_ms: int | None, /) -> None:
+    def wake_at(self, deadline_ms: int, /) -> None:
         """Schedule a call of `on_time`, which handles expired deadlines, at a monotonic time in
-        milliseconds. If `deadline_ms` is None, schedule no call."""
+        milliseconds."""
         ...
 
     def work_soon(self) -> None:
@@ -70,4 +70,5 @@ def perform(effects: ShardEffects[WriteT], ports: ShardPorts[WriteT]) -> None:
         ports.wake(key)
     if effects.has_work:
         ports.work_soon()
-    ports.wake_at(effects.next_deadline_ms)
+    if effects.next_deadline_ms is not None:
+        ports.wake_at(effects.next_deadline_ms)

@@ -37,6 +37,8 @@ ROWS_MAX: Final = 50
 served without yielding, which takes about a millisecond."""
 
 TOPIC_ID_BYTES: Final = 16
+TAGS_BYTES: Final = 2
+"""Size in bytes of the empty tagged fields of the topic and of the message."""
 NO_TAGS_BEHIND: Final = b"\0\0"
 """Empty tagged fields of the topic and of the message, at the end of an OffsetCommit request and of
 its response."""
@@ -189,7 +191,7 @@ def read_flat_commit(frame: memoryview, at: int, version: int) -> FlatCommit | N
                 return None
             at += 1
             rows.append((index, offset, leader_epoch, metadata))
-        if bytes(frame[at:]) != NO_TAGS_BEHIND:
+        if size != at + TAGS_BYTES or frame[at] or frame[at + 1]:
             return None
     except (IndexError, UnicodeDecodeError):
         return None
