@@ -58,7 +58,7 @@ class LongPolls:
         self._sent_at: list[list[float]] = [[] for _ in ends]
         """Send times of the records of each partition, in the order of their offsets."""
         self._places = [at % partitions for at in range(consumers)]
-        """Partition of each consumer."""
+        """Index of the partition that each consumer reads."""
         self._offsets = [ends[partition] for partition in self._places]
         """Offset that each consumer reads next."""
 
@@ -146,7 +146,7 @@ class LongPolls:
         return _partition_of(answer_to(self._address, self._fetch(partition, 0, 0))).high_watermark
 
     def _fetch(self, partition: int, offset: int, wait_ms: int) -> bytes:
-        """Return the frame of a Fetch."""
+        """Return the encoded frame of a Fetch request."""
         asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=MIB)
         request = FetchRequest(
             max_wait_ms=wait_ms,
@@ -171,7 +171,7 @@ def _partition_of(answer: bytes) -> PartitionData:
 
 
 def _produce_frame(topic: str, partition: int) -> bytes:
-    """Return the frame of a Produce of one record."""
+    """Return the encoded frame of a Produce request with one record."""
     record = RecordToBuild(time.time_ns() // 1_000_000, None, b"x" * RECORD_BYTES)
     data = [PartitionProduceData(index=partition, records=build_batch([record]))]
     message = ProduceRequest(

@@ -25,7 +25,7 @@ class LimitedStore:
         await self._store.put(key, content, only_new=only_new)
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object of several parts."""
+        """Store an object that is uploaded in several parts."""
 
         async def slowed() -> AsyncIterator[bytes]:
             async for part in parts:
@@ -35,14 +35,14 @@ class LimitedStore:
         await self._store.put_stream(key, slowed())
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return a range of an object."""
+        """Return the bytes of a range of an object."""
         await trio.sleep(self._latency_s)
         content = await self._store.get(key, start, end)
         await self._transfer(len(content))
         return content
 
     async def head(self, key: str) -> ObjectEntry:
-        """Return the size and time of an object."""
+        """Return the size and modification time of an object."""
         await trio.sleep(self._latency_s)
         return await self._store.head(key)
 

@@ -165,7 +165,7 @@ class LoadedCluster:
         }
 
     def close(self) -> None:
-        """Stop the cluster."""
+        """Stop the cluster's processes."""
         self.process.terminate()
         self.process.wait(60)
         self.log.close()

@@ -93,7 +93,7 @@ class RunDirectory:
 
 
 class Store:
-    """The folders of all runs below one folder."""
+    """A folder that contains the folders of all runs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

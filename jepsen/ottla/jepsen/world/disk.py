@@ -165,7 +165,7 @@ class SimulatedDisk:
 
     @property
     def descriptor_count(self) -> int:
-        """Number of open file descriptors."""
+        """Number of file descriptors that the process has open."""
         return len(self.files.descriptors)
 
     @property

@@ -90,12 +90,12 @@ class StoreFaults:
     bytes_per_s: float | None = None
     """Bandwidth in bytes per second that all calls share."""
     is_down: bool = False
-    """True while connections are refused."""
+    """True while the store refuses all connections."""
     is_refusing: bool = False
     """True while the credentials are refused, or the bucket is missing."""
 
     def end(self) -> None:
-        """End all faults. The latency remains."""
+        """End all faults, so that requests succeed again. The latency remains."""
         self.failed = self.lost_response = self.late = self.partial_delete = 0.0
         self.stale_list_s = 0.0
         self.requests_per_s = self.bytes_per_s = None
@@ -160,7 +160,7 @@ class SimulatedObjectStore:
             self._hang = trio.Event()
 
     def resume(self) -> None:
-        """End the hang. The waiting calls continue."""
+        """End the hang of the store. The waiting calls then continue."""
         if self._hang is not None:
             self._hang.set()
             self._hang = None
@@ -177,7 +177,7 @@ class SimulatedObjectStore:
         await self._change(StoreOperation.PUT, store, sent_bytes=len(content))
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object part by part."""
+        """Store an object that is uploaded in several parts."""
         assert is_plain_key(key)
 
         def nothing() -> None:
@@ -193,7 +193,7 @@ class SimulatedObjectStore:
         await self._change(StoreOperation.PART, lambda: self._set(key, content))
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return a range of an object."""
+        """Return the bytes of a range of an object."""
         assert is_plain_key(key)
         assert 0 <= start < end
 
@@ -239,7 +239,7 @@ class SimulatedObjectStore:
             yield entry
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects."""
+        """Delete the objects with the given keys."""
         assert all(map(is_plain_key, keys))
         if not keys:
             return

@@ -82,7 +82,7 @@ class RunTotals:
     does not count."""
 
     def take_in(self, outcome: RunOutcome) -> None:
-        """Add the outcome of one run to these sums."""
+        """Add the counts of one run to these sums."""
         self.run_count += 1
         self.only_hash = outcome.trace_hash
         self.event_count += outcome.event_count

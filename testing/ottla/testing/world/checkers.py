@@ -32,7 +32,7 @@ _DISTURBING_KINDS = frozenset({"fault", "kill", "pause", "stop"})
 
 
 class Comparable(Protocol):
-    """Any value that can be ordered."""
+    """Type of values that can be ordered with `<`."""
 
     def __lt__(self, other: Any, /) -> bool:
         """Return whether this value is less than `other`."""

@@ -43,7 +43,7 @@ class InstanceHost(Protocol):
 
     @property
     def now_s(self) -> float:
-        """Virtual seconds since the scenario began."""
+        """Virtual seconds since the start of the scenario."""
 
     def on_mark(self, instance: str, name: str) -> bool:
         """Handle a call of `mark` in the program. Returns True if a fault begins at this call."""

@@ -54,7 +54,7 @@ class SimulatedWorld:
         self.shared = shared
         """The simulated machines and their network."""
         self.cluster = cluster
-        """The simulated nodes."""
+        """The simulated nodes of the cluster."""
         self.is_ending = False
         """True once the world no longer restarts failed instances."""
         self.warnings: list[str] = []

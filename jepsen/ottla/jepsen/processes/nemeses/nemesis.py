@@ -99,5 +99,5 @@ class Nemesis(ABC):
 
 
 def names(nodes: Iterable[ProcessNode]) -> list[str]:
-    """Return the names of nodes, in order."""
+    """Return the sorted names of nodes."""
     return sorted(node.name for node in nodes)

@@ -348,7 +348,7 @@ class WorldEventLoop(RefusingEventLoop):
             self._cancelled_timer_count += 1
 
     def create_future(self) -> "asyncio.Future[Any]":
-        """Return a new future with a stable hash."""
+        """Return a new future, whose hash is the same in every run."""
         return StableFuture(loop=self)
 
     def create_task(

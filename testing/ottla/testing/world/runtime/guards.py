@@ -106,7 +106,7 @@ class ClockRead:
     """Name of the instance whose program made the call."""
     function: str
     caller: str
-    """File and line of the call."""
+    """File and line of the program's call."""
 
 
 _on_read: Callable[[ClockRead], None] | None = None
@@ -583,7 +583,7 @@ class _DeadSources(Sources):
 
 
 def _ignore_unraisable(_: "sys.UnraisableHookArgs") -> None:
-    """Ignore an exception in a destructor."""
+    """Ignore an exception that a destructor has raised."""
 
 
 def _release_in_silence() -> None:

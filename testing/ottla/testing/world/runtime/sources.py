@@ -31,7 +31,7 @@ class Sources:
 
     @property
     def process_id(self) -> int:
-        """Process id that the program sees."""
+        """Process id that the program gets from `os.getpid`."""
         return 1_000
 
     def monotonic_ns(self) -> int:

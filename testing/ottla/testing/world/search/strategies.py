@@ -175,7 +175,7 @@ class _Choices:
         self._marks = marks
 
     def flag(self) -> bool:
-        """Return True in half of all cases."""
+        """Return True or False, with equal probability."""
         return self._data.draw_boolean(0.5)
 
     def pick(self, weights: Mapping[T, float]) -> T:
@@ -196,15 +196,15 @@ class _Choices:
         return self._data.draw_integer(1, count) - 1
 
     def seconds(self, *values: float) -> float:
-        """Return one of some durations, which are equally frequent."""
+        """Return one of the given durations in seconds. All are equally probable."""
         return values[self.below(len(values))]
 
     def instance(self) -> int:
-        """Return the index of an instance."""
+        """Return the index of an instance, chosen by Hypothesis."""
         return self.below(INSTANCE_INDEX_MAX + 1)
 
     def broker(self) -> int:
-        """Return the index of a broker."""
+        """Return the index of a broker, chosen by Hypothesis."""
         return self.below(BROKER_INDEX_MAX + 1)
 
     def moment(self) -> Moment:
@@ -213,7 +213,7 @@ class _Choices:
         return self.pick(kinds)(self)
 
     def mark(self) -> MarkMoment:
-        """Return a moment at a mark."""
+        """Return a moment at which the program passes a mark, chosen by Hypothesis."""
         return MarkMoment(self.pick(self._marks), self.pick(_ORDINALS))
 
     def request(self, apis: Mapping[str, int]) -> Request:

@@ -29,7 +29,7 @@ from ottla.model.ids import TopicPartition
 from ottla.model.settings.client import ConsumerConfig, ProducerConfig
 
 FADING = "fading"
-"""Name of the topic whose records expire."""
+"""Name of the topic whose records expire during the run."""
 
 BRIEF = "brief"
 """Start of the names of the topics that are deleted."""
