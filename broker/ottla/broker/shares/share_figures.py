@@ -27,10 +27,10 @@ class ReadTimes:
         self._ended_ms: int | None = None
 
     def note(self, begun_ms: int, ended_ms: int) -> None:
-        """Record an attempt to read the share partition, with its monotonic times in milliseconds.
+        """Record an attempt to read the share partition. Its times are monotonic, in milliseconds.
 
-        An attempt shorter than 1 ms counts as 1/n of the n ms since the previous one, as in
-        Kafka."""
+        An attempt shorter than 1 ms counts as 1/n of the n ms since the previous one, as in Kafka.
+        """
         took_ms = ended_ms - begun_ms
         idle_ms = 0 if self._ended_ms is None else begun_ms - self._ended_ms
         self._ended_ms = ended_ms

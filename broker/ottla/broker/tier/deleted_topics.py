@@ -22,7 +22,7 @@ class DeletedTopicPartition(NamedTuple):
 
     key: TopicIdPartition
     topic: str
-    """Name that the topic had."""
+    """Name of the deleted topic."""
 
 
 class DeletedTopicScan:

@@ -88,7 +88,7 @@ class TierPorts:
 
 
 def snapshot_of(log: Log) -> LogSnapshot:
-    """Return the present state of a tiered log."""
+    """Return the current state of a tiered log, as input of the decisions about its copies."""
     return LogSnapshot(
         epochs=log.epochs(),
         local_segments=log.local_segments(),

@@ -200,7 +200,7 @@ class Backoff:
         self.max_ms = max_ms
 
     def on_success(self) -> None:
-        """Let the pauses start from 1 s again."""
+        """Reset the pause after a failure to its minimum of 1 s."""
         self._failures = 0
 
     def on_failure(self, *, is_permanent: bool = False) -> int:

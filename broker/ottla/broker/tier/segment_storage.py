@@ -52,7 +52,7 @@ OBJECTS_MAX = 300_000
 
 
 class SegmentStorage(Protocol):
-    """The copied segments in an object store."""
+    """Interface to the copied segments in an object store."""
 
     async def require_usable(self) -> None:
         """Check the object store if its last call has failed, before a copy is announced in the

@@ -58,7 +58,8 @@ class TierAlarms:
         failures[subject] = _Failure(now_ms if before is None else before.since_ms, reason)
 
     def on_success(self, work: str, subject: Hashable) -> None:
-        """Record that some work has succeeded."""
+        """Record that a kind of work has succeeded for a partition or another subject, which ends
+        the failure."""
         failures = self._failures.get(work)
         if failures is not None:
             failures.pop(subject, None)

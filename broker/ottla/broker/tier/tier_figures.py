@@ -37,7 +37,7 @@ class TierFigures:
         their number."""
 
         self.alarms = TierAlarms()
-        """Failures that last, for `ottla status`."""
+        """Current failures of tiered storage, as shown by `ottla status`."""
         self.orphan_count = 0
         """Number of orphans (objects that belonged to no copied segment) that this broker has
         deleted."""
@@ -47,11 +47,11 @@ class TierFigures:
         self.requests[operation, topic] += 1
 
     def note_bytes(self, operation: str, topic: str, count: int) -> None:
-        """Count the bytes of a finished operation."""
+        """Count the bytes that a finished operation has transferred."""
         self.bytes[operation, topic] += count
 
     def note_failure(self, subject: str, topic: str) -> None:
-        """Count a failed operation."""
+        """Count a failed operation of one kind on a topic."""
         self.failures[subject, topic] += 1
 
     def note_lag(

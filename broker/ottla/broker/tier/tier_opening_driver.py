@@ -36,7 +36,7 @@ credentials responds within a few seconds."""
 
 
 class ClusterStore(NamedTuple):
-    """The open object store of a cluster."""
+    """Object store of a cluster, opened for this broker."""
 
     store: ObjectStore
     reader: RemoteReader

@@ -53,7 +53,7 @@ class DiskRelief:
         self.segment_count = 0
         """Number of segments whose local copy was deleted for lack of space."""
         self.size_bytes = 0
-        """Size in bytes of these segments."""
+        """Size in bytes of the segments whose local copy was deleted for lack of space."""
         self.is_short = False
         """True if the last measurement found less free space than required."""
         self.on_short: Callable[[], None] = lambda: None

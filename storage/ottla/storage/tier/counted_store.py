@@ -38,7 +38,7 @@ class StoreTraffic:
         self.received_bytes = 0
 
     def families(self) -> Iterator[Family]:
-        """Yield the metric families of the traffic."""
+        """Yield the metric families of requests to the object store."""
         for name, text, counts in (
             ("ottla_tier_store_requests_total", "Requests to the object store.", self.requests),
             (
@@ -114,14 +114,14 @@ class CountedStore:
                 self._traffic.requests[RequestKind.PUT] += requests
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return a range of an object."""
+        """Return the bytes of a range of an object."""
         with _RequestCount(self._traffic, RequestKind.GET):
             content = await self._store.get(key, start, end)
         self._traffic.received_bytes += len(content)
         return content
 
     async def head(self, key: str) -> ObjectEntry:
-        """Return the size and time of an object."""
+        """Return the size and modification time of an object."""
         with _RequestCount(self._traffic, RequestKind.HEAD):
             return await self._store.head(key)
 

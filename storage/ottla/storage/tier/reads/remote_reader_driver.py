@@ -69,7 +69,7 @@ WANTED_CHUNKS: Final = 16
 
 
 class SegmentRead(NamedTuple):
-    """Result of a read of a copied segment."""
+    """Result of one read from a copied segment."""
 
     records: bytes
     """Whole batches. The first one contains the requested offset or, if no batch does, is the next

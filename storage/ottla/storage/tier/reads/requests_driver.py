@@ -51,7 +51,8 @@ class ReadCounts:
     """Number of chunks that were loaded from the object store."""
 
     def families(self) -> Iterator[Family]:
-        """Yield the metrics of the caches."""
+        """Yield the metric family that counts chunks by their source: memory, cache files, or
+        object store."""
         yield Family(
             "ottla_tier_read_chunks_total",
             MetricKind.COUNTER,
