@@ -122,7 +122,7 @@ class ListColumn(Generic[Thing]):
 
 @frozen(kw_only=True)
 class FactsPart:
-    """Part of a page: names with their values."""
+    """Part of a page that lists values with their names."""
 
     kind: str = "facts"
     title: str = ""

@@ -97,7 +97,7 @@ def event(name: str, **fields: object) -> dict[str, object]:
 
 
 def event_of(record: logging.LogRecord) -> str:
-    """Return the event name of a log line."""
+    """Return the event name of a log record: its own name, or the name assigned to its logger."""
     named = getattr(record, "event", None)
     if named is not None:
         return str(named)

@@ -67,7 +67,7 @@ class ByteStream(Protocol):
 
 
 class Transport(Protocol):
-    """Factory of connections to other machines."""
+    """Interface of a factory of network connections to other machines."""
 
     async def connect(self, host: str, port: int) -> ByteStream:
         """Connect to an address, and return the stream. Raises OSError if no process listens

@@ -83,7 +83,7 @@ class _Progress:
         self._noted = time.monotonic()
 
     def look(self, soak: "ProgramSoak") -> None:
-        """Show the progress of the soak."""
+        """Show the current progress of the soak on the terminal."""
         facts = soak.facts()
         runs = sum(row["runs"] for row in facts["tests"])
         failures = sum(row["failures"] for row in facts["tests"])

@@ -83,7 +83,7 @@ class BucketContent(NamedTuple):
     """Time of the last heartbeat of the former cluster, by the store's clock, or 0 if it has
     written none."""
     group_offsets: Sequence[OffsetsObject]
-    """Committed offsets of groups."""
+    """Committed offsets of groups in the bucket."""
     group_offsets_ms: int
     """Time at which the newest committed offsets were written, in ms since 1970, or 0."""
 

@@ -85,7 +85,7 @@ class Handover:
         return self._telling is trio.lowlevel.current_task()
 
     async def next_poll(self) -> None:
-        """Wait until the application polls."""
+        """Request a handover, and wait until the application's next poll has begun it."""
         self.is_held = True
         if self.is_app_waiting:
             self.begin()

@@ -387,7 +387,7 @@ class TrioTasks(TrioThread):
     """
 
     def stop(self) -> None:
-        """Stop the tasks."""
+        """Ask the trio tasks to stop. Does not wait for their end."""
         self._stop.set()
 
     def _start(self) -> None:

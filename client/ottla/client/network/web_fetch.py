@@ -53,7 +53,7 @@ class WebFetchError(Exception):
 
 
 class _Times(NamedTuple):
-    """Timeouts for reading a response."""
+    """Time limits for reading one HTTP response."""
 
     read_timeout_s: float
     """Timeout of each read, in seconds."""

@@ -143,7 +143,7 @@ class CoordinatorMeasures:
         """Total duration of all rebalances since the client was opened, in seconds."""
 
     def note_rebalance(self, duration_s: float) -> None:
-        """Add one completed rebalance."""
+        """Count one completed rebalance. `duration_s` is its duration in seconds."""
         self.rebalances_s.note(duration_s)
         self.rebalance_count += 1
         self.rebalances_sum_s += duration_s

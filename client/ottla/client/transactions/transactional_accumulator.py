@@ -59,7 +59,8 @@ class TransactionalAccumulator(Accumulator):
         return any(not queue.is_empty for queue in self._queues.values())
 
     def open(self) -> None:
-        """Accept the records of a new transaction."""
+        """Start to accept the records of a new transaction. The previous transaction must have
+        ended."""
         assert not self.has_open
         self.ended_by = self.refusal = None
         is_implicit = self._flow.protocol is TransactionProtocol.IMPLICIT

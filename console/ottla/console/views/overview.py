@@ -78,7 +78,7 @@ class ClusterState:
     """State of the cluster, as far as it could be read."""
 
     nodes: Survey | None = None
-    """Quorum and brokers, without partitions."""
+    """State of the quorum and of the brokers, without partitions."""
     totals: PartitionTotals | None = None
     last_hour: LastHour | None = None
     rates: TrafficRates | None = None
@@ -98,7 +98,7 @@ class _Reader:
 
     @property
     def state(self) -> ClusterState:
-        """State that was read so far."""
+        """State of the cluster, as far as it was read."""
         return ClusterState(missing=tuple(sorted(self._missing.items())), **self._found)
 
     async def read_small(self) -> None:

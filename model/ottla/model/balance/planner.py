@@ -53,7 +53,7 @@ def plan_moves(load: ClusterLoad, limits: BalanceLimits = DEFAULT_LIMITS) -> Bal
 
 
 class _Search:
-    """One search for the moves of a plan."""
+    """State of one search for replica moves that balance the cluster."""
 
     def __init__(self, load: ClusterLoad, limits: BalanceLimits, table: ReplicaTable) -> None:
         self._load = load

@@ -21,7 +21,7 @@ from ottla.model.ids import NodeId
 
 
 class Obstacle(Enum):
-    """A rule that prevents a move of a replica."""
+    """Rule of the balance planner that forbids a move of a replica."""
 
     HELD = "the other brokers have replicas of the same partitions"
     DOMAIN = "replicas would share a rack or a host"

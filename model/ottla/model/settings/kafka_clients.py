@@ -200,7 +200,7 @@ def config_from_kafka(
 
 
 def _text(given: str, key: str, value: Any) -> str:
-    """Return a value in Kafka's notation."""
+    """Return a setting's value as text in Kafka's notation."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():

@@ -24,7 +24,7 @@ class QuotaType:
     attribute: str
     """Attribute of the quota's MBean in Kafka that contains the rate."""
     unit_text: str
-    """Help text of the quota's rate metric."""
+    """Help text of the metric with the quota's rate."""
     reason: str
     """Reason for throttling a client in log messages. Its placeholder `limit` is replaced by the
     limit."""

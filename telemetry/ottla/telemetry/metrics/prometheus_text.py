@@ -73,8 +73,8 @@ def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> I
 
 
 def render(families: Iterable[Family | None]) -> Iterator[bytes]:
-    """Yield the Prometheus text of metric families, piece by piece. An empty piece only lets other
-    tasks run.
+    """Yield the Prometheus text of metric families in pieces. An empty piece carries no text and
+    lets other tasks run.
 
     A family without samples is left out.
     """

@@ -88,8 +88,8 @@ slots."""
 LIST_BYTES = 72
 """Memory in bytes of an empty Python list."""
 COSTS = {"string": 64, "string16": 64, "bytes": 48, "records": 192, "uuid": 112}
-"""Memory in bytes that a decoded value uses, by field type: a short text, a few bytes, a view of
-records, an id."""
+"""Memory in bytes of one decoded value, by field type. Assumes a short text, a few bytes, a view of
+records, and an id."""
 SMALL_NUMBER_BYTES = 32
 """Memory in bytes of a decoded two-byte number; one-byte numbers are shared objects."""
 

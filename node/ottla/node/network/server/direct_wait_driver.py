@@ -74,7 +74,7 @@ class DirectWait:
         trio.lowlevel.add_instrument(self._runnable)
 
     def end(self) -> None:
-        """Allow no further direct wait."""
+        """Forbid all further direct waits."""
         if self._runner is not None:
             self._both.unregister(self._runner.io_manager._epoll.fileno())
             self._runner = None

@@ -99,8 +99,8 @@ class SocketServer(ConnectionServer[Channel]):
         closed."""
         self._closing_max = min(DELAYED_CLOSES_MAX, admission.count_allowed // 4)
         self._closing: dict[socket.socket, None] = {}
-        """Rejected sockets that stay open for a while before they are closed, which delays the next
-        attempt of their clients."""
+        """Rejected sockets that are closed only after a delay, which slows down further attempts of
+        their clients."""
         self._epoll = select.epoll()
         self._direct_wait = DirectWait(self._epoll)
         self._wakeup_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
