@@ -41,7 +41,12 @@ from ottla.bench.performance.performance import (
     read_reports,
     read_sittings,
 )
-from ottla.bench.performance.performance_page import measured_part, missed, with_measured
+from ottla.bench.performance.performance_page import (
+    measured_of,
+    measured_part,
+    missed,
+    with_measured,
+)
 from ottla.bench.performance.performance_plots import draw_all
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
@@ -358,8 +363,11 @@ def _measure_performance(arguments: argparse.Namespace) -> int:
     sittings = read_sittings(arguments.out)
     if arguments.page is not None:
         pictures = draw_all(sittings, arguments.page.parent)
-        text = measured_part(sittings, pictures, read_reports(arguments.out))
-        arguments.page.write_text(with_measured(arguments.page.read_text(), text))
+        page = arguments.page.read_text()
+        text = measured_part(
+            sittings, pictures, read_reports(arguments.out), earlier=measured_of(page)
+        )
+        arguments.page.write_text(with_measured(page, text))
     for line in missed(sittings):
         print(line)
     return HEALTHY

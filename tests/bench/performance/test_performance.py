@@ -1,6 +1,7 @@
 """`ottla bench performance`: the stored results, and the page generated from them."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from ottla.bench.performance.performance import (
 from ottla.bench.performance.performance_page import (
     BEGIN,
     END,
+    measured_of,
     measured_part,
     missed,
     with_measured,
@@ -111,7 +113,29 @@ def test_only_what_stands_between_the_marks_is_replaced() -> None:
     page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert with_measured(page, "new") == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
     with pytest.raises(ConfigError, match="without the lines"):
-        with_measured("a page", "new")
+        measured_of("a page")
+
+
+def dates_of(measured: str) -> list[str]:
+    return re.findall("^Measured on (.*?):", measured, re.MULTILINE)
+
+
+def test_sections_remain_with_their_date_until_their_group_is_measured_again() -> None:
+    old = [sitting(), sitting("conditions", THREE)]
+    report = {"what": "security", "rows": []}
+    first = measured_part(old, {}, [report])
+    later = {**MACHINE, "date": "2026-12-01", "kafka": "4.4.0"}
+    again = MeasuredGroup(group="requests", topology=ONE, machine=later, values=sitting().values)
+
+    second = measured_part([again], {}, earlier=first)
+    third = measured_part([again], {}, [report], earlier=second)
+
+    assert second.splitlines()[0].startswith("Measured on 2026-12-01: ")
+    headings = [line for line in first.splitlines() if line.startswith("#")]
+    assert [line for line in second.splitlines() if line.startswith("#")] == headings
+    assert dates_of(second) == ["2026-12-01", "2026-11-24", "2026-11-24"]
+    assert dates_of(third) == ["2026-12-01", "2026-11-24"]
+    assert third.splitlines().count("### Security") == 1
 
 
 def test_sittings_are_kept_and_read_again(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from ottla.model.errors import ConfigError
 
 BEGIN = "<!-- measured: begin; made by 'ottla bench performance', do not edit -->"
 END = "<!-- measured: end -->"
+MEASURED_ON = "Measured on"
+"""Start of the line with the date and the machine of a measurement."""
+FURTHER_ROWS = "Further rows, without goals"
 TOPOLOGIES = {
     "one": "One broker, one replica",
     "three": "Three controllers and three brokers, three replicas",
@@ -83,44 +86,83 @@ def base_of(group: str) -> str:
     return LIBRDKAFKA if group == "client" else THEIRS
 
 
+def measured_of(page: str) -> str:
+    """Return the part of the page between the marks. Raises ConfigError if the page has no
+    marks."""
+    _, begin, rest = page.partition(BEGIN)
+    measured, end, _ = rest.partition(END)
+    if not begin or not end:
+        raise ConfigError("--page", f"names a page without the lines {BEGIN!r} and {END!r}")
+    return measured.strip()
+
+
 def with_measured(page: str, measured: str) -> str:
     """Return the page with its part between the marks replaced by `measured`.
 
     Raises ConfigError if the page has no marks.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ConfigError("--page", f"names a page without the lines {BEGIN!r} and {END!r}")
-    return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{after}"
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}\n\n{measured.strip()}\n\n{END}{rest.partition(END)[2]}"
 
 
 def measured_part(
     sittings: Sequence[MeasuredGroup],
     pictures: Mapping[str, str],
     reports: Sequence[Mapping[str, Any]] = (),
+    earlier: str = "",
 ) -> str:
-    """Return the tables of the page: first the tables of all stored groups of benchmarks, then the
-    tables of `reports`. The reports are other comparisons with Kafka, which have no goals.
+    """Return the tables of the page: those of all stored groups of benchmarks, followed by those of
+    other comparisons with Kafka, which have no goals.
 
-    `pictures` maps groups to the file names of their plots.
+    `pictures` maps groups to the file names of their plots. `earlier` is the page's present part.
+    Its sections remain if nothing is stored for them, each with the date of its measurement.
     """
     lines = [_where(sittings), ""]
+    kept = _sections(earlier)
+    by_group = {(one.topology, one.group): one for one in sittings}
     for topology, title in TOPOLOGIES.items():
-        of_it = [one for one in sittings if one.topology == topology]
-        if not of_it:
-            continue
-        lines += [f"## {title}", ""]
-        for sitting in of_it:
-            lines += [f"### {GROUPS[sitting.group]}", ""]
-            if topology == TOPOLOGY_OF.get(sitting.group, ONE):
-                picture = pictures.get(sitting.group)
-                lines += [f"![{PICTURES[sitting.group][1]}]({picture})", ""] if picture else []
-            lines += [*_table(sitting), ""]
-    lines += ["## Further rows, without goals", ""] if reports else []
-    for report in reports:
-        lines += [f"### {str(report['what']).capitalize()}", "", *_report_table(report), ""]
+        sections: list[str] = []
+        for group, heading in GROUPS.items():
+            sitting = by_group.get((topology, group))
+            if sitting is not None:
+                picture = None
+                if topology == TOPOLOGY_OF.get(group, ONE):
+                    picture = pictures.get(group)
+                shown_by = [f"![{PICTURES[group][1]}]({picture})", ""] if picture else []
+                sections += [f"### {heading}", "", *shown_by, *_table(sitting), ""]
+            elif (title, heading) in kept:
+                sections += [f"### {heading}", "", *kept[title, heading], ""]
+        lines += [f"## {title}", "", *sections] if sections else []
+    others = {
+        heading: section for (title, heading), section in kept.items() if title == FURTHER_ROWS
+    }
+    others |= {str(report["what"]).capitalize(): _report_table(report) for report in reports}
+    lines += [f"## {FURTHER_ROWS}", ""] if others else []
+    for heading, section in others.items():
+        lines += [f"### {heading}", "", *section, ""]
     return "\n".join(lines)
+
+
+def _sections(measured: str) -> dict[tuple[str, str], list[str]]:
+    """Return the lines of the sections of a measured part, by the titles of chapter and section.
+    Each names the date and the machine of its measurement in its first line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    where = chapter = ""
+    section: list[str] | None = None
+    for line in measured.splitlines():
+        if line.startswith("### "):
+            section = found[chapter, line.removeprefix("### ")] = []
+        elif line.startswith("## "):
+            chapter, section = line.removeprefix("## "), None
+        elif section is not None:
+            section.append(line)
+        elif line.startswith(MEASURED_ON):
+            where = line
+    for key, lines in found.items():
+        text = "\n".join(lines).strip().splitlines()
+        is_dated = any(line.startswith(MEASURED_ON) for line in text)
+        found[key] = text if is_dated else [where, "", *text]
+    return found
 
 
 def _report_table(report: Mapping[str, Any]) -> list[str]:
@@ -142,7 +184,7 @@ def _where(sittings: Sequence[MeasuredGroup]) -> str:
     }
     columns = "".join(f" {label_of(label)}: {form}." for label, form in forms.items())
     return (
-        f"Measured on {days}: {machine['cpu']}, {machine['cores']} cores, "
+        f"{MEASURED_ON} {days}: {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; Python {machine['python']}; "
         f"Apache Kafka {machine['kafka']}.{columns}"
     )
