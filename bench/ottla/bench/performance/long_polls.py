@@ -43,8 +43,8 @@ there."""
 
 
 class LongPolls:
-    """Context manager for consumers that wait in long polls during the block. The consumers are
-    distributed over the partitions of one topic."""
+    """Context manager that runs consumers which wait in long polls during the block. The consumers
+    are distributed over the partitions of one topic."""
 
     def __init__(
         self, address: tuple[str, int], topic: str, *, partitions: int, consumers: int
@@ -54,7 +54,7 @@ class LongPolls:
         self._produces = [_produce_frame(topic, index) for index in range(partitions)]
         ends = [self._end_offset(index) for index in range(partitions)]
         self._starts = ends
-        """End offset of each partition before the first record that is sent."""
+        """End offset of each partition before the first record was sent."""
         self._sent_at: list[list[float]] = [[] for _ in ends]
         """Send times of the records of each partition, in the order of their offsets."""
         self._places = [at % partitions for at in range(consumers)]
@@ -121,8 +121,8 @@ class LongPolls:
         self._consumers[at].sendall(fetch)
 
     def _receive(self, at: int) -> list[float]:
-        """Read the answer to a consumer's Fetch, and send the next one. Returns the latencies in ms
-        of the records that it contains. Returns an empty list if the answer is incomplete."""
+        """Read the response to a consumer's Fetch, and send the next Fetch. Returns the latencies
+        in ms of the received records, or an empty list if the response is incomplete."""
         data = self._consumers[at].recv(READ_BYTES)
         if not data:
             raise OttlaError("the broker closed a consumer's connection")
@@ -142,7 +142,8 @@ class LongPolls:
         return [1e3 * (now - sent_at) for sent_at in times]
 
     def _end_offset(self, partition: int) -> int:
-        """Return the end offset of a partition, from the answer to a Fetch that does not wait."""
+        """Return the end offset of a partition. It is read from the response to a Fetch that does
+        not wait."""
         return _partition_of(answer_to(self._address, self._fetch(partition, 0, 0))).high_watermark
 
     def _fetch(self, partition: int, offset: int, wait_ms: int) -> bytes:
@@ -159,8 +160,8 @@ class LongPolls:
 
 
 def _partition_of(answer: bytes) -> PartitionData:
-    """Return the only partition of an answer to a Fetch. Raises RefusedError if the broker refused
-    it."""
+    """Return the only partition in the response to a Fetch. Raises RefusedError if the broker
+    refused the request."""
     _, at = headers.decode_response_header(FetchRequest.API_KEY, FETCH_VERSION, answer)
     found = codec.decode(FetchResponse, FETCH_VERSION, memoryview(answer)[at:])
     partition = found.responses[0].partitions[0]

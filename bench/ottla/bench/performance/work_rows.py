@@ -1,5 +1,5 @@
 """Benchmarks of docs/performance.md that resemble everyday work: latency at steady rates below the
-highest one, many partitions, many clients."""
+maximum, many partitions, and many clients."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +24,8 @@ SHARES = (0.1, 0.5, 0.9)
 """Rates in the benchmarks `rates`, as fractions of the rate that every server sustains."""
 LINGERS_MS = (5, 0)
 PROBE_S, STEADY_S = 3.0, 4.0
-"""Seconds for which the highest rate and the latencies at a steady rate are measured."""
+"""Durations in seconds of the measurement of the highest rate, and of the measurement of latencies
+at a steady rate."""
 SETTLE_S = 1.0
 """Seconds between the start of a load and the start of its measurement."""
 PARTITION_COUNTS = (1, 100, 1_000)
@@ -35,8 +36,8 @@ POLLING_CONSUMERS, POLLED_PARTITIONS, POLLED_RATE = 500, 50, 100.0
 PRODUCERS, TOPICS = 50, 20
 PRODUCER_RECORDS, PRODUCER_RATE = 60_000, 5_000
 TICK_S, SENT_AT_ONCE = 0.001, 500
-"""Interval in seconds at which many producers send due records and handle acknowledgements, and the
-number of records that they send before they handle acknowledgements."""
+"""For many producers: interval in seconds at which due records are sent and acknowledgements
+handled, and maximum number of records sent before acknowledgements are handled."""
 PATIENCE_S = 60.0
 CATCH_UP_READERS, CATCH_UP_RECORDS, CATCH_UP_RATE = 2, 100_000, 2_000
 
@@ -68,8 +69,8 @@ def work_rows(groups: Collection[str], topology: str) -> list[tuple[str, Perform
 
 
 class SustainedRates:
-    """Highest rates of records that servers sustained with one producer and one consumer, and the
-    rate that all of them sustain."""
+    """Highest rates that servers sustained with one producer and one consumer. The benchmarks use a
+    rate that all servers sustain."""
 
     def __init__(self, linger_ms: int) -> None:
         self._linger_ms = linger_ms
@@ -81,8 +82,8 @@ class SustainedRates:
         return f"performance-rates-{self._linger_ms}"
 
     def probe(self, cluster: RunningCluster, replicas: int) -> None:
-        """Measure a server's highest rate, in records per second: the lower of those at which
-        records were acknowledged and read."""
+        """Measure a server's highest sustained rate in records per second: the lower value of its
+        rates of acknowledged and of consumed records."""
         _make(Load(bootstrap=cluster.bootstrap, topic=self.topic, replication_factor=replicas))
         with PacedLoad(cluster.bootstrap, self.topic, UNPACED, self._linger_ms) as load:
             time.sleep(SETTLE_S)
@@ -108,7 +109,7 @@ def _ended_between(waited: Sequence[RequestLatency], began_at: float, ended_at: 
 
 
 def _rate_rows(linger_ms: int) -> list[PerformanceRow]:
-    """Return the benchmarks of one producer and one tailing consumer at steady rates, with a
+    """Return the benchmarks of one producer and one tailing consumer at steady rates, for a given
     `linger.ms` of the producer."""
     rates = SustainedRates(linger_ms)
 
@@ -129,9 +130,9 @@ def _steady(
     linger_ms: int,
     beside: Callable[[float], Figures],
 ) -> Figures:
-    """Run a producer and a tailing consumer at a steady rate, and another load beside them, which
-    is called with its duration in seconds. Returns the latencies of both, the CPU time, and the
-    measured values of the other load."""
+    """Run a producer and a tailing consumer at a steady rate, together with another load. The other
+    load is a function of the duration in seconds. Returns the latencies of both, the CPU time, and
+    the measured values of the other load."""
     pids = list(cluster.pids.values())
     with PacedLoad(cluster.bootstrap, topic, rate, linger_ms) as load:
         time.sleep(SETTLE_S)
@@ -316,8 +317,8 @@ def _produce_by_many(
 
 
 def _catch_up_row() -> PerformanceRow:
-    """Return the benchmark of a producer and a tailing consumer at a steady rate, beside consumers
-    that read a backlog repeatedly."""
+    """Return the benchmark of a producer and a tailing consumer at a steady rate, while other
+    consumers read a backlog repeatedly."""
     topic = "performance-beside-catch-up"
 
     def backlog_of(cluster: RunningCluster, replicas: int) -> Load:
@@ -348,8 +349,8 @@ def _catch_up_row() -> PerformanceRow:
 
 
 def _catch_up(backlog: Load, seconds: float) -> Figures:
-    """Read a backlog by several consumers, again and again for a number of seconds. Returns their
-    rate in sum."""
+    """Let several consumers read a backlog repeatedly for a number of seconds. Returns their total
+    rate."""
     started = time.perf_counter()
 
     def read() -> int:
