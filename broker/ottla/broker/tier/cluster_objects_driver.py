@@ -56,7 +56,7 @@ class ClusterObjects:
         self._figures = figures
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background task."""
+        """Register the background task that writes the cluster's heartbeat."""
         parts.task("heartbeat in the object store", self.run_heartbeat)
 
     async def run_heartbeat(self) -> None:
@@ -73,12 +73,14 @@ class ClusterObjects:
         return bool(serving) and min(serving) == self._node_id
 
     async def write_heartbeat(self) -> None:
-        """Write the heartbeat of the cluster. Its age by the store's clock counts."""
+        """Write the cluster's heartbeat to the object store. Readers compute its age by the store's
+        clock."""
         values = {"format": 1, "broker_id": self._node_id, "written_ms": self._clock.wall_ms()}
         await self.store.put(heartbeat_key(self.cluster_id), json.dumps(values).encode())
 
     async def guarded(self, work: str, subject: int, write: Callable[[], Awaitable[None]]) -> None:
-        """Perform some work, and record whether it has failed."""
+        """Call `write` within WRITE_TIMEOUT_S seconds, and record its success or failure in the
+        alarms. Errors of the store and timeouts are not raised."""
         alarms = self._figures.alarms
         try:
             await self._require_usable()

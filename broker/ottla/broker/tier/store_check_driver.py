@@ -16,8 +16,8 @@ CHECK_TIMEOUT_S = 20.0
 value, a slow store counts as down."""
 
 CHECK_AGAIN_S = 5.0
-"""Seconds after a check in which further checks have the same result at once. With a smaller value,
-many partitions wait one after the other for a store that does not respond."""
+"""Seconds for which the result of a check is reused. With a smaller value, many partitions wait one
+after the other for a store that does not respond."""
 
 CREATION_TIMEOUT_S = 5.0
 """Timeout in seconds of the check before the creation of a tiered topic. With a larger value,
@@ -25,8 +25,8 @@ clients give up while the store does not respond."""
 
 
 class StoreCheck:
-    """State of an object store, as its last calls showed it. All partitions of a broker share one
-    object."""
+    """Known state of an object store, according to the last calls of it. All partitions of a broker
+    share one object."""
 
     def __init__(self, probe: Callable[[], Awaitable[None]], *, is_usable: bool) -> None:
         """Create a check. `probe` writes to the store, and raises StoreError if that fails.
@@ -38,8 +38,7 @@ class StoreCheck:
         self._error: StoreError | None = None
 
     def on_failure(self) -> None:
-        """Record that a call to the store has failed, so that the next copy checks the store
-        first."""
+        """Record that a call to the store has failed. The next copy then checks the store first."""
         self._is_usable = False
 
     async def require_usable(self) -> None:
@@ -53,15 +52,15 @@ class StoreCheck:
             self._is_usable = True
 
     async def refusal(self) -> str:
-        """Return the reason for which the store refuses this broker, or an empty text if it does
-        not. A store that is down, or does not respond in time, is no refusal."""
+        """Return the reason why the store refuses this broker, or an empty text if it does not. A
+        store that is down or too slow does not count as refusing."""
         async with self._lock:
             error = await self._failure(CREATION_TIMEOUT_S)
         return str(error) if isinstance(error, StoreRefusedError) else ""
 
     async def _failure(self, timeout_s: float) -> StoreError | None:
-        """Return the error of a write to the store, or None if it succeeds. The result of a write
-        in the last CHECK_AGAIN_S is returned again."""
+        """Write to the store, and return the error, or None if the write succeeds. The result is
+        reused for CHECK_AGAIN_S seconds."""
         if trio.current_time() - self._probed_at < CHECK_AGAIN_S:
             return self._error
         try:

@@ -29,7 +29,8 @@ IS_TIERED = "remote.storage.enable"
 
 
 class OffsetsUpload:
-    """Background task of one broker that uploads the offsets of the groups that it coordinates."""
+    """Background task of one broker. It uploads the committed offsets of the groups that the broker
+    coordinates."""
 
     def __init__(
         self,
@@ -46,8 +47,7 @@ class OffsetsUpload:
         self._image = image
         self._led_offsets = led_offsets
         self._written: dict[tuple[int, int], int] = {}
-        """CRC of the object that was last written, by partition of `__consumer_offsets` and leader
-        epoch."""
+        """CRC of the last written object, by partition of `__consumer_offsets` and leader epoch."""
 
     def register_with(self, parts: PartRegistry) -> None:
         """Register the background task, if the interval is not 0."""
@@ -55,15 +55,15 @@ class OffsetsUpload:
             parts.task("group offsets in the object store", self.run)
 
     async def run(self) -> None:
-        """Write the offsets that groups have committed in tiered topics at an interval, if they
-        have changed, until cancelled."""
+        """Upload the committed offsets of groups in tiered topics at an interval, until cancelled.
+        Unchanged offsets are not uploaded again."""
         while True:
             await trio.sleep(self._interval_s)
             await self.write_all()
 
     async def write_all(self) -> None:
-        """Write an object for each partition of `__consumer_offsets` that this broker leads, if its
-        content differs from the last one."""
+        """Write one object for each partition of `__consumer_offsets` that this broker leads. An
+        object is skipped if its content equals the last written one."""
         topic_ids = {
             topic.name: topic.id
             for topic in self._image().topics.values()
@@ -118,7 +118,7 @@ class OffsetsUpload:
         return partition + 1 if topic is None else len(topic.partitions)
 
     async def _delete_older(self, partition: int, leader_epoch: int) -> None:
-        """Delete the objects of a partition that former leaders have written."""
+        """Delete the objects that former leaders of a partition have written."""
         store, cluster_id = self._objects.store, self._objects.cluster_id
         older = []
         async for entry in store.entries(group_offsets_prefix(cluster_id)):
@@ -130,6 +130,6 @@ class OffsetsUpload:
 
 
 async def _parts_of(parts: list[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield the parts of an object's content."""
+    """Yield the encoded parts of an object, as an async generator."""
     for part in parts:
         yield part

@@ -23,16 +23,17 @@ from ottla.wire.records import scan
 
 FORMAT = 1
 OFFSETS_MAX = 100_000
-"""Maximum number of committed offsets in one object. Of more, the oldest ones are left out."""
+"""Maximum number of committed offsets in one object. If a partition has more, the oldest ones are
+left out."""
 METADATA_CHARS_MAX = 256
-"""Maximum length in characters of the metadata text of a committed offset that is stored. A longer
-one is left out, since it would make an object of many offsets too large to read."""
+"""Maximum length in characters of the metadata text of a committed offset in an object. Longer
+texts are left out. Otherwise, an object with many offsets could become too large to read."""
 OBJECT_BYTES_MAX = 128 << 20
-"""Maximum size in bytes of an object that is read: enough for OFFSETS_MAX offsets of groups and
-topics with the longest usual names."""
+"""Maximum size in bytes of an object that a restore reads. OFFSETS_MAX offsets with the longest
+usual names of groups and topics fit into it."""
 HEADER_BYTES_MAX = 4096
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions of `__consumer_offsets` in an object that is read."""
+"""Maximum number of partitions of `__consumer_offsets` that a valid object may state."""
 BATCH_COUNT = 500
 """Number of committed offsets in a batch, which are encoded in one event-loop iteration."""
 
@@ -51,15 +52,15 @@ class StoredOffset(NamedTuple):
 
 
 class OffsetsObject(NamedTuple):
-    """Content of an object with committed offsets."""
+    """Decoded content of one object with committed offsets."""
 
     partition: int
-    """Partition of `__consumer_offsets`."""
+    """Index of the partition of `__consumer_offsets` to which the offsets belong."""
     leader_epoch: int
-    """Leader epoch of that partition in which the object was written. The object of the highest
-    one counts."""
+    """Leader epoch of the partition at the time of writing. If there are several objects, the one
+    with the highest epoch is used."""
     partition_count: int
-    """Number of partitions of `__consumer_offsets`, which determines the partition of a group."""
+    """Number of partitions of `__consumer_offsets`. It determines the partition of each group."""
     offsets: Sequence[StoredOffset]
     left_out_count: int
     """Number of committed offsets that did not fit into the object."""
@@ -95,8 +96,8 @@ def _stored(
 
 
 def limited(offsets: list[StoredOffset], count_max: int = OFFSETS_MAX) -> list[StoredOffset]:
-    """Return the offsets that one object may have, sorted. If there are more, the last committed
-    ones are returned."""
+    """Return the offsets that fit into one object, sorted. If there are too many, the most recently
+    committed ones are returned."""
     if len(offsets) > count_max:
         offsets = sorted(offsets, key=lambda one: one.commit_timestamp_ms)[-count_max:]
     return sorted(offsets)
@@ -166,7 +167,8 @@ def decode_offsets(data: bytes, *, cluster_id: str, key: str) -> OffsetsObject:
 
 
 def newest_of(objects: Iterable[OffsetsObject]) -> list[OffsetsObject]:
-    """Return the object of the highest leader epoch for each partition of `__consumer_offsets`."""
+    """Return, for each partition of `__consumer_offsets`, the object with the highest leader
+    epoch."""
     found: dict[int, OffsetsObject] = {}
     for one in objects:
         before = found.get(one.partition)
@@ -178,7 +180,8 @@ def newest_of(objects: Iterable[OffsetsObject]) -> list[OffsetsObject]:
 def _header_of(
     header: bytes, place: tuple[int, int], *, cluster_id: str, key: str
 ) -> Mapping[str, Any]:
-    """Return the values in the header of an object, which must belong to its key."""
+    """Return the values in the header of an object. Raises CorruptDataError if the header does not
+    match the object's key."""
     try:
         values: Any = json.loads(header)
     except (ValueError, RecursionError):
