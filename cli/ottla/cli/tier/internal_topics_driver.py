@@ -26,16 +26,16 @@ from ottla.wire.messages.create_topics_request import CreatableTopic
 ENTRIES_PER_BATCH = 100
 
 Entry = tuple[bytes, bytes | None]
-"""Key and value of a record."""
+"""Key and value of one record of an internal topic."""
 
 
 class InternalLogs(NamedTuple):
-    """Records of an internal topic that one log directory must contain, by partition."""
+    """Records of an internal topic for one log directory, by partition."""
 
     topic: str
     topic_id: UUID
     epochs: Mapping[int, Epoch]
-    """Leader epochs of the records by partition, 0 by default."""
+    """Leader epochs of the records by partition. A partition without an entry has epoch 0."""
     entries: Mapping[int, Sequence[Entry]]
 
 
@@ -47,12 +47,14 @@ class RestoredInternalTopic(NamedTuple):
     topic_id: UUID
     brokers: Sequence[NodeId]
     entries: Mapping[int, Sequence[Entry]]
-    """Keys and values of its records, by partition."""
+    """Keys and values of the topic's records, by partition."""
     epochs: Mapping[int, Epoch] = {}
-    """Leader epochs of the former topic by partition. Others begin with 0."""
+    """Leader epochs of the former topic by partition. A partition without an entry begins with
+    epoch 0."""
 
     def replicas(self, partition: int) -> tuple[NodeId, ...]:
-        """Return the brokers of a partition's replicas, the preferred leader first."""
+        """Return the ids of the brokers with a replica of a partition. The preferred leader comes
+        first."""
         count = len(self.brokers)
         factor = self.specification.replication_factor
         return tuple(self.brokers[(partition + at) % count] for at in range(factor))
@@ -76,7 +78,7 @@ class RestoredInternalTopic(NamedTuple):
         ]
 
     def logs_of(self, broker: NodeId, directory: int = 0, directory_count: int = 1) -> InternalLogs:
-        """Return the records for one of the log directories of a broker."""
+        """Return the records that one log directory of a broker must contain."""
         return InternalLogs(
             self.specification.name,
             self.topic_id,
@@ -92,7 +94,8 @@ class RestoredInternalTopic(NamedTuple):
 async def write_internal_logs(
     disk: Disk, log_dir: str, topics: Sequence[InternalLogs], checkpointed: CheckpointedLogs
 ) -> None:
-    """Write the logs of internal topics into a log directory, and add them to its checkpoints."""
+    """Write the logs of internal topics into a log directory, and add the logs to the directory's
+    checkpoints."""
     for topic in topics:
         for partition, rows in topic.entries.items():
             at = TopicPartition(topic.topic, partition)
@@ -114,7 +117,7 @@ async def write_internal_logs(
 
 
 async def open_new_log(disk: Disk, directory: str, topic_id: UUID) -> Log:
-    """Create and open an empty log."""
+    """Create an empty log in a directory, and open it."""
     return await open_log(
         disk,
         directory,

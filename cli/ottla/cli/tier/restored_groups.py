@@ -23,19 +23,19 @@ from ottla.model.ids import NO_EPOCH, Epoch, NodeId
 from ottla.model.settings.groups import GroupConfig
 
 EPOCH_MAX = 1 << 30
-"""Highest leader epoch of a restored partition. An object in a bucket may name any epoch, and the
-next elections must have room."""
+"""Highest accepted leader epoch of a restored partition. An object in the bucket may state any
+epoch, but later elections need higher ones."""
 
 
 class RestoredGroups(NamedTuple):
-    """Committed offsets to restore, sorted by group, and notes on those that were changed or left
-    out."""
+    """Plan of the committed offsets to restore, sorted by group, with notes on changed and omitted
+    offsets."""
 
     offsets: tuple[StoredOffset, ...]
     partition_count: int
-    """Number of partitions of `__consumer_offsets`."""
+    """Number of partitions of the restored topic `__consumer_offsets`."""
     epochs: dict[int, Epoch]
-    """Leader epochs of its partitions in the former cluster."""
+    """Leader epochs of the partitions of `__consumer_offsets` in the former cluster."""
     notes: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, int, int]]:
@@ -63,8 +63,8 @@ class RestoredGroups(NamedTuple):
 def plan_groups(
     objects: Sequence[OffsetsObject], plan: RestorePlan, *, now_ms: int
 ) -> RestoredGroups:
-    """Return the committed offsets of the restored topics. They count as committed at `now_ms`, so
-    that they do not expire at once. Offsets of other topics are left out."""
+    """Return the committed offsets of the restored topics. Their commit time is `now_ms`, so that
+    they do not expire at once. Offsets of other topics are left out."""
     topics = {topic.topic_id: topic for topic in plan.topics}
     newest = newest_of(objects)
     found: dict[tuple[str, UUID, int], StoredOffset] = {}
