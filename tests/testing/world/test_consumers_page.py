@@ -24,7 +24,11 @@ world.settings = lambda: settings(
     max_examples={count}, phases=(Phase.generate,), database=None, derandomize=True
 )
 """
-"""Fewer examples than by default, always the same ones, and no shrinking, to save time."""
+"""Always the same examples, at most as many as by default, and no shrinking, to save time."""
+
+
+EXAMPLE_COUNT = 100
+"""Number of examples of a test of the page: Hypothesis' default."""
 
 
 def typed(directory: Path, files: dict[str, str], *, example_count: int) -> str:
@@ -42,7 +46,7 @@ def typed(directory: Path, files: dict[str, str], *, example_count: int) -> str:
 
 
 def test_each_bug_is_found_by_its_test(tmp_path: Path) -> None:
-    output = typed(tmp_path, BUGGY, example_count=200)
+    output = typed(tmp_path, BUGGY, example_count=EXAMPLE_COUNT)
 
     assert "5 failed" in output, output[-2_000:]
     names = re.findall(r"FAILED (test_\w+)\.py", output)
