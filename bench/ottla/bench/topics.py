@@ -1,4 +1,4 @@
-"""Topics of one benchmark run: new ones with a unique name, which are deleted at its end.
+"""Topics of one benchmark run. New topics get unique names, and are deleted at the end of the run.
 
 If a topic contains records of an earlier run, the results of `consume` are two to three times
 worse. A run without a given topic therefore creates its own topic, and deletes it at the end, even

@@ -1,4 +1,4 @@
-"""Many clients that push their metrics, each on a socket of its own, in one process with one
+"""Many clients that push metrics. Each has its own socket. All run in one process with one
 selector.
 
 Each client requests its subscription, and then pushes at the interval in the response.  The first

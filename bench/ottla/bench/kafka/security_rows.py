@@ -1,5 +1,5 @@
-"""Benchmarks of `ottla bench security`, which are the rows of its report. For each benchmark, the
-module contains its load on one server and the preparation of this load."""
+"""Benchmarks of `ottla bench security`. Each is a row of the report. For each benchmark, the module
+contains its load on one server and the preparation of this load."""
 
 import socket
 import ssl

@@ -1,5 +1,5 @@
-"""Ottla and Apache Kafka with the same listeners: plain, TLS 1.3, TLS 1.2, and one that requires a
-login.
+"""Ottla and Apache Kafka with the same listeners: plain, TLS 1.3, TLS 1.2, and a listener that
+requires a login.
 
 Both run on loopback with the same self-signed certificate. Users log in by SASL/PLAIN. Clients
 without a login are super users, like the nodes.

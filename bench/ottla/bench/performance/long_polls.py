@@ -1,4 +1,5 @@
-"""Many consumers that wait for records in long polls, and one producer whose records end the waits.
+"""Benchmark of long polls: many consumers wait for records, and the records of one producer end the
+waits.
 
 All connections belong to this process. A consumer has one Fetch in flight, which the broker answers
 when a record arrives in the consumer's partition. The producer appends single records to the

@@ -1,5 +1,5 @@
-"""Memory of very many share partitions on one broker, and the longest times for which they block
-its event loop.
+"""Memory of very many share partitions on one broker, and the longest time for which they block the
+broker's event loop.
 
 `python -m ottla.bench.queues.share_scale [GROUPS PARTITIONS]` builds a broker without drivers that
 leads a topic and coordinates all states of its share partitions, by default 100 partitions and

@@ -1,5 +1,6 @@
-"""Benchmark of tiered storage without a broker: the upload of two segments into a directory, and a
-consumer that reads the two segments alternately, each as the continuation of the other.
+"""Benchmark of tiered storage without a broker: the upload of two segments into a directory, and
+reads by a consumer. The consumer reads the two segments alternately, as if each continued the
+other.
 
 The object store has the latency of a store in the same region. Its bandwidth is limited to 100
 MB/s, or not limited. The cache in memory is smaller than a segment, and there is no cache on disk,

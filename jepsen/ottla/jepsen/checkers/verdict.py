@@ -1,4 +1,5 @@
-"""The facts that a checker needs in addition to the history, and the verdict that it returns.
+"""The properties of a run that a checker needs in addition to the history, and the verdict that a
+checker returns.
 
 Pure.  A verdict is True only if everything was checked and no anomaly was found. If that could not
 be decided, the verdict is "unknown", which never counts as a pass.

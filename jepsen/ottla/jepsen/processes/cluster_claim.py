@@ -1,5 +1,5 @@
-"""The resources of this machine that a run allocates, and their release, which another process may
-perform.
+"""The resources of this machine that a run allocates, and their release. If the run's process dies,
+another process releases them.
 
 A run claims a number by locking a file. The number determines its subnet and the names of its
 bridge, links and namespaces.  The lock ends with the process that holds it. So if a claim file can

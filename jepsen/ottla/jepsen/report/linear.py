@@ -1,5 +1,5 @@
-"""Table of the longest valid order that a checker found for the calls of one register, and of the
-calls that do not fit after it.
+"""Table of the longest valid order that a checker found for the calls of one register, followed by
+the calls that do not fit after this order.
 
 Pure.  At the end of the order, one of several calls had to be next, but none fits. The calls that
 overlap with these are listed too, because one of all these calls is wrong.

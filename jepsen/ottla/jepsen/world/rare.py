@@ -1,5 +1,5 @@
-"""Counters of rare states of a simulated system. They show whether a search reached the states that
-it is meant to test.
+"""Counters of rare states of a simulated system. They show whether a search has reached the states
+that it should test.
 
 An engine lists the states it must reach. A long run that misses one of them fails.
 """

@@ -1,5 +1,5 @@
-"""The exception for a broken invariant, which names the invariant, and functions that convert other
-exceptions to it. The module does no I/O."""
+"""The exception for a broken invariant, with the name of the invariant, and functions that convert
+other exceptions to this one. The module does no I/O."""
 
 import re
 from collections.abc import Callable

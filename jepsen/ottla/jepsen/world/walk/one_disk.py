@@ -1,5 +1,5 @@
-"""Ports (interfaces to disk and network) for a broker core whose logs are on one simulated disk,
-and which follows no leader."""
+"""Ports (interfaces to disk and network) for a broker core that has its logs on one simulated disk
+and follows no leader."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace

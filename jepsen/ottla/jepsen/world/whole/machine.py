@@ -1,4 +1,5 @@
-"""One simulated machine and the process on it, which is started, paused, killed or loses power.
+"""One simulated machine and the process on it. The process can be started, paused and killed, and
+the machine can lose power.
 
 A process ends in one of four ways: it stops on request, it fails by an error of its own, it is
 killed (its written data stays in the page cache), or its machine loses power (a part of its

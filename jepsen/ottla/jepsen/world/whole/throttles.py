@@ -1,5 +1,5 @@
-"""Test subject of the simulator: replicas that are throttled whenever they are out of sync, and
-that are reassigned all the time.
+"""Test subject of the simulator: replicas that are reassigned continuously, and are throttled while
+they are out of sync.
 
 The throttle's rate is about the rate at which clients produce. A replica that moves to a broker is
 therefore copied for many seconds, while other nodes fail. Fetches of in-sync replicas count against

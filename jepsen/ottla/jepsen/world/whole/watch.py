@@ -1,5 +1,5 @@
-"""Observers of a simulated run, which only read its state and count changes of partitions and
-occurrences of rare states."""
+"""Observers of a simulated run. They count changes of partitions and occurrences of rare states
+(which tests should reach), and change nothing."""
 
 from collections import Counter
 from typing import NoReturn
