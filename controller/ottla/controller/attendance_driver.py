@@ -1,4 +1,4 @@
-"""Keeps open the calls by which brokers show that they are alive, and ends the sessions of brokers
+"""Serves the calls that brokers keep open while they are alive, and ends the sessions of brokers
 whose process has ended.
 
 `attendances` decides on the consequence when a call ends. This module waits for calls, probes

@@ -1,4 +1,4 @@
-"""Metrics of a controller and of the cluster, which it exports at /metrics.  Pure.
+"""Metrics of a controller and of the cluster, which the controller exports at /metrics.  Pure.
 
 The metrics have Kafka's names (`kafka.controller:type=KafkaController`, `ControllerStats`,
 `ControllerEventManager`), so that existing dashboards work.  Every controller reports the state of

@@ -1,5 +1,5 @@
-"""Effects of one step of the quorum core (the actions that its driver must take), and the only
-order in which `performer.perform` performs them.
+"""Effects of one step of the quorum core (the actions that the driver must take). Their order is
+fixed, and `performer.perform` performs them in this order.
 
 That order is the order of the fields of `Effects`:
 

@@ -1,5 +1,5 @@
-"""Resigned: the role of a leader that has ended its leadership of the epoch, on purpose or for lack
-of a majority.
+"""Resigned: the role of a replica that was leader of the epoch and has resigned, deliberately or
+because it lost its majority.
 
 A resigned leader notifies the other voters, names successors, and refuses requests. It cannot lead
 its epoch again. A leader that restarts also starts in this role, because it may have lost unflushed

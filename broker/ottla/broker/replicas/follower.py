@@ -1,4 +1,4 @@
-"""Tracks the progress of one follower, as far as the leader of its partition knows it. Pure."""
+"""Tracks the progress of one follower, for the leader of the partition. Pure."""
 
 from ottla.broker.replicas.isr_changes import UNKNOWN_BROKER_EPOCH
 from ottla.model.ids import Offset

@@ -1,5 +1,5 @@
-"""DescribeShareRecords (Ottla's own, key 20010): the unsettled records of one share partition, each
-with the member that has acquired it, the end of the acquisition lock and the number of
+"""DescribeShareRecords (Ottla's own, key 20010): the unfinished records of one share partition,
+each with the member that has acquired it, the end of the acquisition lock and the number of
 deliveries.
 
 Pure. The leader of the partition answers from memory. The number of ranges in a response is

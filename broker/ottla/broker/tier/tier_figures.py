@@ -1,4 +1,4 @@
-"""Counters of tiered storage on this broker, and the metrics of Kafka that show them. Pure."""
+"""Counters of tiered storage on this broker, and their metrics, which have Kafka's names. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator

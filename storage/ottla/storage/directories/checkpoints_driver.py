@@ -1,5 +1,5 @@
-"""Reader and writer of the offset checkpoints of one log directory, whose lines belong to topic ids
-and not to names.
+"""Reader and writer of the offset checkpoints of one log directory. Each line belongs to a topic
+id, not only to a topic name.
 
 Recovery points, log start offsets, high watermarks and first dirty offsets are files in Kafka's
 format. A side file stores the topic id of each line (`checkpoint_topics`). Invariants:

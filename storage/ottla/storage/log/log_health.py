@@ -1,4 +1,5 @@
-"""Health of a log: its state after an error in its files, and the refusals that follow from it.
+"""Health of a log: its state after an error in its files, and the requests that are refused in this
+state.
 
 If the disk is full, requests are refused; the log accepts requests again as soon as there is space.
 Any other error takes the log offline with its reason, and is reported once as a failure of the

@@ -1,4 +1,5 @@
-"""Losses of a replica: records that its checkpoints promise but that broker startup did not find.
+"""Losses of a replica: records that exist according to the replica's checkpoints, but that broker
+startup did not find.
 
 Pure. The directory's own checkpoints and the cluster's metadata record how far a replica's log
 reached. A replica counts as damaged if its log is missing, ends below its checkpointed high

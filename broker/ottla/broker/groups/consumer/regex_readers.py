@@ -1,4 +1,5 @@
-"""Limits the topics that match a regular expression to those that all subscribers may see. Pure.
+"""Removes, from the topics that match a regular expression, topics that one of its subscribers may
+not see. Pure.
 
 A group has one list of topics for each expression, as in Kafka's records. The list contains the
 topics that all subscribers to the expression may describe. No member therefore sees the name of a
