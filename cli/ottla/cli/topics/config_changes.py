@@ -1,5 +1,5 @@
-"""Changes of the settings of a topic, a broker or the whole cluster: parses them, requests them,
-and computes the values after them."""
+"""Changes of settings of a topic, a broker or the whole cluster. Parses the changes, requests them,
+and computes the resulting values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

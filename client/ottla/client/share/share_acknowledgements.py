@@ -1,5 +1,5 @@
-"""Records that one broker has locked for this consumer, and their acknowledgements until the broker
-has confirmed them.
+"""Records that one broker has locked for this consumer, and the acknowledgements that the broker
+has not confirmed yet.
 
 Pure. A record is *in hand* from its acquisition by the broker for this consumer until it is
 settled: accepted, released, rejected, or skipped because the offset has no record. Its

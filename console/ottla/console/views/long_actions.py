@@ -1,5 +1,5 @@
-"""Pages of long actions, which run in the background of the console: their list, and the progress
-of one with its cancellation."""
+"""Pages of long actions, which run in the background of the console: the list of all actions, and a
+page with the progress of one action, which can be cancelled there."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus

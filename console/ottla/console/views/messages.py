@@ -1,5 +1,6 @@
-"""Pages of a topic's records: by offset, time or key, chosen by a filter, as they arrive, and one
-by one; downloads; and the form that writes one.
+"""Pages of a topic's records. A page shows records by offset, time or key, records that match a
+filter, new records as they arrive, or a single record. Also provides downloads, and a form that
+writes a record.
 
 If the console hides messages, keys, values and headers are not shown, and records cannot be
 selected by them.

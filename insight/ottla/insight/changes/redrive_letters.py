@@ -1,5 +1,6 @@
-"""Parses dead letters of a share group (records that it could not process) before they are moved
-back: their origin, their cause, and the reason why a letter is not moved.
+"""Parses dead letters of a share group (copies of records that its members could not process). The
+result contains the origin and the cause of a letter, and the reason if the letter cannot be moved
+back.
 
 Pure. Other clients may write to a dead letter topic, so headers are checked before they are used.
 """

@@ -1,5 +1,5 @@
-"""Gathers the facts for one question of `ottla explain` by concurrent admin requests. Each request
-has a timeout, so that a hanging node affects only its own facts."""
+"""Collects the data for one question of `ottla explain` by concurrent admin requests. Each request
+has a timeout, so that a node without a response affects only its own data."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping

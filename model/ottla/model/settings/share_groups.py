@@ -1,4 +1,5 @@
-"""Settings of share groups (KIP-932): those of the cluster, and those of a single group."""
+"""Settings of share groups (KIP-932): the cluster's settings, and the settings of a single
+group."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -1,5 +1,5 @@
 """Divides offset ranges into parts that Spark's workers read from copied segments, and parts that
-they read from brokers. Pure.
+the workers read from brokers. Pure.
 
 A copied segment may contain records that the log has lost in an unclean leader election. A segment
 is therefore read only as far as its leader epochs are the same as those in the leader's log.

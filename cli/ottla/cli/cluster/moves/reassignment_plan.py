@@ -1,5 +1,5 @@
-"""Plans for reassignments of partitions, which spread them over brokers, empty one broker, or are
-read from a file's text. Pure.
+"""Plans for reassignments of partitions. A plan spreads partitions over brokers, empties one
+broker, or is read from the text of a file. Pure.
 
 A plan moves few replicas: a replica is moved only if its broker is to be emptied, or has more than
 an equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of two brokers

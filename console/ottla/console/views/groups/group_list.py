@@ -1,5 +1,5 @@
-"""Page that lists groups of every kind, with their states and kinds, and the lag of the groups on
-this page of the list."""
+"""Page that lists groups with their kinds and states. The lag is shown only for the groups on the
+current page of the list."""
 
 import trio
 
