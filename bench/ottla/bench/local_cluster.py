@@ -227,7 +227,8 @@ def open_cluster_in(
 ) -> Iterator[StartedCluster]:
     """Start a new local cluster in a directory, or the cluster that exists there, and yield it. At
     the end of the block, it is stopped and its data are kept."""
-    command = [python, "-m", "ottla.cli", "up", "--dir", str(directory)]
+    # Web pages would compete with the measured nodes for the CPU.
+    command = [python, "-m", "ottla.cli", "up", "--no-console", "--dir", str(directory)]
     if not (directory / "cluster.json").exists():
         command += ["--port", "0"]
         command += ["--controllers", str(controllers), "--brokers", str(brokers)]
