@@ -101,7 +101,7 @@ async def _active_controller(text: str) -> tuple[str, int]:
 
 
 def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
-    """Return the declaration of a verb that has sub-verbs and no handler itself."""
+    """Return the declaration of a verb that only groups sub-verbs and has no handler."""
     return Verb(name, summary, None, (), {}, verbs)
 
 

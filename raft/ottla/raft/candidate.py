@@ -127,8 +127,8 @@ class Prospective(_Election):
         """Record a rival, and request its pre-vote again. A rival is a voter with a shorter log
         that also stands for election.
 
-        The rival has lost contact with its leader since it rejected this replica. Without the
-        rival's pre-vote this replica may not get a majority.
+        The rival rejected the earlier request because it still had a leader, and has lost contact
+        with that leader. Without its pre-vote, this replica might not get a majority.
         """
         self._rivals.add(voter_id)
         self.ballot.forget_rejection(voter_id)

@@ -30,8 +30,8 @@ _CHECKPOINTED = "voterCheckpoint"
 Kafka's reader ignores it."""
 
 _STANDING = "voterStanding"
-"""JSON field of `quorum-state` with the standing of a voter that cannot keep all its promises to
-other replicas (its votes and acknowledgements). Kafka's reader ignores this field."""
+"""JSON field of `quorum-state` that restricts a voter which may have lost votes or acknowledgements
+that it gave to other replicas. Its values are those of `Standing`. Kafka's reader ignores it."""
 
 _WAS_VOTER = "wasVoter"
 """JSON field of `quorum-state` which records that a controller was a voter. Kafka's reader ignores

@@ -142,7 +142,7 @@ class RawShareConsumers:
 
 
 class _ShareClient:
-    """One connection of a load of share consumers, and its share session."""
+    """Connection of one share consumer of the benchmark, with its share session."""
 
     def __init__(self, address: Address, group: str, topic: tuple[UUID, int]) -> None:
         self.socket = dial(address)

@@ -257,7 +257,7 @@ class Accumulator:
         ]
 
     def end_flush(self) -> None:
-        """Wait for `linger.ms` again before incomplete batches are sent."""
+        """End a flush: incomplete batches are again held for `linger.ms` before they are sent."""
         self._is_flushing -= 1
 
     def take_unseen_failure(self) -> NotDeliveredError | None:

@@ -13,7 +13,8 @@ from ottla.jepsen.report.page import table, tag
 from ottla.jepsen.report.words import count_words, many, shortened, value_words
 
 STEPS_MAX = 15
-"""Maximum number of calls that the table lists from the end of a register's longest valid order."""
+"""Maximum number of calls in the report about a register that is not linearizable: the last calls
+of the longest linearizable order that was found."""
 OVERLAPS_MAX = 15
 
 

@@ -163,7 +163,7 @@ class MetadataLog:
         """Checkpoint file with the promises of a voter (its vote, and the records that it
         acknowledged). None for an observer."""
         self.found: VoterVerdict | None = None
-        """Verdict whether the files of this voter were complete at its start. None for an
+        """Result of the check whether this voter's files were complete when it started. None for an
         observer."""
         self._history = VoterHistory()
 

@@ -54,8 +54,8 @@ class ClientTraffic:
         self._until_ms = max(self._until_ms, now_ms + min(for_ms, WATCH_MS_MAX))
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the period of the last call of `watch` has ended. If it has, clients are
-        no longer counted."""
+        """Return whether the period that the last call of `watch` began has ended. If it has, this
+        call also stops the counting of clients."""
         if now_ms < self._until_ms:
             return False
         self.is_watched = False

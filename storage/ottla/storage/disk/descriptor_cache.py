@@ -25,7 +25,8 @@ class OpenFile(Protocol):
     """Interface of a file with an open descriptor, which the descriptor cache may close."""
 
     dirt: int
-    """State of the file's unflushed writes: CLEAN (none), OLD_DIRT or NEW_DIRT."""
+    """State of the file's unflushed writes: CLEAN (none), NEW_DIRT, or OLD_DIRT (none since the
+    latest call of `DescriptorCache.stale`)."""
     was_used: bool
     """True if the file was used since the descriptor cache last examined it."""
     is_set_apart: bool

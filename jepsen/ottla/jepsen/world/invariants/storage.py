@@ -54,9 +54,10 @@ def kept_batches(
 ) -> list[ModelBatch]:
     """Return the batches of the model's list that are in the log after a recovery.
 
-    They must be a prefix of the list followed by `pending` (the batches being written at the
-    crash), and must reach the offset `at_least`. Data below `flushed_end` was flushed. A batch that
-    was refused because of a disk failure may replace a batch that was never flushed.
+    Let the expected batches be the list and `pending`, the batches being written at the crash.
+    Raises Violation unless the log has the first of the expected batches, up to the offset
+    `at_least` or beyond. From `flushed_end` on, where nothing was flushed, it may instead have a
+    batch that was refused because of a disk failure.
     """
     possible = [*model.batches, *pending]
     found = found_in(log, holes_below=model.start_offset_max)

@@ -204,8 +204,8 @@ class _CompactionRun:
         self._disk.wall_ms = self._clock.wall_ms
         self._flushed_end = 0
         self._known_in: UUID | None = None
-        """Id of the directory in which the log is according to the cluster's metadata, or None if
-        the metadata names none."""
+        """Id of the log's directory according to the cluster's metadata, or None if the metadata
+        names no directory."""
         self._value_count = 0
 
     async def _pause(self) -> None:

@@ -272,8 +272,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._knocked.append(fd)
 
     def _on_event(self, channel: Channel, mask: int, now_ms: int) -> None:
-        """Read and serve the received bytes of a client's socket that epoll reported, and send the
-        ready output."""
+        """Handle a client socket that epoll reported: read its bytes, serve the requests in them,
+        and send the output that is ready."""
         if channel.is_shaking:
             assert isinstance(channel, TlsChannel)
             channel.on_shaking_event()

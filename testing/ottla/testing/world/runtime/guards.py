@@ -100,7 +100,8 @@ def _switch(original: Any, inside: Callable[..., Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ClockRead:
-    """A call of a clock or a random function by an instance's program."""
+    """Call of the machine's clock or random functions by an instance's program, which the guard
+    found."""
 
     process: str
     """Name of the instance whose program made the call."""
