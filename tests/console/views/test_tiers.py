@@ -4,9 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
 
+from ottla.client import open_admin
+from ottla.client.testing import open_test_cluster
 from ottla.console.sheets import NotePart, TablePart
 from ottla.console.views.storage import tiers
+from ottla.console.views.topic import topic
 from ottla.insight.facts.survey_driver import SurveyedBroker
 from ottla.insight.facts.topics.tier_driver import TieredPartition
 from ottla.model.errors import ErrorCode, RefusedError
@@ -76,3 +80,32 @@ async def test_refused_facts_are_named(admin: Any, monkeypatch: pytest.MonkeyPat
     notes = [one.text for one in parts if isinstance(one, NotePart)]
     assert len(notes) == 2
     assert all("lacks the right" in one for one in notes)
+
+
+async def test_the_pages_of_a_topic_and_a_broker_show_both_tiers() -> None:
+    settings = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.uri": "memory:",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    }
+    with trio.fail_after(60):
+        async with (
+            open_test_cluster(settings=settings) as cluster,
+            open_admin(cluster.bootstrap) as admin,
+            open_browser(admin, bootstrap=cluster.bootstrap) as browser,
+        ):
+            await admin.create_topic("local")
+            await admin.create_topic("orders", configs={"remote.storage.enable": "true"})
+            html = await browser.get("/topics/local")
+            assert "Local start" not in html
+            html = await browser.get("/topics/orders")
+            for title in ("Local start", "Copied to", "Only in the object store"):
+                assert title in html
+            view = await topic(page_request(admin, path={"topic": "orders"}))
+            rows: Any = view.context["partitions"]
+            (row,) = rows.rows
+            assert (row.local_start_offset, row.copied_offset, row.only_copied) == (0, -1, 0)
+            html = await browser.get("/brokers/1")
+            assert "in 0 segments of the partitions that it leads" in html

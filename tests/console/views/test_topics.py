@@ -288,6 +288,7 @@ async def test_a_topic_without_leader_leads_to_the_explanation(
 
     for name, call in (
         ("rates_of", nothing),
+        ("_is_tiered", nothing),
         ("replica_directories", nothing),
         ("known_offsets", known_offsets),
     ):

@@ -1,7 +1,9 @@
 """Pages of brokers: the list of brokers and their machines, and the page of one broker with its
 disks, metrics and settings."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
+from typing import NamedTuple
 
 import trio
 
@@ -16,6 +18,7 @@ from ottla.console.live_views import every
 from ottla.console.page_types import Live, Page, PageRequest, PageView
 from ottla.console.setting_rows import SettingRow, setting_rows
 from ottla.insight.facts.survey_driver import brokers_of
+from ottla.insight.rules.disk import TIER_BYTES, TIER_LAG_BYTES, TIER_SEGMENTS
 from ottla.insight.rules.traffic_rates import TrafficRates
 from ottla.model.errors import OttlaError, RefusedError
 from ottla.model.settings.resources import ConfigKind
@@ -72,6 +75,7 @@ async def broker(request: PageRequest) -> PageView:
             "broker": broker_row(one, loads.get(node)),
             "state": one.state,
             "metrics": metrics,
+            "tier": _tier_of(one.metrics),
             "settings": listing(
                 shown,
                 request.query,
@@ -82,6 +86,27 @@ async def broker(request: PageRequest) -> PageView:
             "shows_changed_only": is_own,
             "setting_count": len(settings),
         }
+    )
+
+
+class TierFacts(NamedTuple):
+    """The object store's share of the partitions that a broker leads."""
+
+    remote_bytes: int
+    segment_count: int
+    waiting_bytes: int
+    """Size in bytes of the closed segments that are not copied yet."""
+
+
+def _tier_of(metrics: Mapping[str, float]) -> TierFacts | None:
+    """Return the object store's share of a broker's partitions, or None if the broker has no tiered
+    storage."""
+    if TIER_BYTES not in metrics:
+        return None
+    return TierFacts(
+        int(metrics[TIER_BYTES]),
+        int(metrics.get(TIER_SEGMENTS, 0)),
+        int(metrics.get(TIER_LAG_BYTES, 0)),
     )
 
 

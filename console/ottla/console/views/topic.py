@@ -26,17 +26,20 @@ from ottla.console.views.topics import (
     replicas_by_broker,
 )
 from ottla.insight.facts.log_dirs_driver import BrokerDirectories
+from ottla.insight.facts.topics.tier_driver import tiered_topics
 from ottla.insight.rules.config_losses import losses_of
 from ottla.insight.rules.traffic_rates import TopicRates
 from ottla.model.amounts import counted
-from ottla.model.errors import ConfigError, ErrorCode, RefusedError
+from ottla.model.errors import ConfigError, ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.settings.resources import ConfigKind
 from ottla.model.values import frozen
-from ottla.wire.offset_timestamps import EARLIEST, LATEST
+from ottla.wire.offset_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED
 
 LIVE_S = 5.0
 """Seconds between two updates of a topic's page while the page is open."""
+TIERED_S = 3.0
+"""Time limit in seconds for finding out whether a topic is tiered."""
 SETTINGS_PATH = "/topics/{topic}/settings"
 OFFSET_DIGITS_MAX = 18
 VALUE_CHARS_MAX = 32_767
@@ -64,6 +67,17 @@ class PartitionRow:
     end_offset: int | None = None
     size_bytes: int | None = None
     """Size of the partition's largest replica in bytes. None if it is not known."""
+    local_start_offset: int | None = None
+    """First offset that brokers have on their disks, if the topic is tiered."""
+    copied_offset: int | None = None
+    """Last offset that is copied to the object store, if the topic is tiered, or -1 for none."""
+
+    @property
+    def only_copied(self) -> int | None:
+        """Number of offsets whose records only the object store has. None if it is not known."""
+        if self.start_offset is None or self.local_start_offset is None:
+            return None
+        return max(0, self.local_start_offset - self.start_offset)
 
     @property
     def offset_count(self) -> int | None:
@@ -129,13 +143,15 @@ async def topic(request: PageRequest) -> PageView:
         sorts=PARTITION_SORTS,
     )
     rates = await rates_of(admin)
-    rows = await partition_rows(admin, name, found)
+    is_tiered = await _is_tiered(admin, name)
+    rows = await partition_rows(admin, name, found, is_tiered=is_tiered)
     own = {} if rates is None else {one.topic: one for one in rates.topics}
     return PageView(
         context={
             "topic": summary_of(described, own.get(name)),
             "partitions": found.with_rows(rows),
             "has_eligible": any(one.eligible is not None for one in rows),
+            "is_tiered": is_tiered,
         }
     )
 
@@ -167,14 +183,26 @@ def summary_of(described: TopicDescription, rates: TopicRates | None) -> TopicSu
     )
 
 
+async def _is_tiered(admin: Admin, name: str) -> bool:
+    """Return whether a topic is tiered. False if its settings may not be read, or are not known in
+    time."""
+    try:
+        with trio.fail_after(TIERED_S):
+            return bool(await tiered_topics(admin, [name]))
+    except (OttlaError, trio.TooSlowError):
+        return False
+
+
 async def partition_rows(
-    admin: Admin, name: str, page: ListPage[PartitionDescription]
+    admin: Admin, name: str, page: ListPage[PartitionDescription], *, is_tiered: bool = False
 ) -> list[PartitionRow]:
-    """Return table rows about the partitions on one page of a topic, with their offsets and
-    sizes."""
+    """Return table rows about the partitions on one page of a topic, with their offsets and sizes.
+    Rows of a tiered topic also have the offsets of its two tiers."""
     places = [TopicPartition(name, one.partition) for one in page.rows]
     leaders = {at: one.leader for at, one in zip(places, page.rows, strict=True)}
     offsets: dict[int, dict[TopicPartition, int]] = {EARLIEST: {}, LATEST: {}}
+    if is_tiered:
+        offsets |= {EARLIEST_LOCAL: {}, LATEST_TIERED: {}}
     directories: list[BrokerDirectories] | None = None
 
     async def look_up(time_ms: int) -> None:
@@ -203,6 +231,8 @@ async def partition_rows(
             start_offset=offsets[EARLIEST].get(at),
             end_offset=offsets[LATEST].get(at),
             size_bytes=sizes.get(at),
+            local_start_offset=offsets.get(EARLIEST_LOCAL, {}).get(at),
+            copied_offset=offsets.get(LATEST_TIERED, {}).get(at),
         )
         for at, one in zip(places, page.rows, strict=True)
     ]

@@ -21,6 +21,8 @@ FULL, FILLING = "full", "filling"
 OFFLINE_MAX = 10
 TIER_BYTES = "tier.remote.bytes"
 """Name of the metric with the size in bytes of a broker's copied segments in the object store."""
+TIER_SEGMENTS = "tier.remote.segments"
+"""Name of the metric with the number of a broker's copied segments in the object store."""
 TIER_LAG_BYTES = "tier.lag.bytes"
 """Name of the metric with the size in bytes of a broker's closed segments that are not copied yet,
 and are therefore still on its disk."""
@@ -85,6 +87,7 @@ def _copies(broker: SurveyedBroker) -> tuple[Evidence, ...]:
         return ()
     found = (
         Evidence("bytes in the object store", int(broker.metrics[TIER_BYTES])),
+        Evidence("segments in the object store", int(broker.metrics.get(TIER_SEGMENTS, 0))),
         Evidence("bytes that wait to be copied", int(broker.metrics.get(TIER_LAG_BYTES, 0))),
     )
     if TIER_RELIEF_BYTES not in broker.metrics:

@@ -26,7 +26,12 @@ from ottla.insight.facts.topics.tier_driver import (
     tiered_partitions,
     tiered_topics,
 )
-from ottla.insight.rules.disk import TIER_BYTES, TIER_LAG_BYTES, TIER_RELIEF_BYTES
+from ottla.insight.rules.disk import (
+    TIER_BYTES,
+    TIER_LAG_BYTES,
+    TIER_RELIEF_BYTES,
+    TIER_SEGMENTS,
+)
 from ottla.model.errors import OttlaError
 
 TOPICS_S = 10.0
@@ -83,7 +88,7 @@ def _broker_row(broker: SurveyedBroker) -> tuple[Cell, ...]:
     return (
         count(int(broker.id)),
         size(metrics[TIER_BYTES]),
-        count(metrics.get("tier.remote.segments", 0)),
+        count(metrics.get(TIER_SEGMENTS, 0)),
         size(metrics.get(TIER_LAG_BYTES, 0)),
         size(metrics.get(TIER_RELIEF_BYTES)),
         count(metrics.get("tier.failures", 0)),
