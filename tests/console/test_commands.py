@@ -21,7 +21,13 @@ WITHOUT_PAGE = {
     "ottla pipeline telemetry": "runs Spark on the machine that it runs on",
     "ottla quota apply": "reads a file of the machine that it runs on",
     "ottla quota export": "writes a file of the machine that it runs on",
+    "ottla tier cost": "reads the object store with the credentials of the machine that it runs on",
+    "ottla tier explain": "reads the object store, as 'ottla tier cost'",
+    "ottla tier fetch": "writes files of the machine that it runs on",
     "ottla tier offload": "an operator's measure on one disk; the pages show its effect",
+    "ottla tier restore": "writes the directories of a new cluster",
+    "ottla tier topics": "reads the object store, as 'ottla tier cost'",
+    "ottla tier verify": "reads the object store, as 'ottla tier cost'",
     "ottla token create": "prints a password, which pages never show",
     "ottla sql": "runs DuckDB on the machine that it runs on",
 }
