@@ -26,6 +26,8 @@ logger = logging.getLogger("ottla.broker.tier")
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a cluster. With a larger value, a restore needs longer to see
 that the cluster has stopped; with a smaller one, the requests cost more."""
+LOOK_S = 5.0
+"""Seconds until a broker checks again whether it is the one that writes the heartbeat."""
 WRITE_TIMEOUT_S = 60.0
 """Timeout in seconds of the upload of one object. It is repeated at the next interval."""
 IS_TIERED = "remote.storage.enable"
@@ -63,9 +65,10 @@ class ClusterObjects:
         """Write the cluster's heartbeat at an interval, until cancelled. The broker with the lowest
         id writes it."""
         while True:
-            if self._is_first():
+            is_first = self._is_first()
+            if is_first:
                 await self.guarded("heartbeats", self._node_id, self.write_heartbeat)
-            await trio.sleep(HEARTBEAT_S)
+            await trio.sleep(HEARTBEAT_S if is_first else LOOK_S)
 
     def _is_first(self) -> bool:
         image = self._image()
