@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -73,12 +74,20 @@ LONG_PREFIXES = tuple(f"{place}/" for place in LONG)
 HAS_LONG_TESTS = re.compile(r"\bmark\.(?:cluster|long)\b")
 """Text of the files with a test that is marked by itself."""
 
+PROCESSES_MAX = 4
+"""Largest number of processes of a plain run: each of them imports all test files."""
+IS_PLAIN = "is_plain"
+
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that `.ci/run` runs at a low priority, beside other work."""
 COMPUTING_TIMEOUT_S = 1_200
 
 # A console beside each local cluster would cost each test half a second of CPU.
 os.environ.setdefault("OTTLA_CONSOLE", "off")
+
+# readline leaves the size of its terminal to the processes of pytest-xdist, which would cut tables.
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 # Imports create little garbage, but millions of objects, which each collection would look at: it is
 # enabled when all tests are known.
@@ -138,8 +147,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Divide the files of a plain run among processes, one for each core, unless `-n` says
+    otherwise."""
+    options = config.option
+    is_divided = hasattr(config, "workerinput") or getattr(options, "numprocesses", 0) is not None
+    if not is_divided and is_plain(config) and not (options.usepdb or options.collectonly):
+        options.numprocesses = min(PROCESSES_MAX, len(os.sched_getaffinity(0)))
+        options.dist = "loadfile"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Pass the kind of the run to a process of pytest-xdist, whose command line has all paths."""
+    node.workerinput[IS_PLAIN] = is_plain(node.config)
+
+
 def is_plain(config: pytest.Config) -> bool:
     """Return whether the command line names no path, no marker and no keyword."""
+    passed: dict[str, bool] = getattr(config, "workerinput", {})
+    if IS_PLAIN in passed:
+        return passed[IS_PLAIN]
     names_a_path = config.args_source is pytest.Config.ArgsSource.ARGS
     return not (names_a_path or config.option.markexpr or config.option.keyword)
 
