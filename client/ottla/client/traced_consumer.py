@@ -113,13 +113,13 @@ class TracedConsumer(Consumer):
 
 
 class PollWithRecords(NamedTuple):
-    """One poll of a consumer that returned records."""
+    """Result of a poll that returned records, for the poll's span and metrics."""
 
     client_id: str
     group_id: str | None
     record_count: int
     places: Collection[TopicPartition]
-    """Partitions of the records."""
+    """Partitions of the records that the poll returned."""
     started_ns: int
     """Time in ns since 1970 at which the poll was called."""
 

@@ -191,8 +191,8 @@ def run_floor(
 def _servers(
     row: FloorRow, cluster: RunningCluster, program: Path, directory: Path
 ) -> Iterator[dict[str, FloorServer]]:
-    """Create the topic for a row, and start the program with the broker's response to the row's
-    request. Yields both servers by their names."""
+    """Create the topic for a row, and start the C program with the response that the broker gives
+    to the row's request. Yields the broker and the program by their names."""
     address = parse_bootstrap(cluster.bootstrap)[0]
     topic = f"floor-{row.kind}-{directory.name}"
     load = Load(bootstrap=cluster.bootstrap, topic=topic, partitions=1, replication_factor=1)

@@ -197,7 +197,7 @@ async def _reads(
 
 
 async def _read(reader: RemoteReader, segment: RemoteSegment, following: RemoteSegment) -> int:
-    """Read a segment from its start to its end, and return the number of bytes."""
+    """Read all records of a segment, and return the number of bytes."""
     read_bytes, offset = 0, segment.start_offset
     while offset <= segment.end_offset:
         found = await reader.read(

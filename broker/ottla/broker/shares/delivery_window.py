@@ -85,7 +85,8 @@ class Span:
         return self.state in TERMINAL and self.transition is None
 
     def is_like(self, other: "Span") -> bool:
-        """Return whether another span has the same delivery state as this one."""
+        """Return whether the records of another span have the same delivery state as the records of
+        this span."""
         return (
             self.state == other.state
             and self.count == other.count

@@ -412,7 +412,8 @@ class _BackwardReader:
         self._count = count
         self.found: list[ConsumerRecord] = []
         self.highs = {one: high for one, (low, high) in bounds.items() if low < high}
-        """Offset of each partition before which the reader has not read records yet."""
+        """For each partition, the offset up to which (exclusive) the reader still has to read
+        backwards."""
         self.left_out: dict[int, int] = {}
         """For each partition, the offset after its newest record that matched and is not shown."""
         self.cut: tuple[int, int] | None = None

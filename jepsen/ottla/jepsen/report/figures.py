@@ -33,8 +33,8 @@ EDGE_INCHES = 0.1
 """Distance in inches between the labels of a plot and the edges of its picture."""
 
 DOTS_MAX, MARKS_MAX = 6_000, 400
-"""Maximum number of dots in one plot, and of crosses or triangles. If a plot has more, neighbours
-are merged on a coarser grid."""
+"""Maximum number of dots in one plot, and maximum number of crosses or triangles. If a plot has
+more of them, neighbours are merged into one."""
 PLOT_DOTS = (950, 190)
 """Numbers of columns and rows of the finest grid of dots in a plot. On this grid, neighbouring dots
 touch."""

@@ -25,7 +25,7 @@ ELECTION_BYTES = 128 * KIB
 that cannot store its vote and epoch must not send responses."""
 
 ZEROS = bytes(256 * KIB)
-"""Piece of zeros with which the file is filled."""
+"""Block of zeros that is written repeatedly to fill the file."""
 
 
 class ReservedSpace:

@@ -8,8 +8,8 @@ from ottla.jepsen.world.chance import Chance
 A = TypeVar("A")
 
 STRENGTHS = 6
-"""Number of values from which each optional action of a random walk draws its frequency. The value
-0 selects its usual weight, 1 a lower weight, 2 a higher weight, and all others the weight 0."""
+"""Number of values from which the frequency of each optional action of a random walk is chosen. 0
+means the usual weight, 1 a lower weight, 2 a higher weight, and any other value the weight 0."""
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:

@@ -161,7 +161,8 @@ class WalkedLeader:
         self.send_letters()
 
     def forget(self) -> None:
-        """Drop the share state that this leader has in memory."""
+        """Delete the share state in the memory of this leader. The share coordinator still has the
+        durable state."""
         self.share = None
         self._sent.clear()
         self.table = LeaderTable(self.epoch, -1)
