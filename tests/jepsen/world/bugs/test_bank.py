@@ -27,6 +27,17 @@ QUICK = [
 ]
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
+    "members-in-force-late": 15,
+    "members-two-formatted": 81,
+    "replication-old-promises": 44,
+    "group-expired-mute": 52,
+    "share-failed-write": 30,
+    "share-load-gaps": 13,
+    "share-old-leader": 33,
+    "share-delay-lost": 49,
+    "share-backoff-lost": 439,
+    "share-key-kept": 286,
+    "share-letter-lost": 165,
     "duplicates-appended": 1,
     "cluster-share-old-leader": 2,
     "cluster-share-delay-lost": 2,
