@@ -41,7 +41,7 @@ controller."""
 
 STALL_MS = 3 * LOOK_MS
 """Duration in ms of a check for silent brokers above which its result is ignored. The process was
-then suspended during the check, so requests of brokers may still be waiting to be read."""
+then suspended during the check, so unread requests of brokers may be waiting in sockets."""
 
 
 class AttendanceKeeper:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pause Python's garbage collector within the block. Otherwise it would examine all existing
-    objects again and again while the block creates many more."""
+    """Pause Python's garbage collector within the block. A block that creates many objects would
+    otherwise cause many collections, each of which examines all existing objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

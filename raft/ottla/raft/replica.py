@@ -138,7 +138,7 @@ class Replica:
     def grants_votes(self) -> bool:
         """True if this replica may grant its vote.
 
-        A controller that is missing from the voter set in its own log grants votes, too. Its log
+        A controller that is missing from the voter set in its own log also grants votes. Its log
         may lack the record that makes it a voter, and the candidate may need the vote to commit
         that record (KIP-853).
         """
@@ -227,8 +227,8 @@ class Replica:
         )
 
     def has_changed_since(self, known: ElectionState) -> bool:
-        """Return whether the state to be written to `quorum-state` differs from `known`, the state
-        last written."""
+        """Return whether the current contents of `quorum-state` differ from `known`, the contents
+        that were last written."""
         return (
             self.epoch != known.epoch
             or self.epoch_leader_id != known.leader_id

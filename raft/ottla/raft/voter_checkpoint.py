@@ -159,7 +159,7 @@ class VoterVerdict:
     voter can keep)."""
 
     checkpoint: VoterCheckpoint
-    """Voter checkpoint to be written before the voter starts."""
+    """Voter checkpoint that must be written before the voter starts."""
     damages: tuple[str, ...] = ()
     """Promises to other replicas that the voter can no longer keep. Each entry is one clause of a
     log message."""

@@ -55,8 +55,8 @@ CLUSTER = "bench"
 
 
 class RepeatedBatches:
-    """A segment that consists of the same batch again and again, with increasing offsets.
-    Implements the protocol `SegmentSource` without a file."""
+    """A segment that repeats one batch with increasing offsets. Implements the protocol
+    `SegmentSource` without a file."""
 
     def __init__(self, base_offset: int) -> None:
         self._batch = build_batch(

@@ -54,8 +54,8 @@ class TransactionEnd(NamedTuple):
 
     @property
     def is_of_producer(self) -> bool:
-        """True if the marker has a valid producer id and epoch, neither of which may be
-        negative."""
+        """True if the marker has a valid producer id and a valid producer epoch. Negative values
+        are invalid."""
         return self.producer_id >= 0 and self.producer_epoch >= 0
 
     def batch(self, now_ms: int) -> bytes:

@@ -374,8 +374,7 @@ class CoordinatorSender:
         """Calls of each request that has no response yet, by the scope that ends the wait."""
 
     def add(self, call: PersisterCall) -> None:
-        """Queue a share persister call, to be sent over one of the connections to the
-        coordinator."""
+        """Queue a share persister call. One of the connections to the coordinator will send it."""
         self._queue.add(call)
         self.start_links()
 

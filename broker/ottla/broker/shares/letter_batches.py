@@ -52,7 +52,7 @@ Owner = TypeVar("Owner")
 
 
 class CopiedRecords(NamedTuple):
-    """Records that one read of the log returned, to be copied into dead letters."""
+    """Records from one read of the log that dead letters will contain."""
 
     records: dict[int, Record]
     unreadable: frozenset[int]

@@ -112,7 +112,7 @@ class Transition:
 
 
 class ShareStateWrite(NamedTuple):
-    """Changed states and start offset of a share partition, to be written to the persister."""
+    """Write to the persister: the changed states and the start offset of a share partition."""
 
     start_offset: int
     delivery_complete_count: int

@@ -205,7 +205,7 @@ class Backoff:
 
     def on_failure(self, *, is_permanent: bool = False) -> int:
         """Count a failure, and return the pause after it in ms. It may exceed the maximum, up to
-        PERMANENT_MS, if a further attempt is expected to fail, too."""
+        PERMANENT_MS, if a further attempt will probably fail as well."""
         self._failures += 1
         max_ms = max(self.max_ms, PERMANENT_MS) if is_permanent else self.max_ms
         return int(min(max_ms, 1_000 * 2 ** min(self._failures - 1, 20)))

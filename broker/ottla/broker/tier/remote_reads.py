@@ -105,7 +105,7 @@ class NoRemoteReads:
     async def offset_for_timestamp(
         self, partition: TopicIdPartition, log: Log, timestamp_ms: int, *, end_offset: Offset
     ) -> TimestampedOffset | None:
-        """Return None, because no copied segment has such a record."""
+        """Return None, because a broker without tiered storage has no copied segments."""
         return None
 
 

@@ -1,5 +1,5 @@
 """`ottla broker list|describe|drain`: shows the registered brokers and drains them (moves their
-leaderships away). Declares the verbs of `removal`, too."""
+leaderships away). Also declares the verbs that `removal` implements."""
 
 import argparse
 from collections.abc import Sequence

@@ -68,8 +68,8 @@ def _wanted(group: GroupDescription, arguments: argparse.Namespace) -> list[Memb
 
 
 def _row(group: GroupDescription, wanted: MemberToRemove) -> tuple[object, ...]:
-    """Return the table row of a member to be removed. A member whose first join is not finished has
-    no description, so its row contains only the id."""
+    """Return the table row of a member that the command removes. A member whose first join is not
+    finished has no description, so its row contains only the id."""
     for one in group.members:
         if wanted.member_id == one.member_id or (
             wanted.instance_id is not None and wanted.instance_id == one.instance_id

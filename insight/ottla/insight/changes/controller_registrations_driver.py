@@ -71,8 +71,8 @@ async def unregister_controller(admin: Admin, node: int, timeout_s: float = TIME
 
 
 async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
-    """Return whether a controller still fetches the metadata log. A controller that fetched a
-    moment ago may have stopped since, so this function waits for its next fetch.
+    """Return whether a controller still fetches the metadata log. The controller may have stopped
+    just after its last fetch, so this function waits for the next fetch.
 
     `first_ms` is the time since its last fetch in ms.
     """

@@ -94,7 +94,7 @@ def used_up(values: list[T]) -> Iterator[T]:
 
 def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
     """Return whether a handler's result is a `Steps` generator, not a coroutine. Checking for the
-    generator's methods is not enough, since a coroutine in compiled code has them too."""
+    generator's methods is not enough, since a coroutine in compiled code also has these methods."""
     return isinstance(pending, Generator) and not isinstance(pending, Coroutine)
 
 

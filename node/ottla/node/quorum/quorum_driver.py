@@ -176,8 +176,8 @@ class QuorumMember:
 
     @property
     def is_leader(self) -> bool:
-        """True if this node is the leader of the quorum. `active_epoch` shows whether it is ready
-        to act as such."""
+        """True if this node is the leader of the quorum. `active_epoch` shows whether the leader
+        has also loaded all earlier records."""
         return self._core.is_leader
 
     @property

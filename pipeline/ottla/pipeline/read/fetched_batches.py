@@ -34,7 +34,7 @@ class FetchedBatches:
         malformed.
 
         `aborted` contains (producer id, first offset) of each aborted transaction. If it is None,
-        the records of aborted transactions are returned, too.
+        the records of aborted transactions are also returned.
         """
         self._data = data
         self.first = first

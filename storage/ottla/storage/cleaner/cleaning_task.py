@@ -58,8 +58,8 @@ class LastRecord(NamedTuple):
     data_offset: int
     """Offset of the producer's last data record, or -1 if it is unknown."""
     epoch: int
-    """The producer's epoch. If no data batch with this epoch is left, compaction keeps a
-    transaction marker that has it."""
+    """The producer's epoch. Compaction keeps a transaction marker with this epoch if no data batch
+    with this epoch is left."""
 
 
 @frozen(kw_only=True)

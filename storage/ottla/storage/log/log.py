@@ -555,8 +555,8 @@ class Log:
         return await producers_at_local_start(self.state)
 
     def segment_source(self, base_offset: Offset) -> LocalSegmentSource:
-        """Return the closed segment that begins at `base_offset`, to be copied. Raises
-        FileNotFoundError if the log has no such closed segment."""
+        """Return the closed segment that begins at `base_offset`, as the source of a copy to the
+        object store. Raises FileNotFoundError if the log has no such closed segment."""
         return LocalSegmentSource(self.state, self.flush, base_offset)
 
     # --- cleaning ---

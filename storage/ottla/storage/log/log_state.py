@@ -162,8 +162,8 @@ class LogState:
                 segment.read_ms = now_ms
 
     def tiered_space(self, now_ms: int) -> TieredLogSpace:
-        """Return the space of a tiered log: the segments that may be deleted locally, because the
-        object store has them, and the size of the active one."""
+        """Return the disk usage of a tiered log: the segments whose local files may be deleted,
+        because the object store has them, and the size of the active segment."""
         limit = min(self.copied_offset + 1, self.high_watermark)
         ends = [segment.base_offset for segment in self.segments[1:]]
         copied = []

@@ -65,7 +65,7 @@ nearly every batch is found in one read. With more, more bytes are copied than n
 COLD_BLOCK_BYTES = 1 << 20
 """Number of bytes of a log file that are loaded at once when a scan or read reaches a range that is
 not in the page cache. With fewer, reads wait for the disk more often. With more, the first response
-is delayed and bytes may be read in vain."""
+is delayed, and more of the bytes may never be used."""
 
 assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it had brought in"
 

@@ -66,8 +66,8 @@ class _EpochSegments:
         self._insert(segment, start, end)
 
     def remove(self, segment: RemoteSegment) -> None:
-        """Remove a segment that is about to be deleted. Segments that were displaced only because
-        of it become readable again."""
+        """Remove a segment before its deletion. Other segments that were displaced only because of
+        this segment become readable again."""
         if self.finished.pop(segment.id, None) is None:
             return
         has_displaced = len(self.readable) <= len(self.finished)

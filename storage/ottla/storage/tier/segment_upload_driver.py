@@ -65,7 +65,7 @@ up to 1000 objects with one request."""
 
 class SegmentFaultError(OttlaError):
     """Error if a local segment cannot be copied because its records, indexes and leader epochs
-    contradict each other or exceed a limit. A further attempt would fail, too. The message is one
+    contradict each other or exceed a limit. A further attempt would also fail. The message is one
     sentence."""
 
 

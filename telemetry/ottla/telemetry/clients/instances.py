@@ -313,7 +313,7 @@ class ClientInstances:
     def expire(self, now_ms: int) -> None:
         """Delete clients that have been silent for too long, up to `EXPIRED_AT_ONCE_MAX` clients.
 
-        More clients have to be deleted as long as `next_deadline_ms` is in the past.
+        Further clients must be deleted while `next_deadline_ms` is in the past.
         """
         forgotten_count = 0
         while self._alarms and self._alarms[0][0] <= now_ms:

@@ -50,7 +50,7 @@ COMPACTING = {
     "log.index.interval.bytes": "0",
     "log.index.size.max.bytes": "100",
 }
-"""Settings of simulated brokers whose logs are compacted all the time."""
+"""Settings of simulated brokers that make them compact logs continuously."""
 
 BACKFILLED_MS = 30 * 86_400_000
 """Age in ms of records that a producer copies from another system. It is longer than the expiration
@@ -273,8 +273,8 @@ class EncryptedCluster(WholeCluster):
 
 
 class CompactedLogsOfCluster(WholeCluster):
-    """Search engine that simulates whole nodes and clients, with topics that are compacted all the
-    time, on every replica."""
+    """Search engine that simulates whole nodes and clients, with topics that are compacted
+    continuously on every replica."""
 
     subject = "compacted"
     budget = 12_000

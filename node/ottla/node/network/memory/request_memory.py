@@ -65,7 +65,7 @@ again sooner."""
 
 TRIM_INTERVAL_MS = 10_000
 """Minimum milliseconds between two returns of free memory to the operating system. With a smaller
-value, a busy allocator requests the same memory again and again. With a larger one, memory is kept
+value, a busy allocator requests the same memory repeatedly. With a larger one, memory is kept
 longer after a flood."""
 
 PROGRESS_PARTS = 8

@@ -91,7 +91,7 @@ class ServedTls:
 
 
 class PreparedTls:
-    """TLS certificate that was read and checked, and is ready to be used."""
+    """TLS certificate that was read and checked, and that new connections can use."""
 
     __slots__ = ("config", "context", "material")
 

@@ -48,8 +48,8 @@ fourth broker allows reassignments."""
 MIN_ISRS = (2, 2, 2, 1, 3)
 
 STEPS_MS = (0, 0, 10, LAG_MS // 4)
-"""Durations of an action in ms of virtual time. Each run draws one of them at random. With the
-longest duration, all followers lag all the time."""
+"""Possible durations of an action in ms of virtual time. Each run chooses one at random. With the
+longest duration, all followers lag permanently."""
 
 NEWS_LATE = 3
 """Average number of runs per run in which metadata reaches brokers late. The controller's responses
