@@ -131,7 +131,11 @@ def test_a_voter_without_a_vote_fetches_nothing_before_all_others_have_named_the
     )
     solo.respond(asked[NodeId(3)], refusal)
     assert solo.core.standing is Standing.AMNESIAC
-    assert all(one.to != 3 for one in solo.sent), "its leader is not fetched from yet"
+    assert all(
+        isinstance(one.request, FetchRequest) and one.request.current_leader_epoch == 0
+        for one in solo.sent
+        if one.to == 3
+    ), "its leader is not fetched from yet"
     again = next(one for one in solo.sent if one.to == 2)
     solo.respond(
         again, FetchResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_epoch=Epoch(4))
@@ -140,6 +144,37 @@ def test_a_voter_without_a_vote_fetches_nothing_before_all_others_have_named_the
     assert solo.persisted == ElectionState(
         epoch=Epoch(5), leader_id=NodeId(3), standing=Standing.CATCHING_UP
     )
+
+
+def test_a_leader_elected_after_it_named_its_epoch_learns_of_the_lost_vote() -> None:
+    """Its reply to DescribeQuorum then says why this voter lags, as long as another is down."""
+    solo = damaged(1, 2, election=ElectionState(standing=Standing.AMNESIAC))
+    solo.tick()
+    asked = next(one for one in solo.sent if one.to == 3)
+    solo.respond(
+        asked, FetchResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_epoch=Epoch(4))
+    )
+    assert all(one.to != 3 for one in solo.sent)
+
+    solo.ask(
+        BeginQuorumEpochRequest(
+            cluster_id=CLUSTER_ID,
+            voter_id=NodeId(1),
+            voter_directory_id=voter(1).directory_id,
+            leader_id=NodeId(3),
+            leader_epoch=Epoch(5),
+        )
+    )
+    report = next(one for one in solo.sent if one.to == 3)
+    assert isinstance(report.request, FetchRequest)
+    assert (report.request.standing, report.request.current_leader_epoch) == (Standing.AMNESIAC, 0)
+    refusal = FetchResponse(
+        error=ErrorCode.FENCED_LEADER_EPOCH, leader_id=NodeId(3), leader_epoch=Epoch(5)
+    )
+    solo.respond(report, refusal)
+    solo.tick(solo.config.request_timeout_ms)
+    assert all(one.to != 3 for one in solo.sent), "it is reported once"
+    assert solo.core.standing is Standing.AMNESIAC
 
 
 def test_a_leader_that_remembers_only_its_candidacy_believes_that_it_led() -> None:

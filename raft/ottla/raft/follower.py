@@ -49,6 +49,7 @@ class Follower:
     __slots__ = (
         "_fetch_deadline_ms",
         "_has_fetched",
+        "_has_reported",
         "_has_seen_end",
         "_leader_high_watermark",
         "_snapshot",
@@ -65,6 +66,8 @@ class Follower:
         self.leader_id = leader_id
         self._fetch_deadline_ms = now_ms + _fetch_timeout_ms(replica)
         self._has_fetched = False
+        self._has_reported = False
+        """True if this leader has responded, and so knows the standing of this replica."""
         self._leader_high_watermark = Offset(0)
         self._voter_entry = VoterEntryUpkeep(now_ms)
         self._has_seen_end = False
@@ -122,6 +125,7 @@ class Follower:
             return None
         if replica.unheard:
             replica.ask_epochs(now_ms)
+            self._report_standing(replica, now_ms)
             return None
         log = replica.log
         replica.raise_high_watermark(
@@ -132,6 +136,13 @@ class Follower:
         if replica.acknowledged_offset == log.end_offset:
             self._ask_leader(replica, now_ms)
         return None
+
+    def _report_standing(self, replica: Replica, now_ms: int) -> None:
+        """Request the leader's epoch once, even if the leader has reported it before it was
+        elected. The request reports this replica's standing, which `ottla status` shows."""
+        leader = replica.leader
+        if leader is not None and not self._has_reported and leader.id not in replica.unheard:
+            replica.ask_epoch(leader, now_ms)
 
     def _has_all_committed(self, replica: Replica) -> bool:
         """Return whether this replica's log contains all entries that were committed before this
@@ -194,6 +205,7 @@ class Follower:
         """
         if isinstance(response, VoterChangeResponse):
             return  # The voter set in the log shows whether the change was made.
+        self._has_reported |= outgoing.to == self.leader_id
         is_current = outgoing.to == self.leader_id and response.leader_epoch == replica.epoch
         if response.error is not ErrorCode.NONE or not is_current:
             if outgoing.to == self.leader_id:

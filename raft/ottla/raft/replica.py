@@ -415,15 +415,20 @@ class Replica:
 
     def ask_epochs(self, now_ms: int) -> None:
         """Request the current epochs from the voters whose response is missing. Used by a replica
-        with standing AMNESIAC.
+        with standing AMNESIAC."""
+        for peer in self.peers:
+            if peer.id in self.unheard:
+                self.ask_epoch(peer, now_ms)
+
+    def ask_epoch(self, to: Voter, now_ms: int) -> None:
+        """Request the current epoch of a voter, unless a request to it is in flight.
 
         The request is a fetch of epoch 0. Its refusal contains the voter's epoch and leader. A
         fetch of a later epoch would acknowledge entries, perhaps to a leader that was deposed by a
         vote that this replica has lost.
         """
-        for peer in self.peers:
-            if peer.id in self.unheard and self.is_free(peer.id, now_ms):
-                self._send_fetch(peer, NO_ELECTION_YET, now_ms, wait_ms_max=0)
+        if self.is_free(to.id, now_ms):
+            self._send_fetch(to, NO_ELECTION_YET, now_ms, wait_ms_max=0)
 
     def seek_leader(self, now_ms: int) -> None:
         """Request the leader's id from a voter. The request is a fetch that does not wait at the
