@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from ottla.bench.kafka.paced_load import ACKNOWLEDGED, READ, UNPACED
 from ottla.bench.load import Load, make_topic
 from ottla.bench.local_cluster import RunningCluster, open_local_cluster
+from ottla.bench.performance import long_polls
 from ottla.bench.performance import work_rows as rows_of_work
 from ottla.bench.performance.long_polls import LongPolls
 from ottla.bench.performance.performance_rows import GOALS, ONE, THREE
@@ -20,6 +22,7 @@ from ottla.bench.performance.work_rows import (
     work_rows,
 )
 from ottla.bench.requests import RequestLatency
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.settings.endpoints import parse_bootstrap
 
 GROUPS = (RATES, PARTITIONS, CLIENTS)
@@ -78,6 +81,24 @@ def test_every_figure_of_the_rows_has_a_goal_and_each_group_prepares_its_servers
 def cluster() -> Iterator[RunningCluster]:
     with open_local_cluster(controllers=1, brokers=1) as found:
         yield found
+
+
+def test_a_partition_whose_log_is_not_open_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes = [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    def partition_of(answer: bytes) -> SimpleNamespace:
+        if codes:
+            raise RefusedError(codes.pop(), "a Fetch was refused")
+        return SimpleNamespace(high_watermark=7)
+
+    monkeypatch.setattr(long_polls, "topic_id_of", lambda address, topic: UUID(int=1))
+    monkeypatch.setattr(long_polls, "answer_to", lambda address, frame: b"")
+    monkeypatch.setattr(long_polls, "_partition_of", partition_of)
+    monkeypatch.setattr(long_polls, "ASK_AGAIN_S", 0.0)
+    polls = LongPolls(("localhost", 9092), "t", partitions=1, consumers=1)
+    assert polls._offsets == [7]
 
 
 @pytest.mark.cluster

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from selectors import EVENT_READ, DefaultSelector
 from typing import Self
 
+from ottla.bench.groups import ASK_AGAIN_S
 from ottla.bench.requests import (
     FETCH_VERSION,
     PRODUCE_VERSION,
@@ -38,6 +39,8 @@ LONGEST_WAIT_MS = 60_000
 record and not with a timeout."""
 READ_BYTES = 65_536
 SILENCE_S = 10.0
+NOT_OPEN_YET = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Error codes of a Fetch of a partition whose log the broker has not opened yet."""
 SETTLE_S = 0.5
 """Seconds to wait until the first Fetch of every consumer has arrived at the broker and waits
 there."""
@@ -144,8 +147,19 @@ class LongPolls:
 
     def _end_offset(self, partition: int) -> int:
         """Return the end offset of a partition. It is read from the response to a Fetch that does
-        not wait."""
-        return _partition_of(answer_to(self._address, self._fetch(partition, 0, 0))).high_watermark
+        not wait.
+
+        The broker of a new topic may not have opened the partition's log yet. The Fetch is then
+        repeated for `SILENCE_S` seconds.
+        """
+        frame, deadline = self._fetch(partition, 0, 0), time.monotonic() + SILENCE_S
+        while True:
+            try:
+                return _partition_of(answer_to(self._address, frame)).high_watermark
+            except RefusedError as refusal:
+                if refusal.code not in NOT_OPEN_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(ASK_AGAIN_S)
 
     def _fetch(self, partition: int, offset: int, wait_ms: int) -> bytes:
         """Return the encoded frame of a Fetch request."""
