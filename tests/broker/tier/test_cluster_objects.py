@@ -153,6 +153,15 @@ async def test_offsets_of_topics_that_are_not_tiered_are_not_written() -> None:
     assert await rig.keys() == []
 
 
+async def test_the_setting_of_a_tiered_topic_may_be_spelled_in_capitals() -> None:
+    rig = Rig()
+    rig.commit(0, 10)
+    texts = PersistentMap({"remote.storage.enable": "TRUE"})
+    rig.image = replace(rig.image, configs=PersistentMap({(TOPIC_RESOURCE, "orders"): texts}))
+    await rig.opened().write_all()
+    assert [one.offset for one in (await rig.read()).offsets] == [10]
+
+
 async def test_a_failure_lasts_until_the_store_is_back() -> None:
     rig = Rig()
     rig.commit(0, 10)

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from ottla.model.errors import ErrorCode
 from ottla.model.security.acls import AclOperation, ResourceType
+from ottla.model.settings.storage.tiered_topics import is_tiered_text
 from ottla.model.settings.storage.topic import REMOTE_STORAGE_ENABLE
 from ottla.node.admin.alter_configs import ForwardHandler
 from ottla.node.admin.merged_results import merged
@@ -82,10 +83,9 @@ class TieredCreation:
 
 
 def is_tiered(topic: CreatableTopic) -> bool:
-    """Return whether a topic that is to be created is tiered."""
+    """Return whether a CreateTopics request creates a topic as a tiered one."""
     return any(
-        one.name == REMOTE_STORAGE_ENABLE and (one.value or "").strip().lower() == "true"
-        for one in topic.configs
+        one.name == REMOTE_STORAGE_ENABLE and is_tiered_text(one.value) for one in topic.configs
     )
 
 

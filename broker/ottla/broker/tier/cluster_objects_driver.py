@@ -16,9 +16,7 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import NodeId
 from ottla.model.seams import Clock
 from ottla.node.part_registry import PartRegistry
-from ottla.storage.tier.object_names import (
-    heartbeat_key,
-)
+from ottla.storage.tier.object_names import heartbeat_key
 from ottla.storage.tier.store_seam import ObjectStore
 
 logger = logging.getLogger("ottla.broker.tier")
@@ -30,7 +28,6 @@ LOOK_S = 5.0
 """Seconds until a broker checks again whether it is the one that writes the heartbeat."""
 WRITE_TIMEOUT_S = 60.0
 """Timeout in seconds of the upload of one object. It is repeated at the next interval."""
-IS_TIERED = "remote.storage.enable"
 
 
 class ClusterObjects:

@@ -2,6 +2,7 @@
 restore`."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
+from uuid import UUID
 
 import trio
 
@@ -17,6 +18,8 @@ from ottla.broker.tier.cluster_objects_driver import ClusterObjects
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import TOPIC_RESOURCE
 from ottla.model.internal_topics import OFFSETS_TOPIC
+from ottla.model.settings.storage.tiered_topics import is_tiered_text
+from ottla.model.settings.storage.topic import REMOTE_STORAGE_ENABLE
 from ottla.node.part_registry import PartRegistry
 from ottla.storage.tier.object_names import (
     group_offsets_key,
@@ -25,7 +28,9 @@ from ottla.storage.tier.object_names import (
 )
 from ottla.wire.crc import crc32c
 
-IS_TIERED = "remote.storage.enable"
+TOPICS_PER_TURN = 1_000
+"""Number of topics that are examined before other tasks run. A larger value blocks the event loop
+longer."""
 
 
 class OffsetsUpload:
@@ -64,11 +69,7 @@ class OffsetsUpload:
     async def write_all(self) -> None:
         """Write one object for each partition of `__consumer_offsets` that this broker leads. An
         object is skipped if its content equals the last written one."""
-        topic_ids = {
-            topic.name: topic.id
-            for topic in self._image().topics.values()
-            if self._image().config(TOPIC_RESOURCE, topic.name).get(IS_TIERED) == "true"
-        }
+        topic_ids = await self._tiered_topics()
         led_now = list(self._led_offsets()) if topic_ids or self._written else []
         current = {(led.partition, led.leader_epoch) for led in led_now}
         self._written = {at: crc for at, crc in self._written.items() if at in current}
@@ -82,6 +83,19 @@ class OffsetsUpload:
                 await self._write(led, found)
 
             await self._objects.guarded("group offsets", led.partition, write)
+
+    async def _tiered_topics(self) -> dict[str, UUID]:
+        """Return the ids of the tiered topics by name. Other tasks run between some of the
+        topics."""
+        image = self._image()
+        found: dict[str, UUID] = {}
+        for number, topic in enumerate(image.topics.values()):
+            if number % TOPICS_PER_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            texts = image.config(TOPIC_RESOURCE, topic.name)
+            if is_tiered_text(texts.get(REMOTE_STORAGE_ENABLE)):
+                found[topic.name] = topic.id
+        return found
 
     async def _write(self, led: LedOffsets, found: list[StoredOffset]) -> None:
         at = led.partition, led.leader_epoch
