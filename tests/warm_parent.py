@@ -11,7 +11,6 @@ import json
 import os
 import re
 import select
-import signal
 import socket
 import struct
 import subprocess
@@ -26,7 +25,7 @@ from typing import IO, NoReturn, cast
 from ottla.cli.cluster.forked_nodes import OF_ROLE, preload
 from ottla.cli.process_title import show_as
 from ottla.node.local import local_nodes_driver
-from ottla.node.local.forked_process_driver import fork_process
+from ottla.node.local.forked_process_driver import ForkedProcess, fork_process
 from ottla.node.local.local_nodes_driver import (
     NODE_MODULE,
     PARENT_VARIABLE,
@@ -46,13 +45,11 @@ UNKNOWN_CODE = -1_000
 """Exit code of a node whose warm parent has ended."""
 
 
-class WarmNode:
-    """Forked node, with the part of `subprocess.Popen` that tests of clusters use."""
+class WarmNode(ForkedProcess):
+    """Node that the warm parent has forked. The parent reports its exit code over a pipe."""
 
     def __init__(self, pid: int, ending: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-        """Exit code of the node, negative for a signal. None until it is known."""
+        super().__init__(pid)
         self._ending = ending
 
     def poll(self) -> int | None:
@@ -76,19 +73,6 @@ class WarmNode:
                 os.close(self._ending)
                 self.returncode = EXIT_CODE.unpack(found)[0] if found else UNKNOWN_CODE
         return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        """Send a signal to the node. Does nothing if the node has ended."""
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Send SIGTERM to the node, so that it can shut down cleanly."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the node at once (SIGKILL)."""
-        self.send_signal(signal.SIGKILL)
 
 
 class WarmParent:

@@ -8,6 +8,7 @@ partitions in turn at a steady rate.
 
 import socket
 import time
+from collections import Counter
 from contextlib import ExitStack
 from selectors import EVENT_READ, DefaultSelector
 from typing import Self
@@ -94,7 +95,7 @@ class LongPolls:
         """
         latencies: list[float] = []
         partitions = len(self._produces)
-        readers = [self._places.count(partition) for partition in range(partitions)]
+        readers = Counter(self._places)
         count = max(1, round(records_per_second * seconds))
         expected = sum(readers[number % partitions] for number in range(count))
         started = time.perf_counter()
