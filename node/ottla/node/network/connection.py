@@ -494,7 +494,6 @@ class Connection:
         now_ns = self._clock.now_ns
         frames_left = self._limits.frames_per_turn_max
         turn_ends_ns = self._clock.turn_ns + self._limits.turn_ns_max
-        most = self._frame_bytes_max if self._guard is None else 0
         self.has_more_to_take_up = False
         self._is_serving = True
         try:
@@ -502,10 +501,7 @@ class Connection:
                 if not self._may_take_up:
                     break
                 body_at = at + FRAME_LENGTH_BYTES
-                length: int = read_length(data, at)[0]
-                if not FRAME_BYTES_MIN <= length <= most:
-                    length = self._frame_length(data, at)
-                frame_end = body_at + length
+                frame_end = body_at + self._frame_length(data, at)
                 if frame_end > end:
                     break
                 started_ns = now_ns()
