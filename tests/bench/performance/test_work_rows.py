@@ -123,9 +123,9 @@ def test_rows_measure_every_figure_on_a_cluster(
     group: str, cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {
-        "SETTLE_S": 0.5,
-        "PROBE_S": 0.5,
-        "STEADY_S": 0.5,
+        "SETTLE_S": 0.2,
+        "PROBE_S": 1.0,
+        "STEADY_S": 1.0,
         "LINGERS_MS": (5,),
         "PARTITION_COUNTS": (1, 20),
         "PARTITION_RECORDS": 2_000,

@@ -1,7 +1,8 @@
 """A producer of many records at a steady rate, and a tailing consumer of its topic.
 
 It runs as a process of its own (`python -m ottla.bench.kafka.paced_load BOOTSTRAP TOPIC RATE
-LINGER_MS`), so that other measurements do not delay it.  It prints a line when it begins to send.
+LINGER_MS`), so that other measurements do not delay it.  It prints a line when the consumer has
+read its first record.
 When its standard input ends, it prints the times of a sample of the records.  For each record, it
 prints the send time by the machine's monotonic clock, and the latency in seconds until the record
 was acknowledged or read.
@@ -41,7 +42,9 @@ overdue for longer are not sent."""
 READ_AT_ONCE = 1_000
 ACKNOWLEDGED, READ = "acknowledged", "read"
 READY = "ready"
-"""Line that the load's process prints when it begins to send records."""
+"""Line that the load prints when its consumer has read a record, or has waited too long."""
+READY_TIMEOUT_S = 30.0
+"""Maximum time in seconds that the load waits for its first record before it prints that line."""
 
 
 class PacedLoad(HelperProcess):
@@ -100,7 +103,6 @@ def main(bootstrap: str, topic: str, rate: str, linger_ms: str) -> None:
     every = sample_every(int(rate))
     tail = threading.Thread(target=_tail, args=(consumer, read, every, has_ended))
     producer.list_topics(topic, timeout=STOP_TIMEOUT_S)
-    print(READY, flush=True)
     tail.start()
     try:
         _send(producer, topic, int(rate), acknowledged)
@@ -152,8 +154,14 @@ def _tail(
     consumer: Any, read: list[RequestLatency], every: int, has_ended: threading.Event
 ) -> None:
     count = 0
+    is_ready, ready_by = False, time.monotonic() + READY_TIMEOUT_S
     while not has_ended.is_set():
         first = consumer.poll(0.1)
+        if not is_ready and (first is not None or time.monotonic() > ready_by):
+            # A consumer starts within milliseconds or, after a failed lookup, seconds: the records
+            # of that time are not those of a steady load.
+            print(READY, flush=True)
+            is_ready = True
         if first is None:
             continue
         messages = [first, *consumer.consume(READ_AT_ONCE, 0)]
