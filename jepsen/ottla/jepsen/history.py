@@ -97,8 +97,8 @@ class Operation:
 
     invoke: Event
     completion: Event | None = None
-    """Event with the outcome of the operation. None if the run ended before the operation did,
-    which proves as little as INFO."""
+    """Event with the outcome of the operation. None if the run ended before the operation did. The
+    outcome is then unknown, as after INFO."""
 
     @property
     def kind(self) -> EventKind:
@@ -141,8 +141,8 @@ class History:
         self._operations: tuple[Operation, ...] | None = None
 
     def operations(self, *f: str) -> Sequence[Operation]:
-        """Return the operations of clients in the order of their invocations. If names of
-        operations are given, returns only operations with these names."""
+        """Return the operations of clients in the order of their invocations. If `f` is not empty,
+        returns only operations with these names."""
         if self._operations is None:
             self._operations = tuple(_paired(self.events))
         if not f:

@@ -47,7 +47,7 @@ class CountingRng:
     drawn: int = 0
 
     def random(self) -> float:
-        """Return 0.5 always."""
+        """Return the constant 0.5."""
         return 0.5
 
     def below(self, bound: int) -> int:
@@ -142,8 +142,8 @@ class InMemoryController:
         offline_log_dirs: tuple[UUID, ...] = (),
         cordoned_log_dirs: tuple[UUID, ...] | None = None,
     ) -> pb.HeartbeatResponse:
-        """Send a broker's heartbeat, and return the response. Unless `metadata_offset` is given,
-        the heartbeat reports that the broker has applied all metadata."""
+        """Send a broker's heartbeat, and return the response. If `metadata_offset` is None, the
+        heartbeat reports that the broker has applied all metadata."""
         applied = self.next_offset - 1 if metadata_offset is None else metadata_offset
         request = pb.HeartbeatRequest(
             broker_id=broker,
@@ -168,7 +168,7 @@ class InMemoryController:
         )
 
     def start(self, *ids: int) -> None:
-        """Register the brokers with the given node ids and unfence them."""
+        """Register and unfence the brokers with the node ids `ids`."""
         for broker in ids:
             self.register(broker)
             self.heartbeat(broker)
@@ -178,7 +178,8 @@ class InMemoryController:
         return self.take(brokers.fence_expired(self.image, self.config, self.sessions, self.now_ms))
 
     def kill(self, *ids: int) -> None:
-        """Let the sessions of the given brokers expire, after a heartbeat of all other brokers."""
+        """Expire the sessions of the brokers with the node ids `ids`, after a heartbeat of every
+        other broker."""
         self.now_ms += self.config.session_timeout_ms
         for broker in self.image.brokers.values():
             if broker.id not in ids and not broker.is_fenced:

@@ -20,10 +20,10 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import Event, EventKind, History, Operation
 
 NOT_LOAD = frozenset({"crash", "settle", "assigned", "revoked", "lost"})
-"""Names of events that are no requests to the cluster, such as the crash of a client."""
+"""Names of history events that are not requests to the cluster, such as the crash of a client."""
 
 NOTES_FROM = 1_000_000
-"""Lowest process number of history events that belong to no operation of a client."""
+"""Lowest process number reserved for history events that are not operations of a client."""
 
 
 class CalmTimes:
@@ -110,8 +110,8 @@ def _ended_ns(operation: Operation) -> int:
 
 
 def _served(operation: Operation) -> Iterator[str]:
-    """Yield the services whose availability a client operation shows: its kind of operation, and
-    each key (partition) that it sends to."""
+    """Yield the names of the services that a client operation uses: its kind of operation, and each
+    key (partition) to which it sends records."""
     if operation.invoke.f in ("send", "txn"):
         yield from {f"send {step[1]}" for step in operation.invoke.value if step[0] == "send"}
     yield operation.invoke.f
@@ -120,9 +120,9 @@ def _served(operation: Operation) -> Iterator[str]:
 def _recoveries(
     operations: Sequence[Operation], calm: CalmTimes, last_ns: int
 ) -> list[tuple[int, float, str]]:
-    """Return (end_ns, seconds, service) for each fault of the run: the end of the fault, the
-    seconds without active faults until every service in use had succeeded again, and the last
-    service to succeed."""
+    """Return (end_ns, seconds, service) for each fault of the run. `end_ns` is the end of the
+    fault. `seconds` is the fault-free time until every service in use had succeeded again.
+    `service` is the last service to succeed."""
     tried: dict[str, list[int]] = {}
     succeeded: dict[str, list[int]] = {}
     for operation in operations:

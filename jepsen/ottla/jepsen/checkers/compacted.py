@@ -23,7 +23,8 @@ def is_compacted(name_of_log: str) -> bool:
 
 
 def record_key_of(value: Hashable, record_key_count: int) -> int:
-    """Return the record key of a record value. The value is a number or `name/number`."""
+    """Return the record key of a record value, which is a number or `name/number`. The key is that
+    number modulo `record_key_count`."""
     return int(str(value).rpartition("/")[2]) % record_key_count
 
 
@@ -31,11 +32,12 @@ def differing_key(
     first: Mapping[int, bytes], second: Mapping[int, bytes], end: int
 ) -> bytes | None:
     """Return a record key whose last value below the offset `end` differs between two replicas, or
-    None if there is none.
+    None if the replicas agree.
 
     Both mappings contain the batches of a replica by base offset, with every batch below `end`. A
     replica may lack a record that compaction has removed: a record that a later record of the same
-    key supersedes, or a record of an aborted transaction. The other replica may still have it.
+    key supersedes, or a record of an aborted transaction. The other replica may still have that
+    record.
     """
     markers = _Markers(first, second)
     states = markers.state_of(first, end), markers.state_of(second, end)
@@ -92,10 +94,11 @@ def _keys_from(found: Mapping[int, bytes], start: int) -> Iterator[bytes]:
 def _records(
     found: Mapping[int, bytes], start: int, end: int
 ) -> Iterator[tuple[int, BatchHeader, Record]]:
-    """Yield the records of the batches whose base offset is in [start, end), in the order of
-    offsets. Control batches are left out. Each record follows its batch's base offset and header.
+    """Yield (base offset of the batch, batch header, record) for each record of a log, in the order
+    of offsets. Only batches whose base offset is in [start, end) are read. Control batches are left
+    out.
 
-    `found` contains a log's batches by their base offsets.
+    `found` contains the log's batches by their base offsets.
     """
     for base_offset in sorted(at for at in found if start <= at < end):
         for at, header in batches(found[base_offset]):

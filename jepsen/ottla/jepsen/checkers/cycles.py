@@ -1,5 +1,5 @@
-"""Checker of dependency cycles between operations: no operation may depend on itself through
-others.
+"""Checker of dependency cycles between operations: no chain of dependencies may lead from an
+operation back to itself.
 
 Pure.  Source: Adya's anomalies G0 and G1c, found by the method of Elle.  Operation A comes before B
 in four cases:
@@ -214,7 +214,7 @@ def _cycle_with(
     graph: OrderGraph, component: Sequence[int], whys: frozenset[Why], needed: Why
 ) -> list[int] | None:
     """Return a cycle in the graph that uses only the kinds of edges in `whys`, and has at least one
-    edge of kind `needed`. Returns None if there is none."""
+    edge of kind `needed`. Returns None if the graph has no such cycle."""
     place = {node: number for number, node in enumerate(component)}
     used = [
         [place[other] for other, why in graph.edges[node] if why in whys and other in place]
@@ -235,8 +235,8 @@ def _cycle_with(
 
 
 def _report_cycle(graph: OrderGraph, cycle: Sequence[int], name: str, findings: Findings) -> None:
-    """Report a dependency cycle, given as graph nodes whose last one equals the first. Two edges
-    that meet in a node for a point in time are reported as one."""
+    """Report a dependency cycle. `cycle` is its list of graph nodes; the last node equals the
+    first. Two edges that meet in the node of a point in time are reported as one edge."""
     count = len(graph.operations)
     steps: list[str] = []
     reasons: list[str] = []

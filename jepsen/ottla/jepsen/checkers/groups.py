@@ -71,7 +71,8 @@ def _claims(history: History) -> Iterator[KeyClaim]:
 
 
 def _clients(history: History) -> dict[tuple[str, str], int]:
-    """Return, by (group, member), the process number under which the member's events are recorded.
+    """Return the process number under which the events of each group member are recorded, by
+    (group, member).
 
     A static member that rejoins has a new id in the same generation, and is still the same client.
     """

@@ -18,8 +18,8 @@ SERIES_POINTS_MAX = 400
 without a visible difference."""
 
 CONSUMED_TIMES_MAX = 20
-"""Number of reads from which on records are counted together: the statistics do not distinguish
-records that were read this often or more often."""
+"""Highest number of reads that the statistics distinguish. Records that were read this often or
+more often are counted together."""
 
 NS_PER_S = 1_000_000_000
 

@@ -247,6 +247,6 @@ def _pairs(log: KeyLog) -> Iterator[tuple[int, Value]]:
 
 
 def indexes(operations: Iterable[Operation | None]) -> tuple[int, ...]:
-    """Return the indexes of the events of the given operations, which prove an anomaly, in order
-    and without repetitions."""
+    """Return the indexes of the events of operations that prove an anomaly, sorted and without
+    duplicates."""
     return tuple(sorted({operation.index for operation in operations if operation is not None}))

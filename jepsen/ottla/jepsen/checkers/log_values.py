@@ -192,7 +192,7 @@ def _check_nothing_truncated(reading: LogReading, findings: Findings) -> None:
 
 
 def _who_knows(log: KeyLog, values: list[Value]) -> tuple[int, ...]:
-    """Return the indexes of the events that prove the given record values: the sends of the values
+    """Return the indexes of the events that show that record values exist: the sends of the values
     and their first reads."""
     sends: list[Send | None] = [log.sends.get(value) for value in values]
     polls: list[Poll | None] = [log.reads.get(value) for value in values]

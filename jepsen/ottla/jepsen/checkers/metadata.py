@@ -255,10 +255,10 @@ def _said(answer: Operation) -> Json:
 
 
 def _differ(before: Operation | None, again: Operation, others: Sequence[Operation]) -> bool:
-    """Return whether two equal descriptions by a broker are separated by a different one of the
-    same broker.
+    """Return whether a different description by the same broker separates two equal ones.
 
-    The different description (from `others`) came between them, or was concurrent with one of them.
+    The different description (from `others`) came between the two, or was concurrent with one of
+    them.
     """
     return before is not None and any(
         other.index > before.invoke.index

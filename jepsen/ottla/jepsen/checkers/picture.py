@@ -7,8 +7,8 @@ from ottla.jepsen.checkers.wgl import Linearization
 from ottla.jepsen.history import EventKind, Json, Operation
 
 PICTURED_MAX = 4
-"""Maximum number of objects whose longest order of calls is stored for a drawing. Only objects
-without a valid order count."""
+"""Maximum number of failed searches that are stored for pictures. A search has failed if the calls
+of its object have no valid order."""
 
 
 def picture(

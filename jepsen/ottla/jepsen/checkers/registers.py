@@ -27,8 +27,9 @@ from ottla.jepsen.history import EventKind, Json, Operation
 ALLOWED = frozenset({"stale-fetch"})
 
 QUICK_NS_MAX = 1_000_000_000
-"""Maximum duration in ns of an offset commit whose age is counted from its end. No cluster replaces
-a dead coordinator within this time, so one coordinator accepted and answered the commit."""
+"""Longest offset commit, in ns, whose age is counted from its end instead of its start. No
+cluster replaces a dead coordinator within this time, so one coordinator accepted and answered
+the commit."""
 
 NOTHING = -1
 """State of a register (committed offset) before any offset was committed."""

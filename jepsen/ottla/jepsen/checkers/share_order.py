@@ -5,11 +5,12 @@ back-off after its last attempt is over, and all earlier records with its key ar
 records of three priorities take turns. Key, delay and priority of a record are derived from its
 value (`order_of`), so they are also known for records that no member has received.
 
-- delivered-early: a member received a record before its due time. - back-off-cut: a record was
-delivered again before the shortest back-off after a confirmed release. - key-order: a record was
-delivered while no acknowledgement can have settled an earlier record of its key. One record of a
-key is in flight at a time. - priority-starved: very many later records of other priorities were
-delivered before a record of low priority.
+- delivered-early: a member received a record before its due time.
+- back-off-cut: a record was delivered again before the shortest back-off after a confirmed release.
+- key-order: a record was delivered while no acknowledgement can have settled an earlier record of
+  its key. One record of a key is in flight at a time.
+- priority-starved: very many later records of other priorities were delivered before a record of
+  low priority.
 """
 
 from bisect import bisect_left
@@ -35,8 +36,7 @@ DELAYS_MS: Final = (0, 0, 0, 700, 2_500, 9_000)
 """Delivery delays in ms of records without a key. Each element of the tuple is equally frequent."""
 KEY_COUNT = 3
 EARLY_MS_MAX = 100
-"""Maximum difference in ms between the clocks of a member and a broker, which checks of due times
-allow."""
+"""Clock difference in ms between a member and a broker that the checks of due times tolerate."""
 OVERTAKES_PER_TURN = 6
 """Number of records with a higher priority that a share group delivers for each record of low
 priority."""
@@ -63,8 +63,8 @@ class RecordOrder(NamedTuple):
 
 
 def order_of(value: Json) -> RecordOrder:
-    """Return the key, delay and priority of the record with a given value. Only records without a
-    key are delayed, so that records with one key stay in the order of the log."""
+    """Return the key, delay and priority of a record, which are derived from its value. Only
+    records without a key are delayed, so that records with one key stay in the order of the log."""
     draw = crc32(str(value).encode())
     priority = tuple(RecordPriority)[draw % 3]
     draw //= 3

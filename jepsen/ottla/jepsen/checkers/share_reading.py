@@ -35,8 +35,8 @@ class ShareAck:
     operation: Operation
     type: str
     is_confirmed: bool | None
-    """True if the broker confirmed the acknowledgement, False if it certainly had no effect, None
-    if its outcome is unknown."""
+    """True if the broker confirmed the acknowledgement, False if the acknowledgement certainly had
+    no effect, None if its outcome is unknown."""
 
     @property
     def begun_ns(self) -> int:
@@ -79,8 +79,8 @@ class DeliveryToMember:
 
     @property
     def end(self) -> ShareAck | None:
-        """The confirmed acknowledgement that ended the delivery, or None if no confirmed one
-        did."""
+        """Confirmed acknowledgement that ended the delivery, or None if no confirmed
+        acknowledgement ended the delivery."""
         return next((ack for ack in self.acks if ack.is_confirmed and ack.type != RENEW), None)
 
     def settles(self, limit: int) -> bool:

@@ -50,8 +50,8 @@ from ottla.jepsen.checkers.verdict import Findings, RunFacts, Verdict
 from ottla.jepsen.history import History
 
 SLACK_NS = 2_000 * NS_PER_MS
-"""Time in ns by which the clocks of a client and a broker may disagree about the end of an
-acquisition lock."""
+"""Clock difference in ns between a client and a broker that the checks of acquisition locks
+tolerate."""
 MOVED_CLOCKS = "clock"
 """Name of the nemesis (fault) that moves clocks. Clocks may then disagree by any amount, so the
 expiry of acquisition locks cannot be checked."""
@@ -143,8 +143,8 @@ class RecordTimes:
         return max(proofs, default=delivery.earliest_ns)
 
     def proven_end(self, delivery: DeliveryToMember) -> ShareAck | None:
-        """Return the confirmed acknowledgement that certainly ended a delivery, or None if none
-        certainly did."""
+        """Return the confirmed acknowledgement that certainly ended a delivery, or None if no
+        acknowledgement certainly ended the delivery."""
         end = delivery.end
         return end if end is not None and self.is_proof(delivery, end) else None
 

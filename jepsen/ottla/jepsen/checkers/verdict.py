@@ -51,7 +51,7 @@ class Verdict:
     checker: str
     valid: Validity
     findings_count: Mapping[str, int] = field(default_factory=dict)
-    """Number of times that the checker found each anomaly, including the allowed anomalies."""
+    """Number of findings of each anomaly, including the allowed anomalies."""
     findings: Sequence[Finding] = ()
     """Examples of each anomaly: the first ones that the checker found, at most
     FINDINGS_KEPT_MAX."""
@@ -99,8 +99,8 @@ class RunFacts:
 
     workload: str = "queue"
     idempotent: bool = True
-    """True if the run's producers are idempotent. This fact applies to clients whose own events do
-    not contain it."""
+    """True if the run's producers are idempotent. This is the default for clients whose own events
+    do not state it."""
     acks: str = "all"
     clients: tuple[str, ...] = ("ottla",)
     nemeses: tuple[str, ...] = ()
@@ -224,8 +224,9 @@ class Findings:
 
 
 def combined(verdicts: Iterable[Verdict]) -> Validity:
-    """Return one verdict for several: False if any is False, otherwise "unknown" if any is unknown
-    or there are none, else True."""
+    """Combine several verdicts into one. Returns False if any verdict is False. Otherwise returns
+    "unknown" if any verdict is unknown or if there are no verdicts. Returns True in all other
+    cases."""
     seen = [verdict.valid for verdict in verdicts]
     if any(valid is False for valid in seen):
         return False

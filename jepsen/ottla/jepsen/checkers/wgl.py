@@ -19,8 +19,8 @@ State = TypeVar("State", bound=Hashable)
 Asked = TypeVar("Asked")
 
 Step: TypeAlias = Callable[[State, Asked], Sequence[State]]
-"""Function that returns the states to which a call may lead, given a state of an object and the
-call."""
+"""Function that receives the state of an object and a call, and returns the states to which the
+call may lead."""
 
 NEVER = 1 << 62
 """Value of `ObjectCall.end` for a call that did not return."""
@@ -30,8 +30,8 @@ WAYS_MAX = 1 << 10
 that no call exceeds it."""
 
 ALL_TRIED = 1 << 62
-"""Marker for a place in the order whose fitting call is a read. No other candidate needs to be
-tried there. The marker replaces the number of candidates tried."""
+"""Value in place of the number of tried candidates, after a read was placed in the order. No other
+candidate needs to be tried at the place of the read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,8 @@ def linearize(
 
 
 Seen: TypeAlias = dict[tuple[int, State], list[int]]
-"""Sets of calls without a return that the search has already tried, by (completed calls, state)."""
+"""Sets of unreturned calls that the search has already tried, by (completed calls, state of the
+object)."""
 
 
 class _Search(Generic[State, Asked]):

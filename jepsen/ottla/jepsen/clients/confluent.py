@@ -33,8 +33,8 @@ TIMEOUT_MS = 4_000
 CLOSE_S = 5.0
 DROP_S = 2.0
 GRACE_S = 1.0
-"""Seconds after an operation's own deadline until the harness cancels the operation. An operation
-that ends by itself reports more than a cancelled one."""
+"""Time in seconds between the deadline of an operation and its cancellation by the harness. An
+operation that ends by itself reports more than a cancelled one."""
 CONSUMERS = ("member", "reader")
 """Names of the roles in `ConfluentClient.handles` whose handles are consumers."""
 
@@ -222,8 +222,8 @@ class ConfluentClient(ABC):
             return self.troubled(op, error.args[0])
 
     def troubled(self, op: Op, error: Any, certain: frozenset[str] = frozenset()) -> Completion:
-        """Return the completion (outcome event) for an error of librdkafka. The errors in `certain`
-        prove that the operation had no effect."""
+        """Return the completion (outcome event) of an operation that failed with an error of
+        librdkafka. The error names in `certain` prove that the operation had no effect."""
         is_certain = op.f in READS or error.name() in certain
         kind = EventKind.FAIL if is_certain else EventKind.INFO
         return Completion(kind, None, f"{error.name()}: {error.str()}")
@@ -233,8 +233,8 @@ class ConfluentClient(ABC):
 async def open_confluent(
     kind: Callable[[str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open and yield a load client of the given kind. At the end of the block its handles are
-    closed, within a time limit."""
+    """Open a load client, which `kind` creates, and yield it. Its handles are closed at the end of
+    the block, within a time limit."""
     client = kind(bootstrap, thread, note)
     try:
         yield client

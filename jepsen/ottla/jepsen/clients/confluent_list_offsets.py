@@ -68,8 +68,8 @@ class ConfluentListOffsetsClient(ConfluentClient):
 
 
 def _extra(leader_epoch: int | None) -> dict[str, Json]:
-    """Return the additional facts about an end-offset response: the leader epoch if known, and
-    `own_view` false. The latter means that the request was sent by another client object than the
-    producer."""
+    """Return the extra fields of an end-offset response: the leader epoch if known, and `own_view`
+    false. The latter means that the producer did not send the request itself: another client object
+    did."""
     extra: dict[str, Json] = {"own_view": False}
     return extra if leader_epoch is None else {**extra, "leader_epoch": leader_epoch}

@@ -21,7 +21,7 @@ CONFLUENT_LOGIN: ContextVar[Mapping[str, str]] = ContextVar("confluent_login", d
 
 @contextmanager
 def logged_in(settings: Mapping[str, str]) -> Iterator[None]:
-    """Return a context in which every new client logs in with the given settings, which have
+    """Return a context in which every new client logs in with these settings. Their names are
     librdkafka's keys."""
     access = access_of(settings)
     dialer = None if access.tls is None else TlsDialer(access.tls)

@@ -17,8 +17,8 @@ C = TypeVar("C", bound="OwnClient")
 
 CLOSE_S = 2.0
 GRACE_S = 1.0
-"""Seconds after an operation's deadline at which the harness cancels the operation. The grace
-period exists because a cancelled operation reports less than an operation that ends by itself."""
+"""Time in seconds between the deadline of an operation and its cancellation by the harness. A
+cancelled operation reports less than an operation that ends by itself."""
 
 
 class OwnClient(ABC):
@@ -73,8 +73,8 @@ class OwnClient(ABC):
 async def open_own(
     kind: Callable[[trio.Nursery, str, int, Note], C], bootstrap: str, thread: int, note: Note
 ) -> AsyncIterator[C]:
-    """Open and yield a load client of the given kind. At the end of the block it leaves its groups,
-    and its open operations are dropped."""
+    """Open a load client, which `kind` creates, and yield it. At the end of the block the client
+    leaves its groups, and its open operations are dropped."""
     async with trio.open_nursery() as nursery:
         client = kind(nursery, bootstrap, thread, note)
         yield client

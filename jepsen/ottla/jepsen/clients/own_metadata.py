@@ -76,8 +76,8 @@ cluster."""
 
 
 class Brokers:
-    """Brokers that receive requests in rotation: all brokers that one view of the cluster has ever
-    contained."""
+    """Rotation over all brokers that a view of the cluster has ever contained. Each broker receives
+    requests in turn."""
 
     def __init__(self, cluster: Cluster, turn: int) -> None:
         self.cluster = cluster
@@ -100,8 +100,8 @@ class Brokers:
 
 @asynccontextmanager
 async def open_brokers(bootstrap: str, turn: int) -> AsyncIterator[Brokers]:
-    """Open and yield a view of the cluster. `turn` is the index of the broker that receives the
-    first request."""
+    """Open a view of the cluster, and yield the rotation over its brokers. `turn` is the index of
+    the broker that receives the first request."""
     async with open_cluster(
         beginning_elsewhere(bootstrap, turn),
         client_id="jepsen",

@@ -45,8 +45,8 @@ class Coordinators:
         self._by_group: dict[str, Coordinator] = {}
 
     async def of(self, group: str) -> Coordinator:
-        """Return the connection to a group's coordinator, opening it if necessary. If there are
-        then too many connections, the oldest is closed."""
+        """Return the connection to a group's coordinator. Opens it if necessary. If more than
+        COORDINATORS_MAX connections are then open, the oldest is closed."""
         found = self._by_group.pop(group, None)
         if found is None:
             found = Coordinator(self._cluster, group, client_id="jepsen")

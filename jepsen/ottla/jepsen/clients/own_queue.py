@@ -43,8 +43,8 @@ LEAVE_S = 3.0
 
 
 def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerConfig:
-    """Return the configuration of a consumer that reads from the beginning and commits only when
-    the workload does."""
+    """Return the configuration of a consumer that reads from the beginning and never commits
+    offsets by itself."""
     return ConsumerConfig(
         group_id=group_id,
         group_protocol=protocol,

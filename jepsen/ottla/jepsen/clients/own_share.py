@@ -48,9 +48,9 @@ def share_config(group: str) -> ShareConsumerConfig:
 
 
 async def prepare_share_group(bootstrap: str, plan: LoadPlan, topics: Sequence[NewTopic]) -> None:
-    """Set the settings of the plan's share group, and wait until the group delivers records.
+    """Configure the share group of the plan, and wait until the group delivers records.
 
-    The first member makes the cluster create the topic of the share coordinators.
+    The cluster creates the topic of the share coordinators when the first member joins.
     """
     group = group_of(plan)
     async with open_admin(bootstrap, client_id="jepsen") as admin:

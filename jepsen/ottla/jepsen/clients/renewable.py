@@ -70,7 +70,8 @@ class Renewable(Generic[T]):
 
     @property
     def current(self) -> T | None:
-        """The resource if it is open, otherwise None. Does not open it."""
+        """The open resource, or None if the resource is not open. This property never opens the
+        resource."""
         life = self._life
         return None if life is None or life.is_over.is_set() else life.thing
 

@@ -41,8 +41,7 @@ def record_key(plan: LoadPlan, value: int) -> bytes | None:
 
 
 class TopicMaker:
-    """Creator of topics. With the settings of these topics, acknowledged records survive the loss
-    of any one broker."""
+    """Creator of topics whose acknowledged records survive the loss of any one broker."""
 
     def __init__(self, plan: LoadPlan) -> None:
         self.copies = min(COPIES, plan.broker_count)

@@ -21,7 +21,8 @@ its stack."""
 
 
 def main(arguments: list[str]) -> None:
-    """Fuzz one target until the given time is over. Never returns."""
+    """Fuzz the target that the command line names, for SECONDS seconds. Never returns, because
+    libFuzzer ends the process."""
     import atheris
 
     name, seconds, seed, inputs, report = arguments

@@ -14,8 +14,8 @@ from ottla.wire import apis
 from ottla.wire.headers import RequestHeader
 
 Answer = Callable[[int, int], bytes | None]
-"""Function that returns the body of the broker's response, given api key and version. If it returns
-None, the broker disconnects."""
+"""Function that receives an API key and version, and returns the body of the broker's response. If
+the function returns None, the broker disconnects."""
 
 
 class HostileStream(AnsweringStream):

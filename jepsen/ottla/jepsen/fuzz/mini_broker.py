@@ -120,8 +120,8 @@ class ImmediateController:
 
 
 class MemoryChannel(HostedChannel):
-    """Channel of the client's connection in memory. It has all bytes that the client sends, and
-    collects the bytes sent back to the client."""
+    """In-memory channel of the broker's client connection. It supplies the bytes that the client
+    sends, and collects the bytes that the broker sends back."""
 
     __slots__ = ("left", "piece_bytes", "sent")
 
@@ -129,7 +129,7 @@ class MemoryChannel(HostedChannel):
         super().__init__(hosting)
         self.left = memoryview(b"")
         self.piece_bytes = 1
-        """Number of the client's bytes that arrive at the broker at a time."""
+        """Number of client bytes that one read delivers to the broker."""
         self.sent = bytearray()
         """Bytes that the broker has sent to the client."""
 
@@ -176,7 +176,7 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         self.faults: list[BaseException] = []
         """Unexpected exceptions in the broker. Input from a client must never cause one."""
         self._orders: list[MarkerOrder] = []
-        """Transaction markers that the coordinator wants to write. Each partition receives its
+        """Transaction markers that the coordinator has requested. Each partition receives its
         marker immediately."""
         self._are_groups_due = False
         clock, rng = clock or FrozenClock(), SeededRng(1)
@@ -253,21 +253,21 @@ class MiniBroker(ConnectionHosting[MemoryChannel]):
         return pending
 
     def _have_turn(self) -> None:
-        """Schedule no event-loop iteration, because the caller repeats iterations as long as there
-        is work."""
+        """Ignore the request for an event-loop iteration. The caller repeats iterations as long as
+        there is work."""
 
     def _rearm(self) -> None:
-        """Set no timer, because the clock does not advance."""
+        """Ignore the request for a timer, because the clock does not advance."""
 
     def _watch(self, channel: MemoryChannel) -> None:
-        """Register no I/O events for the channel, because all of the client's bytes are already in
-        memory."""
+        """Ignore the request for I/O events of the channel, because all of the client's bytes are
+        already in memory."""
 
     def _on_closed(self, channel: MemoryChannel) -> None:
         """Do nothing when the channel closes, since there is no other client."""
 
     def _log(self, lines: LogLimiter, now_ms: int, line: str) -> None:
-        """Write no log line about a connection, because a fuzzed client sends invalid input."""
+        """Discard a log line about a connection. A fuzzed client sends invalid input on purpose."""
 
     # --- used by targets ---
 

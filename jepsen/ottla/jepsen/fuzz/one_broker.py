@@ -68,11 +68,12 @@ group.initial.rebalance.delay.ms."""
 
 
 class OneBroker:
-    """A broker in memory. It also serves as a transport: its `connect` opens a connection to it."""
+    """A broker in memory. It is also a transport: its method `connect` opens a connection to the
+    broker."""
 
     def __init__(self, *, silent_from: int | None = None, never_connects: bool = False) -> None:
         self.silent_from = silent_from
-        """Index (from 0) of the first request that gets no response. Later requests get none
+        """Index (from 0) of the first request without a response. No later request gets a response
         either. If it is None, every request gets a response."""
         self.never_connects = never_connects
         self.leaderless: frozenset[int] = frozenset()

@@ -29,7 +29,7 @@ upper case is the target itself."""
 
 
 def target_of(name: str) -> FuzzTarget:
-    """Return the fuzz target with the given name. Raises KeyError if there is none."""
+    """Return the fuzz target with a name. Raises KeyError if the name is unknown."""
     module = import_module(f"ottla.jepsen.fuzz.targets.{TARGETS[name]}")
     target: FuzzTarget = getattr(module, name.upper())
     assert target.name == name

@@ -66,7 +66,7 @@ def parts_of(data: bytes, count: int) -> list[bytes]:
 
 
 def joined(*parts: bytes) -> bytes:
-    """Return the fuzzing input that consists of the given parts: the inverse of `parts_of`."""
+    """Join parts into one fuzzing input, which `parts_of` can split again."""
     heads = (len(part).to_bytes(2) + part for part in parts[:-1])
     return b"".join((*heads, parts[-1]))
 

@@ -53,8 +53,7 @@ class Ability(StrEnum):
     RESETS = "resets"
     """Ability to reset TCP connections of nodes as a third party."""
     IMAGES = "images"
-    """Ability to mount a separate file system for each node, needed for power cuts and full disks.
-    """
+    """Ability to mount one file system per node. Power cuts and full disks need it."""
     CLOCKS = "clocks"
     """Ability to make the wall clocks of single nodes jump."""
 
@@ -77,8 +76,8 @@ class Abilities:
         return Ability.NAMESPACES in self
 
     def without(self, *abilities: Ability, reason: str) -> "Abilities":
-        """Return a copy without the given abilities. `reason` is stored as the reason why they are
-        missing."""
+        """Return a copy in which `abilities` are missing. `reason` is the reason stored for each of
+        them."""
         return Abilities({**self.missing, **dict.fromkeys(abilities, reason)})
 
     def to_json(self) -> dict[str, str | None]:

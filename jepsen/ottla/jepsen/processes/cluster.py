@@ -124,7 +124,7 @@ class ProcessCluster:
                 nursery.start_soon(self.nodes[name].kill)
 
     async def stop(self, *names: str) -> None:
-        """Shut the named nodes down, one after the other in the order given."""
+        """Shut nodes down one after the other, in the order of `names`."""
         for name in names:
             await self.nodes[name].stop()
 
@@ -261,7 +261,7 @@ class _Site:
     nursery: trio.Nursery
 
     def node(self, name: str, disk: NodeDisk) -> ProcessNode:
-        """Return a new node of the cluster with the given name and disk, which is not started."""
+        """Return a new node of the cluster. The caller starts it."""
         role, id_ = _identity(name)
         endpoint = self.network.endpoints[name]
         properties = self.directory / f"{name}.properties"

@@ -91,7 +91,7 @@ async def ask_broker(address: str) -> View:
 
 
 async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
-    """Return the metadata that each of the given brokers reports, by address. Brokers that do not
+    """Return the metadata that each broker reports, by the broker's address. Brokers that do not
     answer are left out."""
     found: dict[str, View] = {}
 
@@ -108,8 +108,8 @@ async def ask_all(addresses: Sequence[str]) -> dict[str, View]:
 
 
 async def ask_quorum(addresses: Sequence[str]) -> ViewedQuorum:
-    """Return the state of the controller quorum, requested through the given brokers one after the
-    other. Raises NoAnswerError if no broker answers."""
+    """Return the state of the controller quorum. Requests it through the brokers at `addresses`,
+    one after the other, until one answers. Raises NoAnswerError if no broker answers."""
     topic = quorum_request.TopicData(
         topic_name=METADATA_TOPIC, partitions=[quorum_request.PartitionData()]
     )

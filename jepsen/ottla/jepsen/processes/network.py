@@ -52,7 +52,7 @@ class Network(Protocol):
         no longer in `links`."""
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the given nodes. Returns the number of connections."""
+        """Reset every TCP connection of `nodes`. Returns the number of connections."""
 
 
 NetworkManager = AbstractAsyncContextManager[Network]
@@ -75,7 +75,7 @@ class NetworkFaults:
         await self._network.apply()
 
     async def lift(self, name: str) -> None:
-        """Remove the network fault with the given name."""
+        """Remove the network fault with the name `name`."""
         self._network.links.lift(name)
         await self._network.apply()
 
@@ -103,5 +103,5 @@ class NetworkFaults:
         await self.put("slow", slow_fault(nodes, bits_per_s))
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the given nodes. Returns the number of connections."""
+        """Reset every TCP connection of `nodes`. Returns the number of connections."""
         return await self._network.reset(nodes)

@@ -107,8 +107,8 @@ class NamespaceNetwork:
             self._in_force = wanted
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection of the given nodes, as a middlebox might. Returns the number
-        of connections."""
+        """Reset every TCP connection of `nodes`, as a middlebox might. Returns the number of
+        connections."""
         count = 0
         for node in nodes:
             kill = ["ss", "-K", "-H", "-t", "-n", "state", "connected", "dst", "10.231.0.0/16"]

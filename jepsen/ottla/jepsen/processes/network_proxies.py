@@ -91,8 +91,7 @@ class ProxyNetwork:
         self._changed = trio.Event()
 
     async def reset(self, nodes: Iterable[str]) -> int:
-        """Reset every TCP connection from and to the given nodes. Returns the number of
-        connections."""
+        """Reset every TCP connection from and to `nodes`. Returns the number of connections."""
         wanted = set(nodes)
         hit = [relay for relay in self._relays if {relay.opener, relay.node} & wanted]
         for relay in hit:

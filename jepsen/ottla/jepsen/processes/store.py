@@ -121,8 +121,8 @@ class Store:
                     yield RunDirectory(path)
 
     def latest(self, test: str) -> RunDirectory | None:
-        """Return the folder of the last run of a test that has a verdict, or None if there is
-        none."""
+        """Return the folder of the latest run of a test that has a verdict, or None if no run has
+        one."""
         judged = [run for run in self.runs() if run.path.parent.name == test and run.is_judged]
         return max(judged, key=lambda run: run.path.name, default=None)
 

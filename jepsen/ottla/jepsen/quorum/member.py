@@ -202,7 +202,7 @@ class MemoryMember:
 
     def flush_soon(self) -> None:
         """Flush the log now. If the member's owner performs the flushes, only record that a flush
-        is wanted."""
+        was requested."""
         self._performed.flush = True
         if self.flushes_at_once:
             self.log.flush()

@@ -94,7 +94,7 @@ class MemoryLog:
 
     def entry(self, offset: int) -> MemoryEntry | None:
         """Return the entry at an offset, from the log or from the newest snapshot that has it.
-        Returns None if there is none."""
+        Returns None if no entry has this offset."""
         if self.start_offset <= offset < self.end_offset:
             return self._entries[offset - self.start_offset]
         latest = self.latest_snapshot_id
@@ -179,8 +179,7 @@ class MemoryLog:
             self._part = []
 
     def _start_at(self, snapshot_id: OffsetAndEpoch, entries: Entries) -> None:
-        """Remove all entries of the log, and let it begin at the end offset of the given
-        snapshot."""
+        """Remove all entries of the log. The log then begins at the end offset of the snapshot."""
         self._snapshots = {snapshot_id: entries}
         self._entries = []
         self._history.start_with(_voters_in(entries))

@@ -157,8 +157,8 @@ class World:
         return found[0]
 
     def start(self, *node_ids: int) -> None:
-        """Start the given nodes, or all nodes if none are given, and pass the current time to each
-        of them once."""
+        """Start the nodes `node_ids`, or all nodes if `node_ids` is empty. Each started node
+        receives the current time once."""
         for node_id in node_ids or tuple(self.members):
             member = self.members[NodeId(node_id)]
             member.flushes_at_once = self.fault_rates.flush_ms_max == 0
@@ -180,8 +180,7 @@ class World:
             self._routes.pop(token)[1](None)
 
     def part(self, *sides: tuple[int, ...]) -> None:
-        """Partition the simulated network into the given sides. A node that belongs to no side is
-        isolated."""
+        """Partition the simulated network into `sides`. A node that belongs to no side is isolated."""
         side_of = {node: at for at, side in enumerate(sides) for node in side}
         ids = list(self.members)
         self.parted = {
@@ -198,8 +197,8 @@ class World:
         self.refused = set()
 
     def propose(self, value: str, at: int | None = None) -> bool:
-        """Append a value to the log of the node `at`, or on any node that considers itself the
-        leader. Returns False if there is no such node."""
+        """Append a value to the log of the node `at`. If `at` is None, any node that considers
+        itself the leader is used. Returns False if there is no such node."""
         leaders = [
             node for node, member in self.members.items() if member.is_leader and at in (None, node)
         ]

@@ -50,8 +50,7 @@ def element(name: str, /, *children: object, **attributes: Attribute) -> Markup:
 
 
 def joined(parts: Iterable[object], between: str = "") -> Markup:
-    """Return the parts of an HTML text joined in their order. Parts that are not markup are
-    escaped."""
+    """Join the parts of an HTML text in order. Parts that are not markup are escaped."""
     return Markup(
         between.join(part if isinstance(part, Markup) else escape(part) for part in parts)
     )

@@ -18,8 +18,8 @@ OFFSETS_MAX = 20
 CONTEXT = 1
 """Number of rows that a table of a log shows before and after each offset of an anomaly."""
 ENDS_READ = 2
-"""Number of records that a table shows from the start and from the end of a read. The read is
-evidence of an anomaly."""
+"""Number of records that a table shows from each end of a read. Only reads that are evidence of an
+anomaly are shown."""
 
 
 class KeyOrder:
@@ -37,8 +37,8 @@ class KeyOrder:
         self.lost: list[Operation] = []
         """Sends to the key (partition) that prove an anomaly but have no known offset."""
         self.named: set[int] = set()
-        """Offsets in the key (partition) of the sends that prove an anomaly. If there are none,
-        offsets at both ends of the reads that prove one."""
+        """Offsets in the key (partition) of the sends that prove an anomaly. If no send proves an
+        anomaly, offsets at both ends of the reads that prove one."""
         ends: set[int] = set()
         for one in operations:
             is_proof = not proving.isdisjoint((one.invoke.index, one.index))

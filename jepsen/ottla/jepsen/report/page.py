@@ -108,8 +108,8 @@ def _cell(name: str, part: object) -> Markup:
 
 
 def tag(words: str, valid: Validity | None = None) -> Markup:
-    """Return a small HTML label with the text `words`. If a verdict is given, the label has the
-    colours of the verdict."""
+    """Return a small HTML label with the text `words`. The label has the colours of the verdict
+    `valid`, if it is not None."""
     colour = "" if valid is None else f" {VALIDITY_WORDS[valid]}"
     return element("span", words, class_=f"tag{colour}")
 

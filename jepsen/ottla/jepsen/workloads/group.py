@@ -44,8 +44,8 @@ protocol with a cooperative assignor, and the consumer protocol of KIP-848."""
 TOPIC_COUNT = 2
 PARTITION_COUNT = 4
 STATIC_ONE_IN = 4
-"""Ratio of all group members to static members, on average. A static member keeps its instance name
-when it crashes or leaves."""
+"""Average number of group members per static member. A static member keeps its instance name when
+it crashes or leaves."""
 STAY_NS = 20 * SECOND
 AWAY_NS = 2 * SECOND
 SEND_SHARE = 0.3

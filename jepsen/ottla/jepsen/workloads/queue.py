@@ -38,8 +38,8 @@ change, the thread reads keys from their beginning again, or its whole group reb
 KEYS_MAX = 4
 """Maximum number of keys (partitions) that a thread reads at a time."""
 UNSEEN_ONE_IN = 3
-"""A thread changes the set of keys (partitions) that it reads. On average, one in this number of
-changes selects keys that no client has read to their end (Jepsen's poll-unseen)."""
+"""Average number of changes of a thread's keys (partitions) per change that selects keys that no
+client has read to their end (Jepsen's poll-unseen)."""
 
 POLL = Op("poll", [["poll"]])
 

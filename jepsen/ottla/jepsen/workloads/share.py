@@ -62,7 +62,7 @@ RELEASE_SHARE = 0.1
 REJECT_SHARE = 0.03
 RENEW_SHARE = 0.03
 LATE_ONE_IN = 300
-"""On average, one in this number of polls is acknowledged late, after the acquisition locks of its
+"""Average number of polls per poll that is acknowledged late, after the acquisition locks of its
 records have expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND

@@ -78,7 +78,7 @@ class WorkloadRow:
     """Facts that the workload's checkers need, by their names in RunFacts."""
     check_confluent: Callable[[], None] | None = None
     """Function that raises ConfigError if the installed confluent-kafka is too old for the
-    workload. None if every version will do."""
+    workload. None if the workload supports every version."""
 
 
 RECORD_KEYS = 8
@@ -109,7 +109,7 @@ ROWS: Mapping[str, WorkloadRow] = {
 
 
 def check_clients(workloads: Iterable[str], kinds: Sequence[str]) -> None:
-    """Raise ConfigError if a workload cannot use one of the given kinds of clients on this
+    """Raise ConfigError if a workload cannot use one of the kinds of clients in `kinds` on this
     machine."""
     for name in workloads:
         row = ROWS[name]

@@ -70,7 +70,7 @@ def cases_in(folder: Path) -> Iterator[tuple[Path, Case]]:
 
 
 def replay(case: Case, decisions: Sequence[int] | None = None) -> RunOutcome:
-    """Repeat a failing run with its own random decisions, or with `decisions` if they are given.
+    """Repeat a failing run with its own random decisions, or with `decisions` if it is not None.
     Returns the outcome."""
     chosen = case.decisions if decisions is None else decisions
     engine = make_engine(case.engine, case.subject)

@@ -81,7 +81,7 @@ class SimulatedDisk:
         """Function that returns the wall-clock time in ms, for the modification times of files. If
         it is None, no file ever becomes old."""
         self.descriptor_count_max: int | None = None
-        """Maximum number of open files, above which an open fails with EMFILE. None means no limit.
+        """Maximum number of open files. Above it, an open fails with EMFILE. None means no limit.
         """
         self.files = OpenFiles(OPEN_FILES_MAX)
         self.refused_count = 0
@@ -250,7 +250,7 @@ class SimulatedDisk:
         _simulated(file).inode.forget_flushed()
 
     async def write_back(self, file: DiskFile) -> None:
-        """Let other tasks run, as the real disk does while it writes data back, but make no data
+        """Yield to other tasks, as the real disk does while it writes data back, but make no data
         durable. A crash decides at random how much of the file's data has reached the device."""
         await self._wait(file.path)
 
@@ -415,7 +415,8 @@ class SimulatedDisk:
             directory = node
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Create a directory that contains the given files, in the same steps as the real disk."""
+        """Create a directory with the files `files` (content by name), in the same steps as the
+        real disk."""
         await self.makedirs(path)
         for name, data in files.items():
             file = self.open(f"{path}/{name}", create=True)
@@ -425,8 +426,8 @@ class SimulatedDisk:
             await self._wait(path)
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Write the given files into a directory and make both durable, in the same steps as the
-        real disk."""
+        """Write `files` (content by name) into a directory and make both durable, in the same steps
+        as the real disk."""
         for name, data in files.items():
             with closing(self.open(f"{path}/{name}")) as file:
                 file.pwrite(0, [data])
@@ -511,7 +512,7 @@ class SimulatedDisk:
     # ---- inside
 
     async def _wait(self, path: str) -> None:
-        """Let other tasks run before an operation on the path. Raises OSError if the disk crashes
+        """Yield to other tasks before an operation on the path. Raises OSError if the disk crashes
         in the meantime, because the calling task then belongs to a dead process."""
         life = self.life
         while (until := self.faults.hanging(path)) is not None:

@@ -86,10 +86,10 @@ class _WrittenRecords:
         raise AssertionError(key)
 
     def wake_at(self, deadline_ms: int | None) -> None:
-        """Set no timer: the fuzz target reads the shard's deadline instead."""
+        """Ignore the request for a timer. The fuzz target reads the shard's deadline instead."""
 
     def work_soon(self) -> None:
-        """Schedule nothing: the fuzz target runs the shard's work itself."""
+        """Ignore the request to run work later. The fuzz target runs the shard's work itself."""
 
 
 def _log(data: bytes) -> None:

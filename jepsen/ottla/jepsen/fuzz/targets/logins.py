@@ -85,7 +85,7 @@ def encoded(data: bytes) -> str:
 
 
 def signed(claims: bytes) -> str:
-    """Return a token with the given claims, signed with the targets' signing key."""
+    """Return a token that contains `claims` and is signed with the targets' signing key."""
     header = encoded(b'{"alg":"EdDSA","kid":"k"}')
     body = f"{header}.{encoded(claims)}"
     return f"{body}.{encoded(signing_key().sign(body.encode()))}"

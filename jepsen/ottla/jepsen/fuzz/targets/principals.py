@@ -2,8 +2,8 @@
 
 An untrusted client chooses the content of its certificate: OpenSSL has verified only the signature.
 An operator writes the rules.  The resulting user must never be empty, and must always be the same
-for the same input. Fixed rules are compared with Python's own regular expressions, which decide
-alike but can be made slow.
+for the same input. Fixed rules are compared with Python's own regular expressions. These return the
+same users, but an attacker can make them slow.
 """
 
 import re

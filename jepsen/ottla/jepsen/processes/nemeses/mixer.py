@@ -29,8 +29,8 @@ class Mixer(Nemesis):
         self._at_work: list[Nemesis] = []
 
     async def inject_fault(self, rng: Random) -> FaultReport:
-        """Choose a random subset of the other nemeses, and inject one fault of each. Returns their
-        reports."""
+        """Choose a random subset of the other nemeses, and inject one fault of each. Returns the
+        reports of the faults."""
         if rng.random() < NONE_SHARE:
             return {}
         count = rng.randint(1, min(AT_ONCE_MAX, len(self._parts)))
@@ -46,8 +46,8 @@ class Mixer(Nemesis):
         return {"nodes": sorted(nodes), "faults": faults, **offsets} if faults else {}
 
     async def heal(self) -> FaultReport:
-        """Heal the active faults, the last injected one first. Returns the reports of the
-        results."""
+        """Heal the active faults in reverse order of their injection. Returns a report of each
+        result."""
         healed: FaultReport = {}
         while self._at_work:
             part = self._at_work[-1]

@@ -18,7 +18,7 @@ FaultReport = dict[str, Any]
 """Report of an injected or healed fault, as JSON; empty if nothing was done."""
 
 START_TIMEOUT_S = 20.0
-"""Maximum seconds to wait until a started node serves requests. Other active faults may prevent the
+"""Time limit in seconds until a started node serves requests. Other active faults may prevent the
 node from serving in time."""
 
 

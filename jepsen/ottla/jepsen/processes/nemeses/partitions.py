@@ -42,8 +42,8 @@ class PartitionNemesis(Nemesis):
         return rng.sample(sorted(self.cluster.nodes), len(self.cluster.nodes))
 
     def parted(self, *parts: list[str]) -> tuple[LinkFault, FaultReport]:
-        """Return a fault that separates the given groups of nodes from each other, and the report
-        of the fault."""
+        """Return a fault that cuts the groups of nodes in `parts` off from each other, and the
+        report of the fault."""
         return split(parts), {"nodes": sorted(parts[0]), "parts": [sorted(part) for part in parts]}
 
     def isolated(self, node: ProcessNode | None) -> tuple[LinkFault, FaultReport]:

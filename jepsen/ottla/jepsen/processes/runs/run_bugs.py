@@ -1,7 +1,7 @@
 """Deliberate bugs that runs on real processes must reveal. For each bug, a table has the plan of a
 run and the anomalies that identify the bug.
 
-If a harness finds no bugs, this proves little unless the harness is known to find deliberate bugs.
+A harness that reports no bugs is evidence only if it is known to find deliberate bugs.
 """
 
 from collections.abc import Mapping, Sequence

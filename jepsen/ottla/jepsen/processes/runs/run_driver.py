@@ -235,8 +235,9 @@ class RunDriver:
 
     @asynccontextmanager
     async def _target(self, scratch: Path) -> AsyncIterator[tuple[str, ProcessCluster | None]]:
-        """Open the target of the run's load, and yield its bootstrap address: a new cluster, which
-        is yielded as well, or an existing cluster, with None."""
+        """Open the target of the run's load: a new cluster, or a connection to an existing one.
+        Yields its bootstrap address and the new cluster. The cluster is None if the run did not
+        start it."""
         plan = self.plan
         if plan.bootstrap is not None:
             self._say("an existing cluster: load and checks only, no faults")

@@ -173,8 +173,8 @@ def _difference(first: _Log, second: _Log) -> str | None:
 
 
 def _difference_of_states(first: _Log, second: _Log) -> str | None:
-    """Return a description with the record key whose last value differs between two replicas of a
-    compacted log, or None if all last values are equal."""
+    """Return a sentence that names a record key whose last value differs between two replicas of a
+    compacted log. Returns None if all last values are equal."""
     end = min(first.high_watermark, second.high_watermark)
     key = differing_key(first.batches, second.batches, end)
     if key is None:

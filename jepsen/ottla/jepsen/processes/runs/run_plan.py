@@ -38,14 +38,13 @@ nothing about a working cluster."""
 
 NODES_DEFAULT = 3
 FAULTS_SHARE = 0.5
-"""Minimum fraction of the faults possible in a run's duration. If fewer faults were injected, the
-run is not valid."""
+"""Minimum fraction of the possible faults that a valid run must have injected. The number of
+possible faults follows from the duration of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Parameters of one run: workloads in parallel on one cluster, under faults, for a given
-    time."""
+    """Parameters of one run: parallel workloads on one cluster, the faults, and the duration."""
 
     workloads: tuple[str, ...]
     nemeses: tuple[str, ...] = (NO_NEMESIS,)

@@ -249,8 +249,8 @@ def _forget_producers_by_their_records() -> Any:
 
 
 def _stay_with_the_old_log(self: ReplicaManager, at: TopicPartition, log: Log) -> None:
-    """Let a partition continue to use its old log after a move to another log directory. A mutant
-    uses this function in place of the original."""
+    """Keep a partition on its old log after a move to another log directory. A mutant installs this
+    function in place of the original."""
 
 
 LOG_MUTANT = Mutant(

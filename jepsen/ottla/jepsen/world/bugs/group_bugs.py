@@ -26,8 +26,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Does nothing. A mutant installs this function in place of a function of the code under
-    test."""
+    """Do nothing. A mutant installs this function in place of a function of the code under test."""
 
 
 # --- responses that are sent too early ------------------------------------------------------------
@@ -80,8 +79,8 @@ def _removed_one_by_one() -> Any:
 
 @contextmanager
 def _unwritten(owner: type, name: str) -> Iterator[None]:
-    """During the `with` block, let a method of the group coordinator change its state without
-    writing records."""
+    """Suppress the records of one method of the group coordinator during the `with` block. The
+    method still changes the state of the coordinator."""
     original = getattr(owner, name)
 
     def change(self: Any, *arguments: Any, **more: Any) -> Any:

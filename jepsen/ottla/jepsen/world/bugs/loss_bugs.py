@@ -21,7 +21,7 @@ from ottla.storage.segments.segment import Segment
 
 
 def _register_without_losses() -> Any:
-    """Mutant: let a broker register without reporting lost records, if its last shutdown was clean.
+    """Mutant: a broker registers without reporting lost records, if its last shutdown was clean.
     Kafka trusts a clean shutdown in this way."""
     return patched(brokers, replicas_lost=lambda image, config, broker, lost: iter(()))
 

@@ -100,8 +100,7 @@ def _id_is_enough() -> Iterator[None]:
 
 
 def _unflushed_observer() -> Any:
-    """Mutant: let an observer that may become a voter acknowledge entries that it has not
-    flushed."""
+    """Mutant: an observer that may become a voter acknowledges entries that it has not flushed."""
     return patched(QuorumIdentity, keeps_votes=property(lambda identity: identity.is_voter))
 
 
@@ -142,7 +141,7 @@ def _same_change_twice() -> Any:
 
 @contextmanager
 def _in_force_at_the_commit() -> Iterator[None]:
-    """Mutant: let a new voter set take effect when its record is committed, instead of when it is
+    """Mutant: a new voter set takes effect when its record is committed, instead of when it is
     appended. The two sides of a network partition then count majorities of different sets
     (RethinkDB 2.2.3)."""
     original, adopt = Replica.__init__, Replica.adopt_voters

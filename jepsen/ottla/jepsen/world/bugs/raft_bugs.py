@@ -115,8 +115,8 @@ def _reuse_epoch_of_the_log() -> Iterator[None]:
     original = QuorumCore._first_role
 
     class _Forgetful:
-        """A raft log that always reports epoch 0 as its last epoch. A mutant uses it to let an
-        epoch occur twice."""
+        """A raft log that always reports epoch 0 as its last epoch. With it, a mutant uses an epoch
+        twice."""
 
         def __init__(self, log: Any) -> None:
             self._log = log

@@ -97,7 +97,7 @@ def _forget_pending_members() -> Any:
 
 
 def _put_change_in_force_at_once() -> Any:
-    """Mutant: let a leader use a requested in-sync set before the controller has accepted it."""
+    """Mutant: a leader uses a requested in-sync set before the controller has accepted it."""
 
     def maximal_isr(self: Partition) -> frozenset[NodeId]:
         return self.isr if self.pending_change is None else self.pending_change.isr

@@ -25,8 +25,7 @@ from ottla.wire.records import Record
 
 
 def _nothing(*arguments: Any, **more: Any) -> None:
-    """Does nothing. A mutant installs this function in place of a function of the code under
-    test."""
+    """Do nothing. A mutant installs this function in place of a function of the code under test."""
 
 
 # --- deliveries -----------------------------------------------------------------------------------
@@ -79,8 +78,8 @@ def _renewed_lock_stays() -> Iterator[None]:
 
 @contextmanager
 def _late_acknowledgement_counts() -> Iterator[None]:
-    """Mutant: report success for acknowledgements of records that the share group member no longer
-    holds, instead of INVALID_RECORD_STATE."""
+    """Mutant: report success for acknowledgements of records whose acquisition by the share group
+    member has ended, instead of INVALID_RECORD_STATE."""
     original = SharePartition.acknowledge
 
     def acknowledge(self: SharePartition, member_id: str, acks: Any, now_ms: int) -> Any:
@@ -192,8 +191,7 @@ def _snapshot_without_batches() -> Iterator[None]:
 
 
 def _late_write_replaces() -> Any:
-    """Mutant: let a late share state write, which arrives after a newer write, set the start offset
-    back."""
+    """Mutant: a share state write that arrives after a newer write sets the start offset back."""
 
     def update(
         self: SharePartitionState, *, start_offset: int, delivery_complete_count: int, batches: Any
@@ -211,8 +209,7 @@ def _late_write_replaces() -> Any:
 
 @contextmanager
 def _merge_takes_the_last() -> Iterator[None]:
-    """Mutant: let an older share state write make an acknowledged or archived record available
-    again."""
+    """Mutant: an older share state write makes an acknowledged or archived record available again."""
 
     def merge(batches: Any, changes: Any, start_offset: int) -> None:
         states = {
@@ -231,7 +228,7 @@ def _merge_takes_the_last() -> Iterator[None]:
 
 @contextmanager
 def _delays_lost() -> Iterator[None]:
-    """Mutant: let a new leader deliver a share group's records without their delay if the previous
+    """Mutant: a new leader delivers a share group's records without their delay, if the previous
     leader had already read them."""
     load = SharePartition.load.__func__  # type: ignore[attr-defined]  # a class method has it
     admit = SharePartition.admit
@@ -266,8 +263,8 @@ def _backoff_not_restored() -> Iterator[None]:
 
 @contextmanager
 def _release_frees_the_key() -> Iterator[None]:
-    """Mutant: let the next record of a key be delivered although the previous record of this key
-    was only released, not acknowledged."""
+    """Mutant: the next record of a key is delivered although the previous record of this key was
+    only released, not acknowledged."""
     original = DeliveryOrder.on_released
 
     def on_released(self: DeliveryOrder, first: int, last: int, count: int, mono_ms: int) -> None:
@@ -304,8 +301,8 @@ def _delayed_by_another_clock() -> Any:
 
 @contextmanager
 def _dropped_record_keeps_its_key() -> Iterator[None]:
-    """Mutant: let a record that was removed by compaction block the delivery of other records with
-    its key."""
+    """Mutant: a record that compaction has removed blocks the delivery of other records with its
+    key."""
 
     def drop_ready(
         self: SharePartition, order: DeliveryOrder, first: int, last: int, now_ms: int

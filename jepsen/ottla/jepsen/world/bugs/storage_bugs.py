@@ -29,8 +29,7 @@ from ottla.storage.segments.segment import Segment
 
 
 async def _nothing(*arguments: Any, **more: Any) -> None:
-    """Does nothing. A mutant installs this function in place of a function of the code under
-    test."""
+    """Do nothing. A mutant installs this function in place of a function of the code under test."""
 
 
 def _count_written_as_flushed() -> Any:

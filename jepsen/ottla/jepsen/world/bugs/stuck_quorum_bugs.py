@@ -49,12 +49,12 @@ def _refuses_removed_voters() -> Iterator[None]:
 
 
 def _only_voters_vote() -> Any:
-    """Mutant: let a replica refuse to vote if it is not in its own voter set."""
+    """Mutant: a replica refuses to vote if it is not in its own voter set."""
     return patched(Replica, grants_votes=property(lambda replica: replica.votes))
 
 
 def _joins_before_it_fetches() -> Any:
-    """Mutant: let a controller that is not yet a voter send AddVoter requests in place of all its
+    """Mutant: a controller that is not yet a voter sends AddVoter requests in place of all its
     fetches."""
 
     def due_request(
@@ -78,8 +78,8 @@ def _leads_without_followers() -> Any:
 
 @contextmanager
 def _leaves_before_the_commit() -> Iterator[None]:
-    """Mutant: let a leader resign when the record of its own removal is appended, instead of when
-    it is committed."""
+    """Mutant: a leader resigns when the record of its own removal is appended, instead of when it
+    is committed."""
     original = Leader.poll
 
     def poll(self: Leader, replica: Replica, now_ms: int) -> Role | None:
@@ -90,8 +90,7 @@ def _leaves_before_the_commit() -> Iterator[None]:
 
 
 def _removal_is_orphaned() -> Any:
-    """Mutant: never let a replica stand for election to complete its own removal from the
-    voters."""
+    """Mutant: a replica never stands for election to complete its own removal from the voters."""
     return patched(Replica, may_complete_removal=property(lambda replica: False))
 
 
