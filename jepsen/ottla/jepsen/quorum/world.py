@@ -180,7 +180,8 @@ class World:
             self._routes.pop(token)[1](None)
 
     def part(self, *sides: tuple[int, ...]) -> None:
-        """Partition the simulated network into `sides`. A node that belongs to no side is isolated."""
+        """Partition the simulated network into `sides`. A node that belongs to no side is
+        isolated."""
         side_of = {node: at for at, side in enumerate(sides) for node in side}
         ids = list(self.members)
         self.parted = {

@@ -28,7 +28,7 @@ class DiskOperation(Enum):
 @dataclass(slots=True, kw_only=True, eq=False)
 class DiskFault:
     """A rule that makes matching calls of the simulated disk fail. `failed_count` is the number of
-    calls that failed because of it."""
+    calls that the rule has made fail."""
 
     operation: DiskOperation
     error_number: int
@@ -134,8 +134,8 @@ class FileDamage(IntEnum):
 
 
 def damaged(data: bytes, kind: FileDamage, below: Callable[[int], int]) -> bytes | None:
-    """Return the content of a file after damage of the given kind, or None if the damage removes
-    the file. `below(n)` draws a number from [0, n)."""
+    """Return the content of a file after damage of kind `kind`, or None if the damage removes the
+    file. `below(n)` draws a number from [0, n)."""
     match kind:
         case FileDamage.REMOVED:
             return None

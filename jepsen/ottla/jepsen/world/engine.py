@@ -1,8 +1,8 @@
 """Interface of a search engine, outcome of a run, and table of the engines.
 
 An engine runs one seed at a time. It builds all objects again for each run, and draws every choice
-from the given `Chance`. It returns a `RunOutcome`. A broken invariant is part of the outcome, and
-is never raised.
+from the run's `Chance`, which records random choices. It returns a `RunOutcome`. A broken invariant
+is part of the outcome, and is never raised.
 """
 
 from importlib import import_module
@@ -196,8 +196,8 @@ def subjects_of(name: str) -> tuple[str, ...]:
 
 
 def make_engine(name: str, subject: str | None = None) -> Engine:
-    """Return a new search engine of the given name. If `subject` is None, the engine's default
-    subject is used. Raises RefusedError if there is no such engine or subject."""
+    """Create a search engine by its name. If `subject` is None, the engine's default subject is
+    used. Raises RefusedError if there is no such engine or subject."""
     known = subjects_of(name)
     if not known:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"engine {name} has no subject yet")

@@ -34,7 +34,8 @@ class Resize:
 
 
 _HOLE = bytes(256 << 10)
-"""Piece of zeros with which nodes reserve disk space. At the end of a file, it becomes a hole."""
+"""Block of zeros with which nodes reserve disk space. Written at the end of a simulated file, it
+becomes a hole, which uses no memory."""
 
 
 class Bytes:

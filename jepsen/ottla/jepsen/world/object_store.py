@@ -53,11 +53,11 @@ class StoreOperation(Enum):
 
 
 class StoreOutcome(Enum):
-    """Outcome of one simulated request, drawn at random."""
+    """Outcome of one request to the simulated object store, drawn at random."""
 
     DONE = auto()
     FAILED = auto()
-    """Outcome of a request without effect and with an error."""
+    """Outcome of a request that fails without an effect."""
     LOST_RESPONSE = auto()
     """Outcome of a request whose effect took place, but whose response is an error."""
     LATE = auto()
@@ -115,7 +115,7 @@ class SimulatedObjectStore:
         self.requests: Counter[StoreOperation] = Counter()
         """Number of requests by kind, including requests that failed."""
         self.outcomes: Counter[StoreOutcome] = Counter()
-        """Number of requests by outcome, without those that were refused at once."""
+        """Number of requests by outcome, except requests that were refused at once."""
         self._chance = chance
         self._versions: dict[str, list[tuple[float, bytes | None]]] = {}
         """Contents of each key in ascending order of time, None for a deletion. Versions that no
@@ -139,7 +139,7 @@ class SimulatedObjectStore:
         }
 
     def peek(self, key: str) -> bytes | None:
-        """Return the content of an object, or None if there is none, for checks."""
+        """Return the content of an object for checks, or None if the object does not exist."""
         self._apply_late_effects()
         return self._content(key)
 
@@ -154,13 +154,13 @@ class SimulatedObjectStore:
         return bool(self._late)
 
     def hang(self) -> None:
-        """Let every call wait until `resume` is called. A waiting call may already have had its
+        """Block every call until `resume` is called. A blocked call may already have had its
         effect."""
         if self._hang is None:
             self._hang = trio.Event()
 
     def resume(self) -> None:
-        """End the hang of the store. The waiting calls then continue."""
+        """End the hang of the store. The blocked calls then continue."""
         if self._hang is not None:
             self._hang.set()
             self._hang = None
@@ -239,7 +239,7 @@ class SimulatedObjectStore:
             yield entry
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects with the given keys."""
+        """Delete objects by their keys."""
         assert all(map(is_plain_key, keys))
         if not keys:
             return

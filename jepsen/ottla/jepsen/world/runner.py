@@ -34,8 +34,8 @@ WALL_FACTOR_MAX = 20
 machine may be busy with other work."""
 
 BATCH_SECONDS = 0.5
-"""Intended duration in seconds of one batch of runs, which a worker process runs without a message.
-Shorter batches cost more messages; longer batches make the progress display jerky."""
+"""Intended duration in seconds of one batch of runs. A worker process sends one message per batch.
+Shorter batches cost more messages; longer batches update the progress display less often."""
 
 VIOLATIONS_KEPT_MAX = 20
 """Maximum number of failing runs whose outcomes a search keeps completely. Further failing runs are
@@ -239,8 +239,8 @@ class SeedBatches:
         self._share_count = 1
 
     def next_share(self) -> tuple[int, int] | None:
-        """Return the first seed and the number of seeds of the next batch. Returns None if all
-        seeds are given out or the search's time is over."""
+        """Return the first seed and the number of seeds of the next batch. Returns None if no seeds
+        are left or the search's time is over."""
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return None
         if self._cpu_seconds_left is not None and self._cpu_seconds_left <= 0:

@@ -224,8 +224,8 @@ class SimulatedFile:
         self.is_open = False
 
     def note_flushed(self, dirt: int) -> None:
-        """Record that `dirt` (a number) changes of the file are still unflushed after a flush. The
-        descriptor may then be closed if no other reason keeps it open."""
+        """Record that `dirt` changes of the file are still unflushed after a flush. The descriptor
+        may then be closed if no other reason keeps it open."""
         self.dirt = max(dirt, self.dirt)
         self._files.descriptors.note_flushed(self)
 

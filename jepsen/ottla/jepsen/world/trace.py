@@ -30,7 +30,8 @@ class Trace:
         self._listener = _listener
 
     def add(self, *parts: Part) -> None:
-        """Add one event of the run, given by its parts, to the trace."""
+        """Add one event of the run to the trace. `parts` are numbers, texts and bytes that describe
+        the event."""
         self._chunk.append(parts)
         if self._listener is not None:
             self._listener(parts)

@@ -30,7 +30,7 @@ class Violation(AssertionError):  # noqa: N818 - what was found, not what went w
 
 
 def violation_of(error: Exception) -> Violation:
-    """Return the violation that an exception raised during a simulated run proves.
+    """Convert an exception that a simulated run raised to a violation, and return it.
 
     If the message of an assertion begins with the name of an invariant, the violation has this
     name.

@@ -209,7 +209,8 @@ def _late_write_replaces() -> Any:
 
 @contextmanager
 def _merge_takes_the_last() -> Iterator[None]:
-    """Mutant: an older share state write makes an acknowledged or archived record available again."""
+    """Mutant: an older share state write makes an acknowledged or archived record available
+    again."""
 
     def merge(batches: Any, changes: Any, start_offset: int) -> None:
         states = {

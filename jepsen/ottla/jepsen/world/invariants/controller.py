@@ -64,8 +64,8 @@ class ControllerJudge:
     def check_registered(
         self, before: MetadataImage, broker: NodeId, epoch: int, now_ms: int
     ) -> None:
-        """Check that the controller could accept the registration of a broker's new process, which
-        has the directories of the former process.
+        """Check that the controller was allowed to accept the registration of a broker's new
+        process, which has the directories of the former process.
 
         If a broker has sent nothing since a failover, its session does not prove that the former
         process is still running.

@@ -54,10 +54,10 @@ def kept_batches(
 ) -> list[ModelBatch]:
     """Return the batches of the model's list that are in the log after a recovery.
 
-    Let the expected batches be the list and `pending`, the batches being written at the crash.
-    Raises Violation unless the log has the first of the expected batches, up to the offset
-    `at_least` or beyond. From `flushed_end` on, where nothing was flushed, it may instead have a
-    batch that was refused because of a disk failure.
+    The expected batches are the model's list, followed by `pending` (the batches that were being
+    written at the crash). Raises Violation unless the log contains the first of them, at least up
+    to the offset `at_least`. No data was flushed from `flushed_end` on. There the log may instead
+    have a batch that was refused because of a disk failure.
     """
     possible = [*model.batches, *pending]
     found = found_in(log, holes_below=model.start_offset_max)

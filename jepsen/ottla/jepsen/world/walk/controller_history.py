@@ -93,7 +93,7 @@ class ControllerHistory(InMemoryController):
         self.take(decided(self.image, records, None))
 
     def fence(self, *ids: NodeId) -> tuple[NodeId, ...]:
-        """Let the sessions of the given brokers expire, after a heartbeat of all other brokers.
+        """Expire the sessions of the brokers `ids`, after a heartbeat of every other broker.
         Returns the ids of the brokers that the controller fenced."""
         for broker in self.image.brokers.values():
             if broker.id in ids:

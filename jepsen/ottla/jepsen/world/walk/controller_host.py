@@ -71,10 +71,11 @@ class ControllerHost:
         self.on_strike: Callable[[], None] = lambda: None
         self.on_failover: Callable[[MetadataImage], None] = lambda image: None
         self._settled: Controller | None = None
-        """The controller that was last seen active and idle, with no work left to do. None if none
-        was."""
+        """The controller that was last seen active and idle, with no work left to do. None if no
+        controller was seen idle yet."""
         self._is_asked = False
-        """True if a call of the controller has begun since it was last observed without work."""
+        """True if a call of the controller has begun since the controller was last seen without
+        work."""
         self._epoch: Epoch | None = None
         self._seen: MetadataImage | None = None
         self._uncommitted: list[tuple[Offset, MetadataImage]] = []

@@ -272,8 +272,8 @@ class BrokerProcesses:
     # --- time -----------------------------------------------------------------------------------
 
     async def _doze(self, broker: NodeId, process: Process) -> None:
-        """Let a session timeout pass while tasks of the controller are delayed, so that it does not
-        notice expired sessions."""
+        """Wait for a session timeout while tasks of the controller are delayed, so that the
+        controller does not notice expired sessions."""
         self.rare.sometimes("a session ends unnoticed for a while")
         await self.host.sleep_late(SESSION_MS / 1_000, self.chance)
         self.owed_from_ms = self.host.now_ms
@@ -438,7 +438,8 @@ class BrokerProcesses:
         await self.settle()
 
     async def settle(self) -> None:
-        """Let all running brokers send heartbeats and catch up with their leaders."""
+        """Send a heartbeat of every running broker. Then bring all running brokers up to date with
+        the leaders, and add them to the ISRs."""
         for broker, process in self.processes.items():
             if process.is_awake and broker in self.host.image.brokers:
                 await self.send_heartbeat(broker, process)
@@ -450,7 +451,8 @@ class BrokerProcesses:
         await self.recover()
 
     async def recover(self) -> None:
-        """Resume all paused broker processes, and let them send heartbeats."""
+        """Resume all paused broker processes and start the missing ones. Then run several rounds of
+        heartbeats and ISR changes."""
         for process in self.processes.values():
             process.is_hung = process.is_draining = process.is_drained = False
         away = [
@@ -469,8 +471,9 @@ class BrokerProcesses:
     # --- records --------------------------------------------------------------------------------
 
     async def _produce(self, broker: NodeId, process: Process) -> None:
-        """Let a broker that leads a partition replicate one more record to all in-sync replicas,
-        and acknowledge it."""
+        """Append one record to a random partition, and copy the log to all running in-sync
+        replicas. The record is acknowledged if every in-sync replica has it and the ISR is large
+        enough."""
         index = self.chance.below(len(PARTITIONS))
         state = self.state(index)
         if state.leader == NO_NODE or not self.processes[state.leader].is_awake:
@@ -493,8 +496,8 @@ class BrokerProcesses:
         await self.change_isr(broker, joins=False)
 
     async def change_isr(self, broker: NodeId, *, joins: bool) -> None:
-        """Let every partition leader add a broker to the ISR if the broker has caught up. If
-        `joins` is False, let every leader remove the broker instead."""
+        """Copy the log of every partition leader to a broker, and propose the broker for the ISR.
+        If `joins` is False, propose ISRs without the broker instead."""
         proposals: dict[NodeId, list[pb.AlterPartitionProposal]] = {}
         for index in PARTITIONS:
             state = self.state(index)

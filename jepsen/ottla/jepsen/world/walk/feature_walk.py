@@ -1,4 +1,5 @@
-"""Random walk on feature levels: controllers of several releases come and go while levels change.
+"""Random walk on feature levels: controllers of several releases register and disappear while
+levels change.
 
 The decisions are the shipped ones, on an image in memory. A controller registers with the feature
 ranges of its release, is unregistered while it is stopped, and returns. Meanwhile an operator

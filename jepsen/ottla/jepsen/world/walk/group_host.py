@@ -187,7 +187,7 @@ class GroupHost(GroupRequests):
     # ---- the log
 
     def commit_log(self, end: int | None = None) -> None:
-        """Let the other replica fetch the coordinator's log, which commits it.
+        """Simulate a fetch of the second replica, which commits the coordinator's log.
 
         The fetch includes all appends that end at or before `end`, or the whole log if `end` is
         None.

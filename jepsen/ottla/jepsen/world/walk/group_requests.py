@@ -30,7 +30,8 @@ TOPIC_ID = UUID(int=77)
 COMMITTED_LEADER_EPOCH = 4
 
 Action: TypeAlias = Callable[[GroupShard, Instant], None]
-"""Function with which a group coordinator's shard handles a request at a given time."""
+"""Function that handles a request. Its arguments are the shard of the group coordinator and the
+time."""
 
 
 class GroupRequest:
@@ -71,8 +72,9 @@ class GroupRequests(ABC):
     def _perform(
         self, group_id: str, asked: GroupRequest, action: Action, *, is_write: bool = False
     ) -> None:
-        """Let the coordinator of a group handle a request by `action`. `is_write` is True if the
-        request must be refused while an earlier write of the coordinator could not be committed."""
+        """Pass a request to the coordinator of a group, which handles it by `action`. `is_write` is
+        True if the request must be refused while an earlier write of the coordinator could not be
+        committed."""
 
     def consumer_heartbeat(
         self,
@@ -207,7 +209,7 @@ class GroupRequests(ABC):
         return asked.code
 
     def leave(self, *members: tuple[str, str | None]) -> GroupRequest:
-        """Send a LeaveGroup for members given as pairs of member id and instance id. Returns the
+        """Send a LeaveGroup request. `members` are pairs of member id and instance id. Returns the
         request with its later response."""
         asked = GroupRequest()
         identities = [

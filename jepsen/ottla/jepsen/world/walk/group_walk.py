@@ -207,15 +207,15 @@ class WalkedGroup:
             self._take_away().leave()
 
     def _crash(self) -> None:
-        """Let a group member disappear without sending a request, so that its session expires."""
+        """Remove a group member without sending a request, so that its session expires."""
         at = self.chance.below(len(self.members))
         if len(self.members) > 1 and self.members[at].instance_id is None:
             self.figures["crashes"] += 1
             self.members.pop(at)
 
     def _all_go(self) -> None:
-        """Let an admin client remove all group members but one with a single request. The members
-        may use either protocol."""
+        """Remove all group members but one by a single request of an admin client. The members may
+        use either protocol."""
         removed = []
         while len(self.members) > 1:
             removed.append(self._take_away())
@@ -369,8 +369,8 @@ class WalkedGroup:
         self._before = (kind, epoch)
 
     def _settle(self) -> None:
-        """End all faults, let the remaining members act until each partition has exactly one owner,
-        and check ReplayEqualsState. Raises Violation(EverybodyConverges) if the members do not
+        """End all faults, and run the remaining members until each partition has exactly one owner.
+        Then check ReplayEqualsState. Raises Violation(EverybodyConverges) if the members do not
         reach that state."""
         host = self.host
         host.is_committing = True

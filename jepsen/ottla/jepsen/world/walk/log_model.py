@@ -138,7 +138,7 @@ class LogModel:
             self.keep(self.batches[:count], end_offset)
 
     def begin_at(self, offset: int) -> None:
-        """Remove all expected batches, and let the expected log start at an offset."""
+        """Remove all expected batches, and start the expected log at an offset."""
         self.keep([], offset)
         self.start_offset = offset
         self.raise_start(offset)
@@ -155,7 +155,7 @@ class LogModel:
 
     def first_at_or_after(self, timestamp_ms: int, end_offset: int) -> tuple[int, int, int] | None:
         """Return (offset, timestamp in ms, leader epoch) of the first record below `end_offset`
-        whose timestamp is at least the given one, or None if there is no such record."""
+        whose timestamp is at least `timestamp_ms`, or None if there is no such record."""
         for kept in self.since(self.start_offset):
             for delta, (at_ms, _) in enumerate(kept.made.records):
                 offset = kept.base_offset + delta

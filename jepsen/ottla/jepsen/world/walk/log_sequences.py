@@ -116,8 +116,8 @@ class SequencesWalk(WalkedLog):
         self._cut_power()
 
     def _append_after_a_failed_roll(self) -> None:
-        """Let the creation of a new log segment fail, append to the old segment, and end the
-        process."""
+        """Inject a failure into the creation of a new log segment, append to the old segment, and
+        end the process."""
         log = self._settled()
         if log is None or self._append_some(3) is not log:
             return

@@ -122,7 +122,7 @@ class DiskWalk(WalkedQuorum):
         ]
 
     def _fail_disk(self) -> None:
-        """Make a disk call of one replica fail soon, or let its disk fill up. Either ends the
+        """Inject a failing disk call or a full disk into one replica. Either fault ends the
         replica's process."""
         member = self.members[self.chance.below(len(self.members))]
         kind = self.chance.below(len(FAILING) + 1)
@@ -134,8 +134,8 @@ class DiskWalk(WalkedQuorum):
             member.log.fill(self.chance.below(500))
 
     def _leave_behind(self) -> None:
-        """Let a leader delete the part of its log that one replica lacks, so that the replica must
-        fetch the snapshot."""
+        """Delete the part of a leader's log that one replica lacks, so that the replica must fetch
+        the snapshot."""
         leading = [at for at, member in enumerate(self.members) if member.is_leader]
         count = len(self.members)
         if not leading or count < 3:
@@ -165,7 +165,7 @@ class DiskWalk(WalkedQuorum):
         """Heal all faults and advance all clocks evenly. Checks that a leader commits an entry and
         that every log follows the leader's.
 
-        Raises Violation(ProgressAfterHealing) if that does not happen in time.
+        Raises Violation(ProgressAfterHealing) if the quorum does not reach this state in time.
         """
         self.trace.add("calm")
         self._blocked, self._order, self._is_quiet = set(), 0, False
@@ -267,8 +267,8 @@ class DamagedWalk(DiskWalk):
             self._start(at)
 
     def _forget(self) -> None:
-        """Let a voter lose the vote that it has just granted to a candidate. The candidate still
-        counts the vote, while the old leader commits an entry with the same voter."""
+        """Delete the vote that a voter has just granted to a candidate. The candidate still counts
+        the vote, while the old leader commits an entry with the same voter."""
         leading = [at for at, member in enumerate(self.members) if member.is_leader]
         if not leading or self.voter_count < 3:
             self._deliver()

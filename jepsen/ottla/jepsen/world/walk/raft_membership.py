@@ -80,7 +80,7 @@ class ChangingQuorum(WalkedQuorum):
         super().__init__(chance)
 
     def observer_count(self) -> int:
-        """Return the number of replicas that are no voters of the quorum at the start."""
+        """Return the number of replicas that are not voters of the quorum at the start."""
         return SPARE_COUNT
 
     def identity_of(self, at: int, *, is_wiped: bool = False) -> QuorumIdentity:
@@ -101,8 +101,8 @@ class ChangingQuorum(WalkedQuorum):
         )
 
     def _converse_with_all(self) -> None:
-        """Let a leader exchange messages with all other replicas, so that its entries are
-        committed."""
+        """Deliver messages between a leader and all other replicas, so that the leader's entries
+        are committed."""
         leader = self._some_leader()
         if leader is None:
             self._campaign()
@@ -129,8 +129,8 @@ class ChangingQuorum(WalkedQuorum):
         self._converse_with_all()
 
     def _join_by_snapshot(self) -> None:
-        """Let a leader replace the head of its log by a snapshot, and another controller fetch from
-        this leader, so that it loads the snapshot."""
+        """Replace the head of a leader's log by a snapshot. Then deliver fetches of another
+        controller to this leader, so that the controller loads the snapshot."""
         leader = self._some_leader()
         if leader is None:
             return

@@ -280,13 +280,13 @@ class WalkedQuorum:
         self._arrive(self._packets.pop(self._choose_packet()))
 
     def _converse(self) -> None:
-        """Let two random replicas exchange messages and flush their logs, while all other replicas
-        wait."""
+        """Deliver messages between two random replicas and flush their logs, while all other
+        replicas wait."""
         first, second = self._pair()
         self._let_talk(first, second, 1 + self.chance.below(CONVERSATION_MAX))
 
     def _campaign(self) -> None:
-        """Let a replica start an election and exchange messages with one voter only. Half of all
+        """Start an election by a replica that exchanges messages with one voter only. Half of all
         bugs need many elections."""
         first, second = self._pair()
         for at in (second, first):

@@ -31,7 +31,8 @@ class CrashingDisk(SimulatedDisk):
     def __init__(self, rng: Rng) -> None:
         super().__init__(rng, pause=_pause)
         self.operations_left: int | None = None
-        """Number of disk operations until the process ends. None means that it does not end."""
+        """Number of disk operations until the process ends. None means that the process does not
+        end."""
         self._is_quiet = False
         self._turns: dict[str, list[object]] = {}
         """For each file, by path, the tasks that are replacing it or waiting to replace it, in

@@ -21,8 +21,8 @@ from ottla.model.ids import TopicPartition
 CHECKERS = ("log", "cycles", "groups")
 
 STEPS_MAX = 100_000
-"""Maximum number of search steps of a partition's linearizability check, after which the check is
-left undecided. Another seed is a better use of the time."""
+"""Maximum number of search steps of the linearizability check of one partition. Beyond it, the
+check is undecided. Another seed is a better use of the time."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
 """Names of the invariants whose name does not follow from the anomaly that a checker reports, by
@@ -72,8 +72,8 @@ class ClientEvents:
         process: int | None = None,
         extra: Mapping[str, Json] = NO_EXTRA,
     ) -> Event:
-        """Record the start of a client operation of kind `f`, and return the event. The operation
-        gets a new process number unless one is given."""
+        """Record the start of a client operation of kind `f`, and return the event. If `process` is
+        None, the operation gets a new process number."""
         process = self.process() if process is None else process
         return self._add(process, EventKind.INVOKE, f, value, extra)
 

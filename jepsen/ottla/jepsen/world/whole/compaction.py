@@ -320,8 +320,8 @@ class _CompactionRun:
             self.trace.add(action.__name__, log.end_offset, log.first_dirty_offset, log.size_bytes)
 
     async def _end(self, logs: LogManager, log: Log, kind: int) -> None:
-        """End the process that owns the log in the given way: by a power cut, by a kill, or by a
-        clean shutdown."""
+        """End the process that owns the log: by a power cut, by a kill, or by a clean shutdown.
+        `kind` selects one of these."""
         if log.is_being_cleaned and kind == 0:
             self.rare.sometimes("a cleaning is cut off by the power")
         if kind == 0:

@@ -85,7 +85,7 @@ class Encryption:
         }
 
     def certificate(self, host: str, generation: int) -> WorldCertificate:
-        """Return the certificate with the given generation number for the broker on `host`."""
+        """Return the certificate number `generation` of the broker on `host`."""
         return self._authority.issue(host, [host], generation=generation)
 
     def certificates(self, host: str) -> "OfferedCertificates":
@@ -94,12 +94,12 @@ class Encryption:
 
     @staticmethod
     def dynamic_settings(certificate: WorldCertificate) -> dict[str, str]:
-        """Return the settings that replace the certificate of a running broker by the given one."""
+        """Return the settings that replace the certificate of a running broker by `certificate`."""
         prefix = f"listener.name.{ENCRYPTED_LISTENER.lower()}."
         return {prefix + CERTIFICATE_CHAIN: certificate.chain, prefix + KEY: certificate.key}
 
     def dialer(self, host: str) -> TlsDialer:
-        """Return the TLS dialer of a regular client on the given host."""
+        """Return the TLS dialer of a regular client on `host`."""
         return WatchedDialer(
             self._client(self._authority, self._authority, host), host, self.break_
         )
@@ -171,8 +171,8 @@ class Encryption:
 
 
 class OfferedCertificates:
-    """The certificates that one broker may present, given the changes of its settings acknowledged
-    so far."""
+    """The certificates that one broker may present, according to the acknowledged changes of its
+    settings."""
 
     def __init__(self) -> None:
         self._offered = self._acknowledged = 1

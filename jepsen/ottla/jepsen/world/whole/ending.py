@@ -2,12 +2,14 @@
 
 Invariants:
 
-- EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp; - EverythingEnds: no
-transaction stays open; - MetadataAgrees: every broker has the same image; - SettingsInForce: the
-logs of every broker use the settings in its image; - ReplicasAlike: all replicas of a partition
-begin and end at the same offsets; - LogsAgree: committed records are the same bytes on every
-replica; - LogsHaveTheirFiles: the files of a log are in the directory of its name; - the invariants
-of `history.py`, checked by a last read of all records.
+- EverybodyServes, InSyncSetsFillUp, ProgressAfterHealing, GroupCatchesUp;
+- EverythingEnds: no transaction stays open;
+- MetadataAgrees: every broker has the same image;
+- SettingsInForce: the logs of every broker use the settings in its image;
+- ReplicasAlike: all replicas of a partition begin and end at the same offsets;
+- LogsAgree: committed records are the same bytes on every replica;
+- LogsHaveTheirFiles: the files of a log are in the directory of its name;
+- the invariants of `history.py`, checked by a last read of all records.
 """
 
 from collections.abc import Awaitable, Callable

@@ -58,7 +58,8 @@ class ClientHistory:
         self.sent_count = 0
         self.commit_count = 0
         self.broken: Violation | None = None
-        """Violation of the first guarantee that was broken in the run, or None if none was."""
+        """Violation of the first guarantee that was broken in the run, or None if no guarantee was
+        broken."""
         self._trace = trace
         self._record_key_count = record_key_count
         """Number of record keys in each log. If it is above 0, the logs are compacted. 0 means that
@@ -175,12 +176,13 @@ class ClientHistory:
         self._processed.setdefault((group, at), set()).add(offset)
 
     def committed_floor(self, group: str, at: TopicPartition) -> int:
-        """Return the last committed offset of a group that was acknowledged. Must be called before
-        the request for a committed offset is sent."""
+        """Return the last committed offset of a group that was acknowledged. Clients call this
+        before they request a committed offset."""
         return self._committed.get((group, at), 0)
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Record that a commit of the group's offsets succeeded."""
+        """Check the records `found` (value by offset) in a partition at the end of the run. They
+        should be all records below the offset `end`."""
         self.commit_count += 1
         for at, offset in offsets.items():
             self._trace.add("committed", group, at.topic, at.partition, offset)

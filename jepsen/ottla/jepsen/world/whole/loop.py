@@ -196,22 +196,22 @@ class Loop:
                     self.failure = self.failure or error
 
     def stop(self, tasks: Tasks) -> None:
-        """Hold back all tasks of a process. Must be called between two steps of the event loop."""
+        """Hold back all tasks of a process. The caller must call this between two steps of the
+        event loop."""
         tasks.is_stopped = True
         self._stopped[tasks] = None
         for _ in range(len(self._queue)):
             self._queue.append(self._queue.popleft())
 
     def resume(self, tasks: Tasks) -> None:
-        """Let the tasks of a stopped process run again."""
+        """Release the tasks of a stopped process, so that they run again."""
         tasks.is_stopped = False
         self._stopped.pop(tasks, None)
         held, tasks.held = tasks.held, []
         self._queue.extend(held)
 
     def resume_all(self) -> None:
-        """Let all held-back tasks of all processes run again. The tasks can then end with the
-        run."""
+        """Release the held-back tasks of all processes, so that they can end with the run."""
         for tasks in list(self._stopped):
             self.resume(tasks)
 

@@ -90,8 +90,8 @@ class ShareWorkload(ClientWorkload):
             await admin.alter_configs(group, self.group_settings)
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition from its start to the given end offset, and record the end offsets
-        that the share group must reach."""
+        """Read every partition from its start to its end offset in `ends`, and record the end
+        offsets that the share group must reach."""
         await super().read_all(ends)
         self._ends = ends
 
@@ -99,8 +99,8 @@ class ShareWorkload(ClientWorkload):
         """Return the share group's start offsets. They are checked like the offsets in members'
         descriptions.
 
-        If they are at the end of the partitions, all dead letters are written; they are then read
-        and recorded for the checkers.
+        If the start offsets are at the ends of the partitions, all dead letters have been written.
+        The dead letters are then read and recorded for the checkers.
         """
         described = await self._describe()
         found = {at: described.get(at) or 0 for at in self.partitions}
@@ -264,6 +264,7 @@ def source_of(letter: ConsumerRecord) -> tuple[str, int]:
 
 
 def ignore_ends_of_locks(consumer: ShareConsumer) -> None:
-    """Let a share consumer send acknowledgements even after its acquisition locks have expired."""
+    """Change a share consumer, so that it sends acknowledgements even after its acquisition locks
+    have expired."""
     for link in consumer._links.values():
         link.hand.lock_ms = ENDLESS_MS

@@ -342,7 +342,7 @@ class TransactionalWorkload(ClientWorkload):
     # ---- final steps
 
     async def probe(self, patience_s: float, partitions: object = None) -> None:
-        """Let a new producer commit one record to every partition. Raises RefusedError if that
+        """Commit one record to every partition with a new producer. Raises RefusedError if that
         fails."""
         name = self._life("probe")
         life = TransactionalLife(self._events, name, name)
@@ -415,7 +415,7 @@ class TransactionalWorkload(ClientWorkload):
         return found
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition from its start to the end offset given in `ends`, and record every
+        """Read every partition from its start to its end offset in `ends`, and record every
         poll."""
         config = ConsumerConfig(
             auto_offset_reset="earliest",

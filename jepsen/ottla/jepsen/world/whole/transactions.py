@@ -82,8 +82,7 @@ class TransactionsOfCluster(WholeCluster):
 
     def run(self, chance: Chance, *, budget: int) -> RunOutcome:
         """Run one simulation of a cluster with transactions, with random choices from `chance` and
-        for about `budget` events. Returns the outcome, and in it the invariant that was broken, if
-        any."""
+        for about `budget` events. Returns the outcome, which includes a broken invariant."""
         stream = chance.stream("transactions")
         has_few_epochs, version = stream.below(2) == 1, stream.pick((2, 2, 2, 0, 1))
         with _version(version), _few_epochs() if has_few_epochs else ExitStack():

@@ -135,8 +135,8 @@ class ClientWorkload:
     async def probe(
         self, patience_s: float, partitions: Sequence[TopicPartition] | None = None
     ) -> None:
-        """Let a new producer deliver one record to each of the given partitions, or to all
-        partitions of permanent topics if None is given. Waits at most `patience_s` seconds.
+        """Deliver one record to each partition in `partitions` with a new producer. None means all
+        partitions of the permanent topics. Waits at most `patience_s` seconds.
 
         Raises NotDeliveredError if a record is not delivered.
         """
@@ -149,7 +149,8 @@ class ClientWorkload:
                 await self._send_one(producer, at, f"{name}/0".encode())
 
     async def read_all(self, ends: dict[TopicPartition, int]) -> None:
-        """Read every partition from its start to the given end offset, and check its records."""
+        """Read every partition from its start to its end offset in `ends`, and check its
+        records."""
         config = ConsumerConfig(auto_offset_reset="earliest", request_timeout_ms=5_000)
         events = self._history.events
         async with open_consumer(self._cluster.bootstrap, config) as consumer:

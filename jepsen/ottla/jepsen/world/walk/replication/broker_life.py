@@ -101,7 +101,7 @@ class WalkedFetcher:
     def __init__(self, core: FollowerFetch) -> None:
         self.core = core
         self.asked: object | None = None
-        """Fetch request of this fetcher that is in flight, or None if none is."""
+        """Fetch request of this fetcher that is in flight, or None if no request is in flight."""
         self.places: list[FollowedPartition] = []
         """Partitions whose fetch position the fetcher must determine before it fetches them."""
         self.flushing: list[FollowedPartition] = []
@@ -132,8 +132,8 @@ class BrokerLife:
         """Index of the newest metadata image of the controller that this process has applied."""
         self.is_leaving = False
         self.altering: object | None = None
-        """AlterPartition request of this broker that is in flight to the controller, or None if
-        none is."""
+        """AlterPartition request of this broker that is in flight to the controller, or None if no
+        request is in flight."""
         self.flush_due: dict[Partition, None] = {}
         self.fetchers: dict[NodeId, WalkedFetcher] = {}
         self._fetcher_of: dict[TopicIdPartition, WalkedFetcher] = {}

@@ -47,7 +47,7 @@ class DiskReplicaLog:
         self._records: list[JudgedRecord] = []
 
     def take(self, log: Log) -> None:
-        """Use the given recovered log in place of the log of the ended process."""
+        """Use the recovered log `log` in place of the log of the ended process."""
         self._durable_offset = min(self.recovery_point, log.end_offset)
         self.log = log
         self._opened_count += 1

@@ -87,7 +87,7 @@ class Clients:
         ]
 
     def produce(self) -> None:
-        """Let a random producer send one more record to a broker that considers itself the
+        """Send one more record of a random producer to a broker that considers itself the
         leader."""
         producer = self._producers[self._cluster.chance.below(len(self._producers))]
         if not producer.may_go_on:
@@ -117,7 +117,7 @@ class Clients:
         self.serve_produce(packet)
 
     def retry(self) -> None:
-        """Let a producer send its unacknowledged records again, in order."""
+        """Send the unacknowledged records of a producer again, in order."""
         waiting = [one for one in self._producers if one.open]
         if not waiting:
             return
@@ -232,7 +232,7 @@ class Clients:
         return known is not None and sent.sequence < known.batches[0].base_sequence
 
     def delete_records(self) -> None:
-        """Let a client delete some committed records of a partition."""
+        """Send a client's request that deletes some committed records of a partition."""
         leading = self._cluster.leaders()
         if not leading:
             return
@@ -284,7 +284,7 @@ class Clients:
         return len(committed)
 
     def consume(self) -> None:
-        """Let a consumer read committed records from a random broker that considers itself the
+        """Read committed records for a consumer, from a random broker that considers itself the
         leader."""
         leading = self._cluster.leaders()
         if not leading:

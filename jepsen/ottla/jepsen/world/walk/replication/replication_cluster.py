@@ -151,8 +151,7 @@ class ReplicationCluster:
         return [one for one in self.machines if one.life is not None and not one.is_paused]
 
     def is_here(self, life: BrokerLife) -> bool:
-        """Return whether the given broker process is the current one of its machine and is not
-        paused."""
+        """Return whether a broker process is the current one of its machine and is not paused."""
         return life.machine.life is life and not life.machine.is_paused
 
     @property
@@ -272,8 +271,8 @@ class ReplicationCluster:
         return True
 
     def fence_these(self, *ids: NodeId) -> None:
-        """Let the controller sessions of these brokers expire, so that the controller fences the
-        brokers."""
+        """Expire the controller sessions of the brokers `ids`, so that the controller fences
+        them."""
         try:
             self.controller.fence(*ids)
         except RefusedError:

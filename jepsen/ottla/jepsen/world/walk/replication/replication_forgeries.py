@@ -62,7 +62,7 @@ class ForgedWalk(WalkedCluster):
         )
 
     def serve_fetch(self, asked: FetchCall) -> None:
-        """Deliver a follower's fetch request to its leader, and let the attacker overhear it."""
+        """Deliver a follower's fetch request to its leader. The attacker overhears the request."""
         if asked.request.topics:
             self._heard.append((asked.leader, deepcopy(asked.request)))
             del self._heard[:-HEARD_MAX]

@@ -198,8 +198,8 @@ class MessagingCluster(ReplicationCluster):
         self.trace.add("fetched", life.machine.id, len(duties))
 
     def find_place(self, life: BrokerLife, fetcher: WalkedFetcher) -> None:
-        """Let a follower ask its leader for the start and end offset of the leader's log, and
-        truncate or restart its own log so that it continues the leader's."""
+        """Request the start and end offset of the leader's log for a follower. Then truncate or
+        restart the follower's log, so that it continues the leader's log."""
         followed = fetcher.places[0]
         if fetcher.core.find(followed.key) is not followed:  # the follower has another leader now
             fetcher.places.remove(followed)
@@ -229,7 +229,7 @@ class MessagingCluster(ReplicationCluster):
 
     def ask_controller(self, life: BrokerLife) -> bool:
         """Send an AlterPartition request with a leader's pending ISR changes to the controller.
-        Returns False if there are none."""
+        Returns False if no changes are pending."""
         again = {id(change) for change in life.keeper.unanswered.values()}
         changes = life.changes()
         if not changes:
@@ -273,8 +273,8 @@ class MessagingCluster(ReplicationCluster):
     # --- repair ---------------------------------------------------------------------------------
 
     def settle_one(self, life: BrokerLife) -> None:
-        """Let a broker apply all metadata images, send a heartbeat, and get responses to its ISR
-        changes."""
+        """Apply all metadata images to a broker, send its heartbeat, and deliver the responses to
+        its ISR changes."""
         if not self.is_news_late:
             self.apply_images(life)
         self.send_heartbeat(life)
@@ -296,8 +296,8 @@ class MessagingCluster(ReplicationCluster):
                     break
 
     def catch_up(self) -> None:
-        """Let all running brokers apply all metadata images, send heartbeats, catch up with their
-        leaders, and rejoin the ISR."""
+        """Bring all running brokers up to date: apply all metadata images, send heartbeats, fetch
+        from the leaders, and add the brokers to the ISR."""
         for _ in range(2):
             for machine in self.machines:
                 life = machine.life

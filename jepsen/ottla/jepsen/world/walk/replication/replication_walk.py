@@ -200,7 +200,7 @@ class WalkedCluster(MessagingCluster):
             self._fetch()
 
     def _lose(self) -> None:
-        """Lose a message in flight, or let its sender stop waiting while the message may still be
+        """Lose a message in flight, or end the wait of its sender while the message may still be
         delivered."""
         if not self.packets:
             return
@@ -211,7 +211,7 @@ class WalkedCluster(MessagingCluster):
             self.drop(at)
 
     def _converse(self) -> None:
-        """Let one follower and its leader exchange several fetches and responses."""
+        """Deliver several fetches and responses between one follower and its leader."""
         life = self._any_life()
         if life is None or not life.fetchers:
             self.clients.produce()
@@ -236,21 +236,21 @@ class WalkedCluster(MessagingCluster):
     # --- in-sync replicas and metadata ----------------------------------------------------------
 
     def _alter(self) -> None:
-        """Let a partition leader send an AlterPartition request with its pending ISR changes."""
+        """Send an AlterPartition request with the pending ISR changes of a partition leader."""
         life = self._any_life()
         if life is not None and life.altering is None:
             self.ask_controller(life)
 
     def _be_answered(self) -> None:
-        """Let a partition leader send its ISR changes to the controller. The response arrives
-        before any new metadata."""
+        """Send the ISR changes of a partition leader to the controller. The response arrives before
+        any new metadata."""
         life = self._any_life()
         if life is not None and (life.altering is not None or self.ask_controller(life)):
             self.answer(life)
 
     def _lose_answer(self) -> None:
-        """Let a partition leader stop waiting for the response to its AlterPartition request, and
-        send another request. The first request is delivered now, later or never."""
+        """End a partition leader's wait for the response to its AlterPartition request, and send
+        another request. The first request is delivered now, later or never."""
         life = self._any_life()
         if life is None or (life.altering is None and not self.ask_controller(life)):
             return
@@ -278,8 +278,8 @@ class WalkedCluster(MessagingCluster):
             self.publish(life, life.seen + 1 + self.chance.below(newer))
 
     def _settle(self) -> None:
-        """Let one broker apply all metadata images, send a heartbeat, and get responses to its ISR
-        changes."""
+        """Apply all metadata images to one broker, send its heartbeat, and deliver the responses to
+        its ISR changes."""
         life = self._any_life()
         if life is not None:
             self.settle_one(life)
@@ -314,8 +314,8 @@ class WalkedCluster(MessagingCluster):
                 self.send_heartbeat(machine.life)
 
     def _depose(self) -> None:
-        """Let the controller session of a partition's leader expire, so that another leader is
-        elected. The followers learn of it before the old leader."""
+        """Expire the controller session of a partition's leader, so that another leader is elected.
+        The followers learn of the election before the old leader does."""
         index = self.chance.below(len(self.indexes))
         leader = self.state(index).leader
         if leader == NO_NODE or self.is_one_behind:
@@ -375,8 +375,8 @@ class WalkedCluster(MessagingCluster):
     # --- the controller -------------------------------------------------------------------------
 
     def _fence_silent(self) -> None:
-        """Let the controller sessions of brokers that are down or paused expire, so that the
-        controller fences them."""
+        """Expire the controller sessions of brokers that are down or paused, so that the controller
+        fences these brokers."""
         silent = [
             machine.id
             for machine in self.machines
@@ -390,8 +390,8 @@ class WalkedCluster(MessagingCluster):
             self._deliver()
 
     def _fence(self) -> None:
-        """Let the controller session of a random broker expire, so that the controller fences it,
-        as if its heartbeats had been lost."""
+        """Expire the controller session of a random broker, as if its heartbeats had been lost. The
+        controller then fences the broker."""
         if self.is_one_behind:
             return
         self.fence_these(self.machines[self.chance.below(len(self.machines))].id)
@@ -452,8 +452,8 @@ class WalkedCluster(MessagingCluster):
         self.controller.fail_over()
 
     def _tear(self) -> None:
-        """Let the controller die between two records of its next decision. Only a part of the
-        decision is then committed."""
+        """Schedule a death of the controller between two records of its next decision. Only a part
+        of the decision is then committed."""
         self.controller.records_left = self.chance.below(4)
 
     # --- time and disks -------------------------------------------------------------------------

@@ -144,7 +144,7 @@ class WalkedLetters(Generic[Leader]):
         return found.records.get(offset)
 
     def deliver(self) -> None:
-        """Let a request arrive at the dead letter topic, and lose its response in some cases."""
+        """Deliver a request to the dead letter topic. In some cases its response is lost."""
         if not self.posts:
             return
         post = self.posts.pop(self._chance.below(len(self.posts)))
@@ -197,7 +197,7 @@ class WalkedLetters(Generic[Leader]):
                     self._rare.sometimes("letters: a record has two")
 
     def give_up(self) -> None:
-        """Let the leader that sent a request with dead letters stop waiting for the response."""
+        """End a leader's wait for the response to a request with dead letters."""
         pending = [post for post in self.posts if not post.is_answered]
         if pending:
             self._chance.pick(pending).answer(ErrorCode.REQUEST_TIMED_OUT)

@@ -82,8 +82,8 @@ class WalkedOrder:
     def fetch(
         self, share: SharePartition, member_id: str, records_max: int, now: Instant
     ) -> list[AcquiredRange]:
-        """Let a share group member acquire up to `records_max` records that are next in order, as
-        the broker does."""
+        """Acquire up to `records_max` records for a share group member. The order of the records is
+        the broker's delivery order."""
         order = share.order
         assert order is not None
         if self._log.start_offset > order.log_start_offset:

@@ -91,7 +91,7 @@ class WalkedCoordinator:
         return shard
 
     def deliver(self) -> ShareCall | None:
-        """Let a leader's pending call arrive at the share coordinator, most often the oldest call
+        """Deliver a leader's pending call to the share coordinator, most often the oldest call
         whose caller still waits. Returns the call, or None if the coordinator refused it."""
         if not self.calls:
             return None
@@ -129,7 +129,7 @@ class WalkedCoordinator:
         self._answer_committed()
 
     def lose(self) -> bool:
-        """Let the leader that made a pending call stop waiting. Returns False if no call is
+        """End the wait of the leader that made a pending call. Returns False if no call is
         pending."""
         pending = [call for call in self.calls if not call.is_answered]
         if not pending:
@@ -156,7 +156,7 @@ class WalkedCoordinator:
             each.responder(each.answer)
 
     def fail_over(self) -> None:
-        """Let another share coordinator take over and replay the log. A part of the log's
+        """Replace the share coordinator by another one, which replays the log. A part of the log's
         uncommitted end is lost."""
         pending = len(self._log) - self._committed_offset
         kept = self._chance.below(pending + 1)
@@ -170,7 +170,7 @@ class WalkedCoordinator:
         self.commit()
 
     def snapshot_idle(self) -> None:
-        """Let the share coordinator write snapshots of share states that have not changed for a
+        """Write the share coordinator's snapshots of share states that have not changed for a
         while."""
         for _ in self.shard.snapshot_idle(self.now()):
             pass

@@ -185,14 +185,14 @@ class WalkedShare:
         return self.chance.pick(self._leaders[::-1])
 
     def _fetch(self) -> None:
-        """Let a leader of the share partition deliver records to a random member."""
+        """Deliver records from a leader of the share partition to a random member."""
         leader, strict = self._leader(), self.chance.below(3) == 2
         count = leader.fetch(self.chance.pick(MEMBERS), 1 + self.chance.below(6), strict)
         if count and leader is not self._leaders[-1]:
             self.rare.sometimes("two leaders deliver")
 
     def _acknowledge(self) -> None:
-        """Let a share group member acknowledge some of the records that it has acquired."""
+        """Acknowledge some of the records that a share group member has acquired."""
         leader, member_id = self._leader(), self.chance.pick(MEMBERS)
         held = leader.table.held_by(member_id)
         if held:
@@ -201,7 +201,7 @@ class WalkedShare:
             leader.acknowledge(member_id, offsets, self._types(len(offsets)))
 
     def _meddle(self) -> None:
-        """Let a share group member acknowledge records that it may not have acquired."""
+        """Acknowledge records for a share group member that may not have acquired them."""
         first = self.chance.below(self._log.end_offset + 2)
         offsets = tuple(range(first, first + 1 + self.chance.below(3)))
         self._leader().acknowledge(self.chance.pick(MEMBERS), offsets, self._types(len(offsets)))
@@ -215,7 +215,7 @@ class WalkedShare:
         self._leader().close_session(self.chance.pick(MEMBERS))
 
     def _write(self) -> None:
-        """Let a leader send its next share state write to the share coordinator, if one is due."""
+        """Send the next share state write of a leader to the share coordinator, if one is due."""
         self._leader().write()
 
     def _pass_time(self) -> None:
@@ -248,17 +248,16 @@ class WalkedShare:
     # --- dead letters -------------------------------------------------------------------------
 
     def _send_letters(self) -> None:
-        """Let a leader of the share partition do the due work on dead letters: send them or record
-        their outcome."""
+        """Do the due work on dead letters of a share partition's leader: send them or record their
+        outcome."""
         self._leader().send_letters()
 
     def _deliver_letters(self) -> None:
-        """Let a leader's request with dead letters arrive at the dead letter topic."""
+        """Deliver a leader's request with dead letters to the dead letter topic."""
         self._letters.deliver()
 
     def _give_up_letters(self) -> None:
-        """Let a leader of the share partition stop waiting for the response to a request with dead
-        letters."""
+        """End a leader's wait for the response to a request with dead letters."""
         self._letters.give_up()
 
     def _lose_letters(self) -> None:
@@ -272,14 +271,14 @@ class WalkedShare:
     # --- coordinator --------------------------------------------------------------------------
 
     def _deliver(self) -> None:
-        """Let a leader's call arrive at the share coordinator. If too many calls are then in
-        flight, let all of them arrive."""
+        """Deliver a leader's call to the share coordinator. If too many calls are then in flight,
+        deliver all of them."""
         self._let_arrive()
         if len(self.coordinator.calls) > CALLS_MAX:
             self._settle_calls()
 
     def _let_arrive(self) -> None:
-        """Let a leader's call arrive at the share coordinator, and check the share state that it
+        """Deliver a leader's call to the share coordinator, and check the share state that the call
         writes."""
         call = self.coordinator.deliver()
         if call is not None and call.batches:
@@ -290,16 +289,16 @@ class WalkedShare:
         self.coordinator.commit_some()
 
     def _give_up(self) -> None:
-        """Let a leader stop waiting for the share coordinator's response."""
+        """End a leader's wait for the response of the share coordinator."""
         self.coordinator.lose()
 
     def _fail_over(self) -> None:
-        """Let another share coordinator take over, which replays the log."""
+        """Replace the share coordinator by another one, which replays the log."""
         self.figures["failovers"] += 1
         self.coordinator.fail_over()
 
     def _snapshot_idle(self) -> None:
-        """Let the share coordinator write snapshots of share states that have not changed for a
+        """Write the share coordinator's snapshots of share states that have not changed for a
         while."""
         self.coordinator.snapshot_idle()
 
@@ -339,15 +338,15 @@ class WalkedShare:
     # --- the end ------------------------------------------------------------------------------
 
     def _settle_calls(self) -> None:
-        """Let all pending calls of leaders arrive at the share coordinator, and commit its whole
+        """Deliver all pending calls of leaders to the share coordinator, and commit its whole
         log."""
         while self.coordinator.calls:
             self._let_arrive()
         self.coordinator.commit()
 
     def _finish(self) -> None:
-        """End all faults, let a member accept all records, and check that no record is left
-        undelivered."""
+        """End all faults, accept all records for one member, and check that every record was
+        delivered."""
         self._settle_calls()
         if self.chance.below(2):
             self._elect()
@@ -368,8 +367,8 @@ class WalkedShare:
             self.invariants.check_all_delivered(state.state_epoch)
 
     def _accept(self, leader: WalkedLeader, records_max: int) -> bool:
-        """Let a member accept up to `records_max` records after all locks, delays and back-offs
-        have ended. Returns whether there were any records to accept."""
+        """Accept up to `records_max` records for a member, after all locks, delays and back-offs
+        have ended. Returns False if there were no records to accept."""
         self._settle_calls()
         self.now_ms += LOCK_MS
         leader.end_locks()
@@ -387,9 +386,9 @@ class WalkedShare:
         """Check NoClassStarves: if a record of low priority is ready, records of low priority are
         delivered although records of high priority keep arriving.
 
-        The delivery of any record of low priority suffices. A given record may wait for long,
-        because records with lower offsets are delivered first, even if they were released or waited
-        for their key. A reset of the group's offsets can end the wait without a delivery.
+        The delivery of any record of low priority suffices. A single record may wait long, because
+        records with lower offsets are delivered first, even if they were released or waited for
+        their key. A reset of the group's offsets can end the wait without a delivery.
         """
         rules = self._order.rules
         if rules is None or not rules.has_priority:

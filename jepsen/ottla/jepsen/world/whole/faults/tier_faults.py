@@ -38,7 +38,8 @@ LOOK_S = 0.005
 lasts for at least one request to the store."""
 
 STATE_S_MAX = 6.0
-"""Seconds after which the wait for a state is abandoned."""
+"""Time limit in seconds of the wait until a leader reaches the chosen state of a copy or of a
+deletion."""
 
 ALONE_S_MAX = 8.0
 """Maximum time in seconds until the ISR has no other member, after all other replicas were
@@ -80,8 +81,9 @@ class TierFaults(ClusterFaults):
                 await trio.sleep(LOOK_S)
 
     async def fork(self) -> None:
-        """Let a leader write and copy records that no other replica has, then let another replica
-        be elected. The former leader is dead meanwhile, or it does not know of its successor."""
+        """Cause an unclean leader election. A leader writes and copies records that no other
+        replica has. Then another replica is elected, while the former leader is dead or does not
+        know of its successor."""
         state = self._partition()
         if state is None or self._is_forking:
             return
@@ -121,7 +123,8 @@ class TierFaults(ClusterFaults):
         self._is_forking = False
 
     def _change_links(self, leader: Machine, change: Callable[[str, str], None]) -> None:
-        """Cut or mend the links between a leader and all other nodes. Clients still reach it."""
+        """Apply `change` to every link between a leader and another node, in order to cut or heal
+        the links. Clients still reach the leader."""
         for machine in self._cluster.machines:
             if machine is not leader:
                 change(leader.name, machine.name)

@@ -123,8 +123,8 @@ class UntrustedClients(EncryptedTrouble):
         return True
 
     async def _begin(self, host: str) -> tuple[ssl.SSLObject, ssl.MemoryBIO, bytes]:
-        """Start a TLS handshake without sending it. Returns the two objects that hold its state,
-        and the first bytes to send."""
+        """Start a TLS handshake without sending it. Returns the two objects with the state of the
+        handshake, and the first bytes to send."""
         received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
         context = self._encryption.stranger_dialer().context
         tls = context.wrap_bio(received, sent, server_hostname=host)

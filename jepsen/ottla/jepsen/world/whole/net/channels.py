@@ -50,7 +50,7 @@ class StreamChannel(HostedChannel):
 
     @property
     def _read_bytes(self) -> int:
-        """Maximum number of bytes that one read may take from the stream."""
+        """Maximum number of bytes that one read consumes from the stream."""
         memory = self.connection.memory
         return memory.chunk_bytes if memory.reads_chunks else READ_BYTES
 

@@ -49,7 +49,7 @@ class Host:
         self.name = name
         self.is_up = False
         self.is_silent = False
-        """True if the machine has no power. Connections to it are then not even refused."""
+        """True if the machine has no power. Attempts to connect to it then get no response."""
         self.life = 0
         """Number of processes on this machine so far. Network messages to one process are not
         delivered to the next."""
@@ -124,7 +124,7 @@ class SimulatedNetwork:
         return (source, target) in self._cuts
 
     def call_at(self, at: float, action: Deliver) -> None:
-        """Call `action` at the given virtual time in seconds."""
+        """Call `action` at the virtual time `at`, in seconds."""
         at = next_instant(at)
         self._number += 1
         heapq.heappush(self._on_its_way, (at, self._number, action))

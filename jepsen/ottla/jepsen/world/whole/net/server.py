@@ -239,8 +239,8 @@ class MachineServer(ConnectionServer[StreamChannel]):
             self._encryption.on_handshake(channel.connection.peer.peer_host)
 
     def give_up(self, channel: StreamChannel, reason: str) -> None:
-        """Close a client's connection for the given reason. During a TLS handshake, record that the
-        handshake is overdue."""
+        """Close a client's connection, for the reason `reason`. During a TLS handshake, record that
+        the handshake is overdue."""
         if channel.is_shaking and self._encryption is not None:
             self._encryption.on_overdue()
         super().give_up(channel, reason)

@@ -43,7 +43,8 @@ class Ports:
         test observes the connections."""
 
     def open(self, host: str, port: int, acceptor: Acceptor) -> None:
-        """Let `acceptor` listen at an address. Raises OSError if the address is in use."""
+        """Register `acceptor` as the listener at an address. Raises OSError if the address is in
+        use."""
         if (host, port) in self._acceptors:
             raise OSError(errno.EADDRINUSE, "address in use")
         self._acceptors[host, port] = acceptor
@@ -59,7 +60,7 @@ class Ports:
             del self._acceptors[at]
 
     def find(self, host: str, port: int) -> Acceptor | None:
-        """Return the acceptor that listens at an address, or None if there is none."""
+        """Return the acceptor that listens at an address, or None if no acceptor does."""
         return self._acceptors.get((host, port))
 
 

@@ -3,8 +3,8 @@
 Invariants:
 
 - RestoredOnce: the log that a restore puts together has each record once, without a gap;
-- RestoredInOneLineage: its records are those of one lineage, which is that of the leader's log if
-  the newest copied segment belongs to it;
+- RestoredInOneLineage: the restored records belong to one lineage. If the newest copied segment
+  belongs to the lineage of the leader's log, the restored records do, too;
 - NoOrphans: each object belongs to a copied segment that some broker knows.
 """
 
@@ -32,8 +32,8 @@ from ottla.wire.records import scan
 
 
 def orphans_in(cluster: SimulatedCluster, store: SimulatedObjectStore) -> list[str]:
-    """Return the keys of the objects of segments that no running broker has in the metadata of one
-    of its partitions."""
+    """Return the keys of orphaned objects. Their segments are not in the metadata of any partition
+    on a running broker."""
     known: set[UUID] = set()
     for broker in cluster.brokers.values():
         assert broker.tier is not None
@@ -55,8 +55,9 @@ class BucketLogs:
             self._scan.add(ObjectEntry(key, len(content), 0))
 
     def check(self, at: TopicIdPartition, lineage: Lineage | None) -> bool:
-        """Check the log of a partition, given the lineage of the leader's log. Returns whether the
-        store has segments of it which overlap. Raises Violation."""
+        """Check the log that a restore of a partition would produce. `lineage` is the lineage of
+        the leader's log. Returns True if segments of the partition in the store overlap. Raises
+        Violation if an invariant is broken."""
         for topic, partitions in self._scan.by_topic().items():
             if UUID(topic.topic_id) == at.topic_id and at.partition in partitions:
                 return self._check(at, partitions[at.partition], lineage)

@@ -176,7 +176,7 @@ class DayCluster(TieredCluster):
 
 
 async def _fail_for_hours(cluster: SimulatedCluster, rare: RareStates, duration_s: float) -> None:
-    """Let the object store have one fault after the other, each for an hour. After `duration_s`
+    """Inject one fault after the other into the object store, each for an hour. After `duration_s`
     seconds the store has no fault."""
     store = cluster.world.object_store
     with trio.move_on_after(duration_s):

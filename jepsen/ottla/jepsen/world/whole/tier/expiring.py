@@ -41,7 +41,7 @@ late effect of its last request."""
 
 ORPHANS_S = 2.0
 ORPHAN_S = 10.0
-"""Longest time in seconds until an upload takes effect late."""
+"""Longest delay in seconds until the upload of an orphan takes effect."""
 
 IMAGE_AGE_MS_MAX = 3_000
 DELETION_S = 4.0
@@ -130,7 +130,7 @@ class ExpiringCluster(TieredCluster):
 async def _add_orphan(
     cluster: SimulatedCluster, workload: ExpiringWorkload, chance: Chance
 ) -> None:
-    """Simulate a broker that no longer exists: its upload takes effect late."""
+    """Simulate the upload of a broker that no longer exists. The upload takes effect late."""
     await trio.sleep(ORPHAN_S * chance.random())
     while (found := workload.watch.leader_of(FORKED, 0)) is None:
         await trio.sleep(ORPHANS_S)

@@ -32,7 +32,7 @@ FADING = "fading"
 """Name of the topic whose records expire during the run."""
 
 BRIEF = "brief"
-"""Start of the names of the topics that are deleted."""
+"""Prefix of the names of the topics that are deleted."""
 
 RETENTIONS: tuple[Mapping[str, str], ...] = (
     {"retention.ms": "3000"},
@@ -59,7 +59,8 @@ class ExpiringWorkload(TieredWorkload):
     uncleanly, or are deleted."""
 
     watch: LineageWatch
-    """Observer of both tiers, which knows all records that were written."""
+    """Observer of the local logs and of the object store. It knows all records that were
+    written."""
 
     def __init__(
         self,
@@ -99,8 +100,8 @@ class ExpiringWorkload(TieredWorkload):
                 )
 
     async def unsettled(self) -> list[str]:
-        """Return descriptions of unreadable records, and of objects in the store that belong to no
-        segment, which must disappear before the end of the run."""
+        """Return descriptions of problems that must disappear before the end of the run: unreadable
+        records, and objects in the store that belong to no segment."""
         store = self._world.object_store
         return [*self.watch.holes(), *orphans_in(self._cluster, store)]
 

@@ -75,8 +75,9 @@ class LineageWatch:
     store: SimulatedObjectStore
     rare: RareStates
     report: Callable[[str, str], None]
-    """Function that ends the run because of a broken invariant, given its name and the detail. An
-    exception would end the run's nursery while tasks of killed machines cannot be cancelled."""
+    """Function that ends the run because of a broken invariant. Its arguments are the name of the
+    invariant and the detail. An exception would end the run's nursery while tasks of killed
+    machines cannot be cancelled."""
     records: WrittenRecords = field(default_factory=WrittenRecords)
     _leaders: dict[TopicIdPartition, _Leadership] = field(default_factory=dict)
     _checked: set[UUID] = field(default_factory=set)
@@ -284,8 +285,8 @@ class LineageWatch:
 
 
 def epochs_among(found: list[tuple[int, int]]) -> tuple[EpochEntry, ...]:
-    """Return the leader epochs of records, each with its first offset. The records are given by
-    offset and leader epoch, in the order of their offsets."""
+    """Return the leader epochs of records, each with its first offset. `found` has the offset and
+    leader epoch of each record, in the order of offsets."""
     labels: list[EpochEntry] = []
     for offset, epoch in found:
         if not labels or labels[-1].epoch != epoch:

@@ -115,8 +115,8 @@ class TierWatch:
     def __init__(
         self, cluster: SimulatedCluster, rare: RareStates, report: Callable[[str, str], None]
     ) -> None:
-        """Create the observer. `report` ends the run because of a broken invariant, given its name
-        and the detail."""
+        """Create the observer. `report` ends the run because of a broken invariant. Its arguments
+        are the name of the invariant and the detail."""
         self._cluster = cluster
         self._rare = rare
         self._report = report
