@@ -31,17 +31,17 @@ PROBES_MAX = 8
 after the loss of a rack. With more, the controller opens a burst of connections."""
 
 PROBE_PAUSES_MS = (0, 30, 100)
-"""Pauses in ms before each probe of a broker's address after the call that the broker kept open was
-cut off. When a process ends, the kernel closes its connections one by one, and the listening socket
-may be the last. A single probe may therefore be too early."""
+"""Pauses in ms before the probes of a broker's address, after the broker's long-running call was
+cut off. A single probe may be too early: when a process ends, the kernel closes its connections one
+by one, and the listening socket may be the last."""
 
 LOOK_MS = 50
 """Interval, in ms, between checks whether a silent broker has opened a new call to this
 controller."""
 
 STALL_MS = 3 * LOOK_MS
-"""Duration in ms of a check for silent brokers above which its result is ignored. The process was
-then suspended during the check, so unread requests of brokers may be waiting in sockets."""
+"""Maximum duration in ms of a check for silent brokers. The result of a longer check is ignored:
+the process was suspended during the check, so sockets may contain unread requests of brokers."""
 
 
 class AttendanceKeeper:
@@ -121,8 +121,8 @@ class AttendanceKeeper:
         """Check repeatedly whether a broker's address accepts connections, while the broker is
         alive.
 
-        If the address refuses a connection later, this is evidence of the broker's death only if it
-        has accepted one before.
+        A refused connection is evidence of the broker's death only if the address has accepted a
+        connection before.
         """
         while attendance in self._ends:
             now_ms = self._clock.monotonic_ms()

@@ -65,21 +65,21 @@ USER_PRINCIPAL = "User:"
 """Prefix of a user's name in a Kafka principal."""
 
 NO_RECORDS = Offset(0)
-"""Metadata offset of a decision without records. Every metadata image includes all records before
-it."""
+"""Metadata offset in the reply to a decision without records. Every metadata image includes all
+records before offset 0."""
 
 
 OFFSET_ATTEMPTS_MAX = 3
-"""Maximum number of attempts at one decision. A decision is repeated if the quorum's voter set
-takes its offset in the metadata log. With one attempt, a client of a controller that has just
-become leader gets NOT_CONTROLLER. More than three are unnecessary, because voter sets change
-rarely."""
+"""Maximum number of attempts to append one decision. An attempt fails if the quorum appends a voter
+set first, because the offset of the decision has then changed. With one attempt, a client of a
+controller that has just become leader gets NOT_CONTROLLER. More than three are unnecessary, because
+voter sets change rarely."""
 
 SHORT_PARTITIONS_MAX = 100
 SHORT_BYTES_MAX = 4_096
-"""Maximum size in bytes of a request that is decided in the event loop, within a few ms. For a
-small request, a thread would cost more than that. A larger request would delay all others in the
-loop."""
+"""Maximum size in bytes of a request that is decided in the event loop. The decision takes a
+few ms. For a small request, a thread would cost more. A larger request would delay all other
+requests."""
 
 
 class ClientAnswer(NamedTuple):
@@ -349,11 +349,12 @@ class Controller:
     async def _changed_voters(
         self, change: VoterChangeRequest, api_key: int, api_version: int
     ) -> bytes:
-        """Let the quorum change its voters as a client requests, and return the encoded response.
+        """Request a change of the voter set from the quorum, and return the encoded response to the
+        client.
 
-        If this leader loses its leadership meanwhile, the response to the client contains
-        NOT_LEADER_OR_FOLLOWER. The forwarding broker gets no error: it would send the request
-        again, although the change may have taken effect.
+        If this leader loses its leadership meanwhile, the response contains NOT_LEADER_OR_FOLLOWER.
+        The forwarding broker gets no error, because it would send the request again although the
+        change may have taken effect.
         """
         response = await self._member.answer(change)
         assert isinstance(response, VoterChangeResponse)
@@ -381,8 +382,8 @@ class Controller:
     async def decide(
         self, make: Callable[[MetadataImage, Offset], Decision[R]], *, is_long: bool = False
     ) -> R:
-        """Make a decision with `make`, given the metadata image and the offset of the decision's
-        first record. Returns the reply once the records are committed.
+        """Call `make` with the metadata image and the next offset of the metadata log to make a
+        decision. Returns the reply once the records of the decision are committed.
 
         A decision that may take long (`is_long`) is made in a thread. Raises
         RefusedError(NOT_CONTROLLER) if this controller is not active, or becomes inactive before
@@ -456,8 +457,8 @@ class Controller:
         """Return the reply of a decision and the record batches to append. May be called in a
         thread.
 
-        The decision already contains the metadata image after its last batch. Only the images
-        between its batches are computed.
+        The decision already contains the metadata image after its last batch, so only the images
+        after the other batches are computed.
         """
         check_writable(decision.records, decision.image)
         steps = []
@@ -585,7 +586,7 @@ class Controller:
         turn.set()
 
     def _holds_much(self, broker: int) -> bool:
-        """Return whether fencing or unfencing a broker changes many of its partitions."""
+        """Return whether fencing or unfencing a broker takes long, as it has many partitions."""
         held = self.image.partitions_by_broker.get(NodeId(broker))
         return held is not None and len(held) > SHORT_PARTITIONS_MAX
 

@@ -80,8 +80,8 @@ class Decision(Generic[R]):
 def decided(
     image: MetadataImage, records: Iterable[Record], reply: R, *, is_atomic: bool = False
 ) -> Decision[R]:
-    """Return the decision to append `records` to the metadata log, given the image to which they
-    apply."""
+    """Return the decision to append `records` to the metadata log. `image` is the metadata image
+    before the records are applied."""
     draft = Draft(image)
     draft.add(records)
     return draft.decision(reply, is_atomic=is_atomic)

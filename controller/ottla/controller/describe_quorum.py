@@ -36,8 +36,8 @@ WITHOUT_VOTE = {
         " are down, and check its disk and its log (quorum.damaged)"
     ),
 }
-"""Explanations for operators why a controller has no vote, by its standing (which of a voter's
-promises it can keep)."""
+"""Explanations for operators why a controller has no vote, by the controller's `Standing` (the
+extent to which it can keep its earlier votes and acknowledgements)."""
 
 SENTENCES = "\n"
 """Separator between the descriptions of the quorum's problems in one error message."""

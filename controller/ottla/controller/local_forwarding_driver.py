@@ -20,11 +20,12 @@ CHECK_MS = 50
 
 
 class LocalForwarding:
-    """Decider of clients' requests in this process, if this controller is the active one."""
+    """Handler of clients' requests that decides them in this process, if this controller is the
+    active one."""
 
     def __init__(self, controller: Controller, leader_id: Callable[[], NodeId | None]) -> None:
-        """`leader_id` returns the node id of the quorum's leader, or None if this node knows
-        none."""
+        """Create the handler. `leader_id` returns the node id of the quorum's leader, or None if
+        this node knows no leader."""
         self._controller = controller
         self._leader_id = leader_id
 

@@ -33,8 +33,8 @@ Clients choose their client ids, which may have up to 32 KiB."""
 
 
 class MutationCharge:
-    """Charge for one request that creates or deletes partitions. The client's token bucket pays for
-    it."""
+    """Charge for one request that creates or deletes partitions. The charge is debited from the
+    client's token bucket."""
 
     __slots__ = ("_bucket", "_is_strict", "_now_ms", "_until_ms")
 
@@ -82,7 +82,8 @@ class MutationQuotas:
     def __init__(self, shape: WindowShape, custom: CustomLimits | None = None) -> None:
         """Create the quotas without any token buckets.
 
-        `custom` computes the limits by `client.quota.callback.class`, if that is set.
+        `custom` computes the limits by the class in `client.quota.callback.class`; None if the
+        setting is not set.
         """
         self._shape = shape
         self._custom = custom

@@ -31,10 +31,10 @@ from ottla.rpc.cluster_id import CLUSTER_ID
 from ottla.rpc.quorum_codec import QUORUM_METHODS
 
 ANY_NODE = None
-"""Value in `SENDER_FIELDS` for requests that any caller with a trusted certificate may send."""
+"""Value in `SENDER_FIELDS` for gRPC methods that any caller with a trusted certificate may call."""
 
 A_BROKER = ""
-"""Value in `SENDER_FIELDS` for requests that any registered broker may send."""
+"""Value in `SENDER_FIELDS` for gRPC methods that any registered broker may call."""
 
 SENT_BY_LEADER = (BeginQuorumEpochRequest, EndQuorumEpochRequest, DescribeReplicaRequest)
 """Classes of the requests that only the quorum's leader sends. They do not include requests that

@@ -20,7 +20,7 @@ class Requester:
     request."""
     host: str = ""
     authorizer: Authorizer | None = None
-    """Authorizer of the client's requests. None if everything is allowed to the client."""
+    """Authorizer of the client's requests. None if every operation is allowed."""
     is_token: bool = False
     """True if the client authenticated with a delegation token."""
 
@@ -55,4 +55,4 @@ class Requester:
 
 
 A_BROKER = Requester()
-"""Requester of requests that a broker sends on its own behalf. Everything is allowed to it."""
+"""Requester of requests that a broker sends on its own behalf. Every operation is allowed."""

@@ -36,8 +36,8 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 _LOGGER = logging.getLogger(__name__)
 
 REST_BETWEEN_RUNS_MS = 10
-"""Pause in ms between two rounds of a background task if the first has left work, so that requests
-are processed in between."""
+"""Pause in ms between two rounds of a background task if work is left after the first round.
+Requests are processed during the pause."""
 
 
 BALANCE_INTERVAL_S = 0.2

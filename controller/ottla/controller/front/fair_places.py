@@ -71,9 +71,9 @@ class FairPlaces(Generic[K]):
             del self._by_host[host]
 
     def _move(self, host: str, before: int) -> None:
-        """Move an address to its new number of connections in the index of addresses by this
-        number, and update the largest number. `before` is the number before a connection of the
-        address was added or removed."""
+        """Update the index of addresses by connection count, and the largest count, after a
+        connection of the address `host` was added or removed. `before` is the previous connection
+        count of the address."""
         now = len(self._by_host[host])
         self._by_count[before].pop(host, None)
         if now:

@@ -42,7 +42,7 @@ ENDING_MS_MAX = 10_000
 
 NEWCOMERS_MAX = 4_096
 """Maximum number of open connections whose peers have not sent their first bytes. With a smaller
-number, connections of many nodes that restart at once are closed in favour of each other."""
+number, many nodes that restart at once would displace each other's connections."""
 
 CLOSED_AT_ONCE_MAX = 256
 """Maximum number of connections without timely first bytes that are closed in one pass, which takes
@@ -54,10 +54,10 @@ bytes is open. Peers that send nothing, and reconnect as soon as they are discon
 tenth of the event loop."""
 
 KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
-"""Divisors of the process's limit of file descriptors. The quotients are the maximum numbers of
+"""Divisors of the process's file descriptor limit. The quotients are the maximum numbers of
 clients' connections, of nodes' connections, and of connections without first bytes. A node's
-connection takes three descriptors: two in this server and one in gRPC. The rest is for the metadata
-log."""
+connection uses three descriptors: two in this server and one in gRPC. The remaining descriptors are
+for the metadata log."""
 
 UNIX = "unix-abstract:"
 NAME_PREFIX = "ottla-"
@@ -80,12 +80,12 @@ class NodeHosts:
         return token
 
     def forget(self, token: str) -> None:
-        """Delete the address of a node's closed connection, given the connection's name."""
+        """Delete the address of a node's closed connection. `token` is the connection's name."""
         self._hosts.pop(token, None)
 
     def host_of(self, peer: str) -> str:
-        """Return the address of a node, given gRPC's description of its connection. Any thread may
-        call this."""
+        """Return the address of a node. `peer` is gRPC's description of the node's connection. Any
+        thread may call this method."""
         if peer.startswith(UNIX):
             return self._hosts.get(peer.removeprefix(UNIX), "")
         return host_of(peer)
@@ -138,7 +138,8 @@ class FrontServer(SocketServer):
         node_hosts: NodeHosts,
         **others: Any,
     ) -> None:
-        """`grpc_names` are the names of the Unix sockets of gRPC's servers, by listener name."""
+        """Create the server. `grpc_names` maps each listener name to the name of the Unix socket of
+        gRPC's server."""
         super().__init__(*arguments, **others)
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._admission.count_allowed = max(16, limit // KAFKA_SHARE)
@@ -156,8 +157,8 @@ class FrontServer(SocketServer):
         self._is_watched = False
         """True if a check of the deadlines for the first bytes of connections is scheduled."""
         self._arrived: deque[Newcomer] = deque()
-        """Connections whose first bytes have arrived. The first bytes determine the protocol of a
-        connection."""
+        """Connections whose protocol is known from their first bytes, until they are passed to gRPC
+        or to the service of Kafka's clients."""
         self._spliced: dict[int, tuple[SplicedConnection, socket.socket]] = {}
         """Connections of nodes by both of their file descriptors, with the socket of each."""
         self._interests: dict[int, int] = {}
@@ -275,7 +276,7 @@ class FrontServer(SocketServer):
 
     def _splice(self, outer: socket.socket, host: str, grpc_name: str) -> None:
         """Connect a node's accepted connection to gRPC's server. Closes the node's socket if gRPC
-        has stopped serving, or accepts connections more slowly than they arrive."""
+        has stopped serving, or if connections arrive faster than gRPC accepts them."""
         outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         inner = socket.socket(socket.AF_UNIX)
         token = self._node_hosts.add(host)

@@ -6,8 +6,8 @@ from ottla.telemetry.metrics.instruments import Family, MetricKind
 
 
 def front_families(counts: Mapping[str, float]) -> Iterator[Family]:
-    """Yield the metrics of the connections to a controller's listeners, given the counters of
-    `FrontServer`."""
+    """Yield the metrics of the connections to a controller's listeners. `counts` contains the
+    counters of `FrontServer`."""
     yield Family(
         "ottla_controller_connections",
         MetricKind.GAUGE,

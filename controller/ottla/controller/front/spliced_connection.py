@@ -62,9 +62,9 @@ class Direction:
         self.has_ended = False
         """True if the end of the source socket's stream was read."""
         self.is_unwatched = False
-        """True if the peer has closed the source socket, but bytes remain to be read. Its epoll
-        events would repeat without end, so the source is read only when the sink socket accepts
-        bytes."""
+        """True if the source socket's peer has closed the connection, but bytes remain to be read.
+        The epoll events of the socket would repeat without end, so the source is read only when the
+        sink socket accepts bytes."""
 
     @property
     def wants_bytes(self) -> bool:
@@ -166,8 +166,8 @@ class SplicedConnection:
         return not self.is_over
 
     def _directions(self, stream: SplicedSocket) -> tuple[Direction, Direction]:
-        """Return the direction that reads from the given socket, and the direction that writes to
-        the same socket."""
+        """Return the direction that reads from a socket, and the direction that writes to that
+        socket."""
         if stream is self.outer:
             return self.inbound, self.outbound
         return self.outbound, self.inbound

@@ -37,8 +37,8 @@ from ottla.node.quotas.request_quotas import RequestQuotas
 from ottla.wire import apis
 
 DECIDED_MS_MAX = 30_000
-"""Maximum milliseconds within which a change that a client requests is committed, or refused as
-timed out; Kafka's default of `request.timeout.ms`."""
+"""Timeout in ms of a change that a client requests: Kafka's default of `request.timeout.ms`. A
+change that is not committed in time is refused as timed out."""
 
 FORWARDED = (
     apis.DESCRIBE_QUORUM,
@@ -52,7 +52,8 @@ FORWARDED = (
     apis.ALTER_PARTITION_REASSIGNMENTS,
     apis.LIST_PARTITION_REASSIGNMENTS,
 )
-"""APIs whose requests a controller passes as a whole to the active controller's decisions."""
+"""APIs whose requests are decided as a whole, like the requests that brokers forward to the active
+controller."""
 
 SERVED = frozenset(
     (

@@ -165,8 +165,8 @@ class Attendances:
     def is_suspected(
         self, suspicion: Suspicion, image: MetadataImage, epoch: Epoch | None, now_ms: int
     ) -> bool:
-        """Return whether a broker is still suspected to have ended. It is, if it has sent nothing
-        since, and if neither its registration nor the controller's epoch has changed.
+        """Return whether a broker is still suspected to have ended: it has sent nothing since the
+        suspicion arose, and neither its registration nor the controller's epoch has changed.
 
         `image` and `epoch` are the controller's present metadata image and epoch.
         """

@@ -71,7 +71,7 @@ class BrokerSessions:
         return stall_ms
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
-        """Give every unfenced broker of the metadata image a full session. Called when this
+        """Start a full session for every unfenced broker of the metadata image. Called when this
         controller becomes active."""
         self._looked_ms = now_ms
         self._sessions = {

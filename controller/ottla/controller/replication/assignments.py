@@ -1,4 +1,4 @@
-"""Initial states of new partitions, and checks of assignments that clients give."""
+"""Initial states of new partitions, and checks of the replica assignments that clients request."""
 
 from collections.abc import Collection, Iterable
 from uuid import UUID
@@ -89,10 +89,10 @@ def check_manual(
 ) -> None:
     """Raise RefusedError if a client's assignment of replicas to brokers is invalid: empty, with
     unknown, cordoned or repeated brokers, or with a number of brokers that differs from
-    `replication_factor`. If that is None, any number is valid.
+    `replication_factor`. If `replication_factor` is None, any number is valid.
 
-    A cordoned broker in `before` keeps its replica. (Kafka refuses this too, so that partitions
-    with a replica on a cordoned broker cannot be reassigned.)
+    A cordoned broker in `before` keeps its replica. (In Kafka, a partition with a replica on a
+    cordoned broker cannot be reassigned.)
     """
     problem = _problem_of(image, replicas, before)
     if problem is None and replication_factor not in (None, len(replicas)):
@@ -110,8 +110,8 @@ def check_manual(
 def _problem_of(
     image: MetadataImage, replicas: tuple[NodeId, ...], before: Collection[NodeId]
 ) -> str | None:
-    """Return the first problem of an assignment in the order of broker ids, as Kafka does, or None
-    if there is none."""
+    """Return the first problem of a replica assignment, or None if it is valid. Brokers are checked
+    in the order of their ids, as in Kafka."""
     if not replicas:
         return "an empty replica list."
     former = None
@@ -154,8 +154,8 @@ def check_hosts(
 
 
 def _host_of(image: MetadataImage, broker: NodeId) -> tuple[str | None, str | NodeId]:
-    """Return the failure domain of a broker: its rack and host. A broker without a host is a
-    failure domain by itself."""
+    """Return the failure domain of a broker: its rack and host. A broker without a host is its own
+    failure domain."""
     found = image.brokers.get(broker)
     return (None, broker) if found is None else (found.rack, found.host or broker)
 

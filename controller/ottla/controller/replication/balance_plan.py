@@ -66,8 +66,8 @@ def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
 
 
 def plan_records(image: MetadataImage, moves: Collection[StoredMove]) -> Iterator[Record]:
-    """Yield the metadata records that make the stored balance plan consist of `moves`. Without
-    moves, the records end the plan and its throttle."""
+    """Yield the metadata records that replace the moves in the stored balance plan by `moves`. If
+    `moves` is empty, the records end the plan and its throttle."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     if moves:
         text = moves_text(moves)
@@ -104,8 +104,8 @@ class ThrottleLists:
             self._added[key] |= replicas
 
     def remove(self, move: StoredMove) -> None:
-        """Remove the replicas between which a move copies records from the lists of throttled
-        replicas."""
+        """Remove the replicas between which a move copies records from the topics' lists of
+        throttled replicas."""
         for key, replicas in _listed(move):
             self._removed[key] |= replicas
 

@@ -38,8 +38,8 @@ would interrupt clients of the whole cluster at once."""
 
 
 class TopicRules:
-    """Rules for changes of partitions when the given brokers leave or return (settings, and brokers
-    that can lead). The settings of a topic are looked up once."""
+    """Rules for partition changes when brokers leave or return: the settings, and the brokers that
+    can lead. The settings of a topic are looked up once."""
 
     def __init__(
         self,
@@ -129,11 +129,11 @@ def replicas_lost(
     broker: NodeId,
     lost: Iterable[TopicIdPartition],
 ) -> Iterator[Record]:
-    """Yield the partition changes after which a broker's replicas that have lost records do not
-    count until they have caught up.
+    """Yield the partition changes for replicas of a broker that have lost records. The replicas are
+    not used until they have caught up.
 
-    These replicas are removed from the ISR and ELR, are not kept as last known leader, and are the
-    last choice in unclean elections. Nothing changes for a replica that the broker does not have.
+    They are removed from the ISR and ELR, are not kept as last known leader, and are the last
+    choice in unclean elections. Nothing changes for a replica that the broker does not have.
     """
     rules = TopicRules(image, config, leaving=(broker,))
     for partition in lost:

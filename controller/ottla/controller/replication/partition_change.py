@@ -75,7 +75,7 @@ class Assignment:
         return bool(self.adding or self.removing)
 
     def without(self, leaving: Collection[NodeId]) -> "Assignment":
-        """Return the assignment without the given leaving replicas, and with no reassignment in
+        """Return the assignment without the replicas in `leaving`, and with no reassignment in
         progress."""
         kept = [
             (replica, directory)

@@ -186,7 +186,7 @@ def cancelled(
 
 
 def with_assignment(state: PartitionState, target: Assignment) -> PartitionState:
-    """Return the state of a partition with its replicas taken from an assignment."""
+    """Return a partition's state with its replicas replaced by those of an assignment."""
     return PartitionState(
         replicas=target.replicas, directories=target.directories, isr=state.isr, leader=state.leader
     )

@@ -63,9 +63,9 @@ from ottla.wire.messages.delete_topics_response import (
 
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 REPLICAS_SHARE = 10
-"""Maximum average number of replicas per partition that a request may create. With a smaller limit,
-large replication factors are refused. With a larger one, a single request could place a million
-replicas."""
+"""Number of replicas that count as one partition for the partition limit of a request. With a
+smaller number, large replication factors are refused. With a larger one, a single request could
+place a million replicas."""
 
 UNSET = -1
 """Number in a request that stands for the cluster's default partition count or replication

@@ -44,9 +44,9 @@ memory."""
 HOST_CHARS_MAX = 256
 
 LOOKED_AT_MAX = 2_000_000
-"""Maximum total number of comparisons between ACLs and the filters of one request. That many take
-some seconds in a thread, and no other decision is made in that time. A filter with a resource name
-or principal is compared with few ACLs."""
+"""Maximum number of comparisons between ACLs and the filters of one request. Two million
+comparisons take some seconds in a thread, and no other decision is made in that time. A filter with
+a resource name or principal is compared with few ACLs."""
 
 FOUND_MAX = 4 * USER_OPERATION_RECORDS_MAX
 """Maximum number of ACLs in a DeleteAcls response. It is larger than the number of ACLs that one
@@ -113,7 +113,8 @@ def delete_acls(
 
 
 class _TooMuchError(Exception):
-    """Raised for a DeleteAcls request whose filters compare or match too many ACLs."""
+    """Raised for a DeleteAcls request whose filters match too many ACLs, or need too many
+    comparisons."""
 
 
 class _Search:

@@ -154,8 +154,7 @@ def _elections_due(
     """Return the leader elections that become possible because changed settings now allow unclean
     elections.
 
-    The partitions get their leaders at once. In Kafka, they get them only at the next periodic
-    check.
+    The partitions get leaders at once. Kafka elects the leaders only at its next periodic check.
     """
     if any(record.config.key == UNCLEAN_LEADER_ELECTION for record in made):
         return elect_leaderless(image, context.config)
