@@ -159,8 +159,8 @@ class LogQueue(logging.Handler):
 
 
 def log_to_outputs(config: LogOutputConfig, node: str) -> LogQueue:
-    """Let this process log to the file in the settings, and to standard error. Returns the queue of
-    log lines. If there is a file, standard error gets only warnings and errors.
+    """Configure this process to log to the file in the settings, and to standard error. Returns the
+    queue of log lines. If there is a file, standard error gets only warnings and errors.
 
     Raises ConfigError if the file cannot be written.
     """

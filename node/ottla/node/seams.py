@@ -21,8 +21,8 @@ from ottla.storage.tier.store_settings import OpenObjectStore
 R = TypeVar("R")
 
 OpenDisk = Callable[[Sequence[str]], AbstractAsyncContextManager[Disk]]
-"""Function that opens an interface to the disks of the given directories, with one worker thread
-for each directory."""
+"""Function that opens an interface to the disks of several directories, with one worker thread for
+each directory."""
 
 
 class Compute(Protocol):
@@ -30,7 +30,7 @@ class Compute(Protocol):
     result."""
 
     async def __call__(self, function: Callable[[], R], /) -> R:
-        """Call the given function, and return its result. Raises the exceptions of the function."""
+        """Call a function, and return its result. Raises the exceptions of the function."""
         ...
 
 

@@ -70,8 +70,8 @@ class AlterLoggersApi:
         obstacle_of: Callable[[Resource], str] = lambda resource: "",
         on_levels: Callable[[], None] = lambda: None,
     ) -> None:
-        """`forward_large` forwards requests that are costly to encode; by default, it is the same
-        function as `forward`.
+        """Create the handler. `forward_large` forwards requests that are costly to encode; its
+        default is `forward`.
 
         `obstacle_of` returns the reason why this node cannot use the settings of a resource, or an
         empty text. `on_levels` is called after the level of a logger was changed.

@@ -18,8 +18,8 @@ class DescribeAclsApi:
     """Handler of DescribeAcls, versions 1 to 3."""
 
     def __init__(self, metadata: MetadataCache, *, is_on: bool) -> None:
-        """`is_on` is True if this node has an authorizer. Otherwise DescribeAcls is refused, as in
-        Kafka."""
+        """Create the handler. If `is_on` is False, because this node has no authorizer,
+        DescribeAcls is refused as in Kafka."""
         self._metadata = metadata
         self._is_on = is_on
 

@@ -62,8 +62,8 @@ TOO_MANY = RefusedError(
 
 
 ConfigsOf = Callable[[DescribeConfigsResource], list[DescribeConfigsResourceResult]]
-"""Function that returns all settings of a resource. Raises RefusedError if the resource has
-none."""
+"""Function that returns all settings of a resource. Raises RefusedError if the resource has no
+settings."""
 
 
 class DescribeConfigsApi:
@@ -130,7 +130,8 @@ class DescribedNode:
         definitions: Mapping[str, Definition],
         loggers: LogLevels,
     ) -> None:
-        """`texts` contains the settings as written in the node's file, by key."""
+        """Create the description of one node. `texts` contains the settings as written in the
+        node's file, by key."""
         self._node_id = node_id
         self._file_texts = texts
         self._loggers = loggers
@@ -227,7 +228,7 @@ def _asked_once(
     """Return each resource of a DescribeConfigs request once. Its keys are those of all entries
     that name the resource; an entry without keys selects all keys.
 
-    `pace` ends a step of the work when it has taken long enough.
+    `pace` limits the duration of each step of the work.
     """
     asked: dict[tuple[int, str], DescribeConfigsResource] = {}
     keys: dict[tuple[int, str], dict[str, None] | None] = {}

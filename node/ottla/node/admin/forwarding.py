@@ -109,8 +109,8 @@ async def forward_own(
     version: int,
     timeout_ms: int,
 ) -> R:
-    """Forward a request of this broker that no client has caused to the active controller. Returns
-    the response as an object of class `kind`.
+    """Send a request on this broker's own behalf to the active controller. Returns the response as
+    an object of class `kind`.
 
     The request has no principal, and is charged to no client's quota. Raises RefusedError with the
     controller's code, or if no controller is reachable.

@@ -36,8 +36,8 @@ class MetadataCache:
         return "metadata cache"
 
     def current_image(self) -> MetadataImage:
-        """Return the current metadata image. A bound method costs compiled code less than a
-        function of an interpreted module."""
+        """Return the current metadata image. This is a method because compiled code calls a bound
+        method faster than a function of an interpreted module."""
         return self.image
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -1,8 +1,8 @@
 """Builds the authentication rules of each listener from the settings. Pure.
 
-`Authenticators` gives the dispatcher a guard for each connection on a SASL listener. The users of
-PLAIN are known from the start. The users of SCRAM are known once `Authenticators` follows the
-metadata.
+`Authenticators` provides the dispatcher with a guard for each connection on a SASL listener. The
+guard authenticates the client. The users of PLAIN are known from the start. The users of SCRAM are
+known once `Authenticators` follows the metadata.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -170,8 +170,8 @@ class Authenticators:
         return None if self._image is None else self._image()
 
     def _credentials(self, number: int) -> Credentials | None:
-        """Return the users' credentials for a SCRAM mechanism, which is given by its number in the
-        metadata. Returns None before the metadata is available."""
+        """Return the users' credentials for a SCRAM mechanism, or None before the metadata is
+        available. `number` identifies the mechanism in the metadata."""
         if self._image is None:
             return None
         return self._image().scram_credentials.get(number, {})

@@ -43,14 +43,14 @@ class VerificationKey:
 
     key_id: str | None
     algorithm: str
-    """Only signature algorithm for which the key may be used. Empty if the JWKS does not restrict
-    it."""
+    """The only signature algorithm for which the key may be used. Empty if the JWKS does not
+    restrict it."""
     type: str
     curve: str
     public: Any
 
     def fits(self, algorithm: str) -> bool:
-        """Return whether the key may be used with the given signature algorithm."""
+        """Return whether the key may be used with a signature algorithm."""
         if self.algorithm not in ("", algorithm):
             return False
         return KEY_TYPES.get(algorithm) == (self.type, self.curve)
@@ -72,7 +72,8 @@ class KeySource:
         earlier."""
 
     def verify(self, token: SignedToken) -> None:
-        """Raise TokenFaultError unless one of the keys of the JWKS has signed the token."""
+        """Verify the signature of a token. Raises TokenFaultError if no key of the JWKS has signed
+        the token."""
         algorithm = token.algorithm
         if algorithm not in KEY_TYPES or "crit" in token.header:
             raise TokenFaultError(TokenFault.ALGORITHM)

@@ -25,11 +25,11 @@ class Authorization:
     def __init__(
         self, name_of: TopicName, note: NoteRefusal, by_acls: StandardAuthorizer | None = None
     ) -> None:
-        """`name_of` returns a topic's name by its id; `note` counts each refused element of a
-        request.
+        """Create the authorization. `name_of` returns a topic's name by its id; `note` counts each
+        refused element of a request.
 
-        `by_acls` is the authorizer that decides from the first request on. Before the first
-        metadata image, this authorizer knows only the super users. It is None if ACLs are not used.
+        `by_acls` is the authorizer that decides from the first request on, or None if ACLs are not
+        used. Before the first metadata image, this authorizer knows only the super users.
         """
         self.is_active = False
         """True if any request can be refused, so that every request must be authorized."""
@@ -91,7 +91,7 @@ class Authorization:
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Check a request and pass it to its handler. Elements that the client may not access are
-        removed before, and their errors are added to the response."""
+        first removed, and their errors are added to the response."""
         peer = context.peer
         permissions: ClientPermissions | None = peer.permissions
         if (

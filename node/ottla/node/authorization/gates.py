@@ -256,7 +256,7 @@ def _refusal(
     pace: StepPace,
 ) -> Steps[Need | None]:
     """Return an ACL operation that the whole request needs and that the client is denied, or None
-    if the request is allowed. `pace` ends a step of the work when it has taken long enough."""
+    if the request is allowed. `pace` limits the duration of each step of the work."""
     applying = [need for need in needs if CONDITIONS[need.when](context, request, None)]
     if not applying:
         return None

@@ -161,7 +161,7 @@ class ClientPermissions:
         operation `granted` (a pair of operation and resource type). For other resources the caller
         must call `allows`.
 
-        The result is valid until the caller next lets other tasks run.
+        The result is valid until the caller yields to other tasks.
         """
         allowed = self.allowed
         if allowed.version != self._in_force.version:

@@ -8,8 +8,8 @@ from ottla.node.network.dispatch import Handler, HandlerResult, RequestContext
 from ottla.wire.flat.flat_produce import FlatProduce
 
 TOPICS_AT_ONE_LOOK_MAX = 100
-"""Maximum number of topics in a Produce request that are authorized in one step, without letting
-other requests run."""
+"""Maximum number of topics in a Produce request that are authorized in one step, without yielding
+to other requests."""
 
 
 class ProduceGate(Gate):

@@ -1,4 +1,5 @@
-"""Permission checks that handlers make themselves. If permissions are None, everything is allowed.
+"""Permission checks that handlers make themselves. If permissions are None, every operation is
+allowed.
 
 Pure. The check before the handler cannot cover parts of responses, options and filtered lists.
 Handlers check these with the functions of this module.
@@ -23,7 +24,7 @@ def may(
     is_logged: bool = True,
 ) -> bool:
     """Return whether the client may perform an operation on a resource. If the permissions are
-    None, everything is allowed."""
+    None, every operation is allowed."""
     return permissions is None or permissions.allows(
         operation, resource_type, name, is_logged=is_logged
     )
@@ -55,8 +56,8 @@ def operations_on(permissions: Permissions | None, resource_type: ResourceType, 
 
 def cluster_operations(permissions: Permissions | None, *, is_asked: bool) -> int:
     """Return the operations that the client may perform on the cluster, as a bit field. The result
-    is 0 if the client may not DESCRIBE the cluster. It is `OPERATIONS_NOT_ASKED` unless `is_asked`,
-    the request's flag for cluster operations, is set."""
+    is 0 if the client may not DESCRIBE the cluster. It is `OPERATIONS_NOT_ASKED` if the request did
+    not ask for cluster operations (`is_asked`)."""
     if not is_asked:
         return OPERATIONS_NOT_ASKED
     if not may(permissions, AclOperation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):

@@ -25,8 +25,8 @@ from ottla.rpc.caller import NODE_URI
 
 CA_DAYS = 3_650
 CERTIFICATE_DAYS = 824
-"""Validity of a certificate in days, without the day by which its start precedes its issue. Some
-clients (macOS) reject certificates whose validity exceeds 825 days."""
+"""Validity of a certificate in days after its issue. The validity also includes one day before the
+issue (`BACKDATED`). Some clients (macOS) reject certificates whose validity exceeds 825 days."""
 
 BACKDATED = timedelta(days=1)
 """Time by which the start of a certificate's validity precedes its issue. Machines whose clocks are
@@ -79,8 +79,8 @@ class CertificateAuthority:
 
     @classmethod
     def opened(cls, directory: Path, name: str) -> "CertificateAuthority":
-        """Return the certificate authority that is stored in a directory, after creating it if
-        there is none."""
+        """Return the certificate authority that is stored in a directory. If the directory has no
+        authority, one is created."""
         certificate, key = directory / CA_FILE, directory / CA_KEY_FILE
         if certificate.exists() and key.exists():
             loaded = serialization.load_pem_private_key(key.read_bytes(), None)
@@ -139,10 +139,10 @@ class CertificateAuthority:
         valid_from: datetime | None = None,
         valid_for: timedelta = timedelta(days=CERTIFICATE_DAYS),
     ) -> IssuedCertificate:
-        """Issue and return a certificate that is valid for the given hosts (names and addresses).
+        """Issue and return a certificate that is valid for `hosts` (names and addresses).
 
-        The certificate is for one node if `node_id` is given, or for several nodes on one machine
-        if `node_ids` are given. Otherwise it is for a client.
+        The certificate is for one node if `node_id` is set, or for several nodes on one machine if
+        `node_ids` is set. Otherwise it is for a client.
         """
         return self._sign(
             x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
@@ -155,9 +155,10 @@ class CertificateAuthority:
         self, certificate: str, *, valid_for: timedelta = timedelta(days=CERTIFICATE_DAYS)
     ) -> IssuedCertificate:
         """Issue a certificate with a new key, and the subject and names of a certificate that this
-        authority has issued. Nodes accept only such a certificate while they run.
+        authority has issued. A running node accepts a new certificate only if its subject and names
+        are unchanged.
 
-        Raises ConfigError if another authority has issued the given certificate.
+        Raises ConfigError if another authority has issued `certificate`.
         """
         old = _read_certificate(certificate)
         try:

@@ -12,9 +12,9 @@ from ottla.model.signal_handlers_driver import signal_handlers
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Call the handler of SIGINT, or raise KeyboardInterrupt if SIGINT has no handler.
 
-    Trio's SIGINT handler waits until the interrupted frame may be interrupted. Without this
-    handler, an exception could be raised in the middle of Trio's own loop, and the run then never
-    ended.
+    Trio's SIGINT handler waits until the interrupted frame may be interrupted. Without that
+    handler, an exception could be raised in the middle of Trio's own loop, which would then never
+    end.
     """
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
@@ -31,8 +31,8 @@ def interrupted_by_sigterm() -> AbstractContextManager[None]:
 
 @contextmanager
 def lasting_interrupts() -> Iterator[Callable[[], None]]:
-    """Let SIGINT and SIGTERM raise KeyboardInterrupt, and yield a function that raises the
-    exception again if it was lost.
+    """Make SIGINT and SIGTERM raise KeyboardInterrupt in the block. Yields a function that raises
+    the exception again if it was lost.
 
     C code of other libraries may drop an exception of a signal handler, for example while it
     creates an object. A loop should therefore call the yielded function repeatedly. This context is

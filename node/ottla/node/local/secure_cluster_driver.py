@@ -240,8 +240,8 @@ def open_secure_cluster(
     entries: Sequence[AclEntry] = (),
     are_brokers_super: bool = True,
 ) -> SecureCluster:
-    """Return the secure local cluster in a directory, after creating its certificates and users if
-    there are none."""
+    """Return the secure local cluster in a directory. If the directory has no certificates and
+    users, they are created."""
     path = directory / "security" / USERS_FILE
     if not path.exists():
         passwords = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in users}

@@ -2,9 +2,9 @@
 produces output chunks.
 
 Performs no I/O itself: the epoll driver and the simulation drive the same object. It parses frames,
-starts requests and keeps responses in request order. Everything it holds is bounded: the length of
-a frame before memory is allocated, frames per event-loop iteration, requests in flight, and bytes
-to be written. `RequestMemory` bounds what all connections hold together.
+starts requests and keeps responses in request order. All its memory is bounded: the length of a
+frame before memory is allocated, frames per event-loop iteration, requests in flight, and bytes to
+be written. `RequestMemory` bounds the request memory of all connections together.
 
 The next request starts before an earlier one is answered in three cases only: the earlier one is a
 Produce that has been appended, an OffsetCommit that has been decided, or a PushTelemetry. Commits
@@ -634,7 +634,7 @@ class Connection:
         return self._frame_bytes if len(self._held) < self._frame_bytes else 0
 
     def on_memory_available(self) -> None:
-        """Ask the pool of request memory again for memory that it refused, since it may have some
+        """Retry a refused request for memory, since the pool of request memory may have free memory
         now."""
         self._awaits_memory = False
         if not self.is_closed:

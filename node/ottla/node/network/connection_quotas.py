@@ -104,8 +104,8 @@ class ConnectionQuotas:
         return max(0, self._closed_until_ms[listener] - now_ms)
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
-        """Decide whether to serve an accepted connection. If so, count the connection and return
-        None. Otherwise return the milliseconds after which to close the connection."""
+        """Decide whether to serve an accepted connection. Returns None if the connection is served,
+        and counts it. Otherwise returns the milliseconds after which to close the connection."""
         waits_ms = self._record(listener, 1, now_ms)
         delay_ms = self._record_ip(host, now_ms)
         if delay_ms:
@@ -173,8 +173,9 @@ class ConnectionQuotas:
         return waits_ms
 
     def _record_ip(self, host: str, now_ms: int) -> int:
-        """Count a connection in the rate of its IP address unless that would exceed the address's
-        limit. Returns the milliseconds after which to close the connection, or 0 to serve it."""
+        """Count a connection in the rate of its IP address if the rate stays within the
+        address's limit. Returns 0 in this case, or else the milliseconds after which to close
+        the connection."""
         limits = self._ip_limits
         if not limits:
             return 0

@@ -127,7 +127,7 @@ class Peer:
     such credential. The client is disconnected if the credential is revoked; see
     `authentication/revocations`."""
     disconnect: Callable[[str], None] | None = None
-    """Function that closes the client's connection and logs the given reason. None once the
+    """Function that closes the client's connection and logs the reason passed to it. None once the
     connection has closed."""
     software_name: str = UNKNOWN_SOFTWARE
     """Name of the client's software, as the client reported it in its ApiVersions request."""
@@ -200,7 +200,7 @@ class Permissions(Protocol):
         operation `granted` (a pair of operation and resource type). For other resources the caller
         must call `allows`.
 
-        The result is valid until the caller next lets other tasks run.
+        The result is valid until the caller yields to other tasks.
         """
         ...
 
@@ -267,15 +267,15 @@ class Route:
         self.lowest = lowest
         self.highest = highest
         self.large_handler = large_handler
-        """Handler of the API's requests with many elements, which serves them in steps. None if
-        there is none."""
+        """Handler of the API's requests with many elements, which serves them in steps. None if the
+        API has no such handler."""
         self.cache = cache
         """Cache of the API's encoded responses, for requests repeated with the same bytes. None if
-        the API has none. A response is cached unless it denies a requested resource or is an error
-        as a whole."""
+        responses are not cached. A response is cached only if it denies no requested resource and
+        is no error as a whole."""
         self.read_flat = read_flat
-        """Faster decoder of the API's common requests, tried before the generated codec unless a
-        request is traced. None if there is none."""
+        """Faster decoder of the API's common requests, tried before the generated codec if the
+        request is not traced. None if the API has no such decoder."""
         self.request_type: type[Message] | None = None
         """Class of the API's requests; None until the first request, when it is imported. This
         keeps the broker's start fast."""
@@ -305,7 +305,7 @@ class Gates(Protocol):
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Check a request and pass it to its handler. Elements that the client may not access are
-        removed before, and their errors are added to the response."""
+        first removed, and their errors are added to the response."""
         ...
 
     def client_key_of(self, peer: Peer) -> ClientKey | None:

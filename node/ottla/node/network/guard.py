@@ -1,9 +1,9 @@
 """Guards of connections: they receive frames before the dispatcher does, until the client has
 logged in. Pure.
 
-A listener that authenticates clients gives each connection a guard. The guard sees each frame
-before it is parsed. It passes the frame on, answers it, or closes the connection. When it is done,
-the connection drops it and has no further cost.
+A listener that authenticates clients creates a guard for each connection. The guard receives each
+frame before it is parsed. It passes the frame on, answers it, or closes the connection. After the
+login, the connection drops the guard and has no further cost.
 """
 
 from dataclasses import dataclass

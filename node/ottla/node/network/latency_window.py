@@ -19,8 +19,8 @@ class LatencyWindow:
         """Return the 99th percentile of request durations in µs, and start a new window. Returns
         None if no request was answered since the last call.
 
-        Durations are counted in buckets, whose bounds differ by a quarter. Within a bucket, they
-        are taken as spread evenly.
+        Durations are counted in buckets whose bounds differ by a quarter. They are assumed to be
+        distributed evenly within a bucket.
         """
         counts = self._times.counts_of(self._api_key)
         recent = [now - before for now, before in zip(counts, self._seen, strict=True)]

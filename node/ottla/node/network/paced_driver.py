@@ -36,8 +36,8 @@ class PacedWork:
     def __init__(
         self, run_in_thread: RunInThread | None = None, *, clock: LoopClock | None = None
     ) -> None:
-        """`run_in_thread` runs a function in a thread by default; a simulation passes its own
-        function."""
+        """Create the runner. `run_in_thread` runs a function in a thread by default; a simulation
+        passes its own function."""
         self._run_in_worker = run_in_thread or _run_in_thread
         self._clock = clock or LoopClock()
         # CPU time, not wall time: a thread also waits for the event loop.

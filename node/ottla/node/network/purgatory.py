@@ -34,12 +34,12 @@ SETTLED_PER_COST = 8
 takes. The cost of a waiting request is measured in reads of one partition."""
 
 ENTRIES_NOT_COUNTED = 10
-"""Number of waiting requests that one event-loop iteration wakes regardless of their cost. Most
-partitions have no larger number."""
+"""Number of waiting requests that one event-loop iteration wakes regardless of their cost. Few
+partitions have more waiting requests."""
 
 AT_ONCE_MS = 0
-"""Monotonic time in milliseconds that is always in the past. As a deadline, it lets a waiting
-request expire at once."""
+"""Monotonic time in milliseconds that is always in the past. A waiting request with this deadline
+expires at once."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -198,7 +198,7 @@ class Purgatory:
                     self.watched.discard(key)
 
     def wake(self, key: Hashable) -> int:
-        """Call the listeners of `key`, then let each request that waits under it try to complete.
+        """Call the listeners of `key`, then try to complete each request that waits under it.
 
         Returns the number of completed requests; the oldest is tried first. If they are too many
         for one event-loop iteration, `expire` wakes the rest. Within a block of `one_event`, the
@@ -244,8 +244,8 @@ class Purgatory:
         return entries[:count]
 
     def _wake_more(self) -> int:
-        """Wake some more of the deferred requests under one key. Returns the number of completed
-        requests."""
+        """Wake some of the remaining deferred requests under one key. Returns the number of
+        completed requests."""
         key, unwoken = next(iter(self._unwoken.items()))
         del self._unwoken[key]
         entries = tuple(unwoken)

@@ -141,7 +141,8 @@ class RequestTraces:
     """Traces of sampled requests, stored until they are exported."""
 
     def __init__(self, ratio: float, rng: Rng, *, now_ns: Callable[[], int]) -> None:
-        """`ratio` is the fraction of all requests that is sampled, above 0 and at most 1."""
+        """Create the traces. `ratio` is the fraction of all requests that is sampled, above 0 and
+        at most 1."""
         assert 0 < ratio <= 1
         self._ratio = ratio
         self._rng = rng
@@ -159,8 +160,8 @@ class RequestTraces:
         received_ns: int,
         taken_ns: int,
     ) -> RequestTrace | None:
-        """Return a new trace for a request that is sampled or has a parent span, or None for any
-        other.
+        """Return a new trace for a request that is sampled or has a parent span. Returns None for
+        all other requests.
 
         `context` is the `traceparent` in the request's header, or None. `received_ns` is the start
         of the event-loop iteration that read the request, and `taken_ns` the time at which the
@@ -197,8 +198,8 @@ class RequestTraces:
         return [self._finished.popleft() for _ in range(count)]
 
     def _gap(self) -> int:
-        """Return the number of requests until the next one is sampled. The number is random, so
-        that no periodic pattern of requests is missed."""
+        """Return the number of requests until the next sampled one. The number is random, because
+        with a fixed number some requests of a periodic pattern would never be sampled."""
         if self._ratio == 1:
             return 1
         return 1 + int(log(1 - self._rng.random()) / log(1 - self._ratio))

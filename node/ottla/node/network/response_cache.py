@@ -52,7 +52,8 @@ class ResponseCache:
     __slots__ = ("_made_of", "_old", "_old_bytes", "_state", "_young", "_young_bytes")
 
     def __init__(self, state: Callable[[], object]) -> None:
-        """`state` returns the immutable object from which all responses of this API are derived."""
+        """Create an empty cache. `state` returns the immutable object from which all responses of
+        this API are derived."""
         self._state = state
         self._made_of: object = None
         self._young: dict[CacheKey, bytes] = {}
@@ -73,7 +74,7 @@ class ResponseCache:
         return header.api_version, listener_key, client_key, bytes(frame[header.body_at :])
 
     def find(self, key: CacheKey) -> bytes | None:
-        """Return the cached response body for a key, or None if there is no valid one."""
+        """Return the cached response body for a key, or None if no valid body is cached."""
         if self._state() is not self._made_of:
             return None
         found = self._young.get(key)

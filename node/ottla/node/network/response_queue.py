@@ -209,8 +209,8 @@ class ResponseSlot:
             self.complete_by(result)
 
     def complete_large(self, response: Message) -> None:
-        """Answer the request with a message with very many entries, which is encoded off the event
-        loop."""
+        """Answer the request with a message that has very many entries. The message is encoded off
+        the event loop."""
         self.complete_by(_finished_steps(response))
 
     def complete_encoded(self, response: Message, body: list[Chunk]) -> None:
@@ -266,7 +266,7 @@ class ResponseSlot:
             on_abandoned()
 
     def complete_frame(self, chunks: list[Chunk]) -> None:
-        """Answer the request with a complete response frame, given in chunks. The client has
+        """Answer the request with a complete response frame, divided into chunks. The client has
         already been charged for it."""
         owner = self._owner
         if owner is None:

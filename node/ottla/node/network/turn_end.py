@@ -28,8 +28,8 @@ class TurnEnd:
         self._is_coming = True
 
     def call(self, work: Callable[[], None]) -> bool:
-        """Schedule a function to be called once at the end of this event-loop iteration.  Returns
-        False, and schedules nothing, outside an iteration."""
+        """Return the milliseconds until the next TLS handshake step may run. The result is 0 if the
+        handshakes have not used up their share of the event loop's time."""
         if self._is_coming:
             self.works[work] = None
         return self._is_coming

@@ -619,12 +619,12 @@ class MetadataLog:
             self.promises.close()
 
     async def _start_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Empty the metadata log, and let it start at the end offset of a snapshot."""
+        """Empty the metadata log, so that it starts at the end offset of a snapshot."""
         await self._log.truncate_fully_and_start_at(snapshot_id.offset)
         await self._snapshots.remove(one for one in self._snapshots.ids if one != snapshot_id)
 
     async def _learn_voters(self, snapshot_id: OffsetAndEpoch | None) -> None:
-        """Read the quorum's voter sets in the latest snapshot and in all records after it."""
+        """Read the quorum's voter sets from the latest snapshot and from all records after it."""
         if snapshot_id is None:
             self._history.start_with(None)
         else:

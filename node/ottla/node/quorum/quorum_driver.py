@@ -425,8 +425,8 @@ class QuorumMember:
     async def stop(self) -> None:
         """Leave the quorum, and refuse all further requests.
 
-        Waits until raft has processed its current event, in whichever task, because this event may
-        start tasks in this member's nursery.
+        Waits until raft has processed its current event, because this event may start tasks in this
+        member's nursery.
         """
         self._ports.is_stopped = True
         with trio.CancelScope(shield=True):

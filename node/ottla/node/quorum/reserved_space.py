@@ -25,7 +25,7 @@ ELECTION_BYTES = 128 * KIB
 that cannot store its vote and epoch must not send responses."""
 
 ZEROS = bytes(256 * KIB)
-"""Block of zeros that is written repeatedly to fill the file."""
+"""Block of zeros that is written repeatedly to fill the file of reserved disk space."""
 
 
 class ReservedSpace:

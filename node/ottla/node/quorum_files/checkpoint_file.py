@@ -63,8 +63,9 @@ async def read_voter_files(
 async def epoch_max(disk: Disk, directory: str) -> Epoch:
     """Return the highest leader epoch that a record in this replica's metadata log can have.
 
-    The only voter of a quorum may write the first record of an epoch just before it writes the
-    epoch itself.
+    The result is one above the highest stored epoch, because the only voter of a quorum may write
+    the first record of an epoch just before it stores the epoch itself. It is `EPOCH_MAX` if the
+    stored epoch was lost.
     """
     known: list[ElectionState] = []
     with suppress(FileNotFoundError):

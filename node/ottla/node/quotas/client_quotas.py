@@ -90,8 +90,9 @@ class ClientQuotas:
         throttle_ms_max: int | None = None,
         report: Callable[[Throttle], None] = lambda throttle: None,
     ) -> None:
-        """`report` is called with throttled clients, for each client at most once in `REPORT_MS`.
-        `throttle_ms_max` is the maximum throttle time in milliseconds; None means no maximum."""
+        """Create a quota. `report` is called with throttled clients, for each client at most once
+        in `REPORT_MS`. `throttle_ms_max` is the maximum throttle time in milliseconds; None means
+        no maximum."""
         self.shape = shape
         self._report = report
         self._throttle_ms_max = throttle_ms_max

@@ -101,11 +101,9 @@ class RequestCharge:
         return bytes_max if found is None else fetch.most_at_once(found, bytes_max, now_ms)
 
     def may_give(self, byte_count: int, slot: ResponseSlot) -> bool:
-        """Charge the client of a fetch for the records of the response. Returns False if the
-        response must not contain them. The handler must have called `fetch_bytes_max` before.
-
-        If the response may not contain the records, nothing is charged, and it is sent without
-        records.
+        """Charge the client of a fetch for the records of the response. Returns False, and charges
+        nothing, if the response must be sent without records. The handler must have called
+        `fetch_bytes_max` before.
         """
         if self.is_exempt:
             return True
@@ -200,8 +198,8 @@ class WatchedCharge(RequestCharge):
         self._frame_bytes = frame_bytes
 
     def complete(self, slot: ResponseSlot, now_ns: int) -> None:
-        """Charge the client as without an operator, and count the request for the operator unless
-        it comes from a broker."""
+        """Charge the client as for any request. Also count the request for the operator if it does
+        not come from a broker."""
         if not self.is_exempt:
             self._quotas.traffic.note(
                 self._user,
@@ -229,8 +227,9 @@ class RequestQuotas:
         loop_clock: LoopClock,
         custom_limits: Callable[[str], CustomLimits] | None = None,
     ) -> None:
-        """`custom_limits` returns the limits for the key of a quota if the operator's quota
-        callback decides them. None means that the limits are read from the metadata."""
+        """Create the quotas. `custom_limits` returns the limits for the key of a quota if the
+        operator's quota callback decides them. None means that the limits are read from the
+        metadata."""
         self.now_ms = clock.monotonic_ms
         self.loop_clock = loop_clock
         self._lines = LogLimiter()

@@ -24,8 +24,8 @@ with an incomplete frame."""
 GROWTH = 4
 GROWTH_OF_LARGE = 2
 LARGE_BYTES = 1 << 20
-"""Size in bytes above which a receive buffer grows by a smaller factor, and the growth factors
-below and above that size.
+"""Size in bytes above which a receive buffer grows by the factor GROWTH_OF_LARGE. Smaller buffers
+grow by the factor GROWTH.
 
 At most the factor times the received bytes is allocated. With larger factors, fewer bytes are
 copied. With smaller ones, clients that send only the start of a frame occupy less memory.
@@ -67,10 +67,10 @@ class InputWindow:
         self.end += size
 
     def window(self, wanted_bytes: int) -> memoryview:
-        """Return free space in the buffer behind the received bytes, to receive into. The caller
-        then calls `advance` with the number of received bytes.
+        """Return the free space of the buffer behind the received bytes. The caller reads from the
+        socket into this space, and then calls `advance` with the number of received bytes.
 
-        With the whole space filled, the buffer contains at most `wanted_bytes`. The space may be
+        Once the whole space is filled, the buffer contains at most `wanted_bytes`. The space may be
         smaller, or empty, until `grow` is called.
         """
         missing_bytes = wanted_bytes - len(self)

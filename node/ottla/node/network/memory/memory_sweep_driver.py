@@ -16,7 +16,7 @@ from ottla.node.network.memory.request_memory import SWEEP_MS, RequestMemory
 
 
 def trim_memory() -> None:
-    """Give the allocator's free memory back to the operating system, if the C library supports it
+    """Return the allocator's free memory to the operating system, if the C library supports it
     (glibc). For 256 MiB this took 7 ms, during which the GIL was released."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

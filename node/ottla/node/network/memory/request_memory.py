@@ -31,9 +31,9 @@ from ottla.node.network.memory.response_memory import ResponseMemory, ResponseMe
 from ottla.node.network.server.closed_hosts import CLOSED_MEMORY_HOLDER
 
 SHARES_OF_POOL = 4
-"""Number by which the size of the request memory pool is divided to get the maximum of one
-connection. With a larger number, large frames wait for each other sooner. With a smaller number,
-fewer connections can exhaust the pool."""
+"""Divisor of the request memory pool's size. The quotient is the maximum memory of one connection.
+With a larger number, large frames wait for each other sooner. With a smaller number, fewer
+connections can exhaust the pool."""
 
 SMALL_PARTS_OF_POOL = 64
 """Number of equal parts of the pool of request memory. A connection that holds at most one part
@@ -41,7 +41,7 @@ counts as small: 4 MiB of 256. A fourth of the pool is reserved for small connec
 producers send 1 MiB by default."""
 
 UNAUTHENTICATED_PARTS_OF_POOL = 16
-"""Number by which the size of the request memory pool is divided to get the maximum of all
+"""Divisor of the request memory pool's size. The quotient is the maximum memory of all
 unauthenticated connections together (16 MiB of 256). Tokens take a few KiB, and at most
 `sasl.server.max.receive.size` (512 KiB). With a larger number, logins with large tokens wait for
 each other sooner. With a smaller one, unauthenticated clients can occupy more memory."""
@@ -74,8 +74,8 @@ wait for memory, at least one part must arrive between two checks. Applies to fr
 MiB."""
 
 WAITERS_PER_RELEASE = 64
-"""Maximum number of waiting connections that try again when request memory is released. `sweep`
-lets all of them try."""
+"""Maximum number of waiting connections that try again when request memory is released. After
+`sweep`, all waiting connections may try again."""
 
 SWEEP_MS = 1_000
 """Milliseconds between checks of frames that have not arrived completely. Time during which the
@@ -93,11 +93,11 @@ class RequestMemoryHolder(Protocol):
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the connection's socket is being read. Only the peer can then delay the frame."""
+        """True if the connection's socket is being read: only the peer can then delay the frame."""
         ...
 
     def on_memory_available(self) -> None:
-        """Ask the pool of request memory again for memory that it refused, since it may have some
+        """Retry a refused request for memory, since the pool of request memory may have free memory
         now."""
         ...
 
@@ -157,8 +157,8 @@ class RequestMemory:
     )
 
     def __init__(self, limit_bytes: int | None, known: "RequestMemory | None" = None) -> None:
-        """Create a pool of request memory with `limit_bytes`. If `known`, the pool of authenticated
-        connections, is given, the new pool is for unauthenticated connections."""
+        """Create a pool of request memory with `limit_bytes`. `known` is None, or, if the new pool
+        is for unauthenticated connections, the pool of authenticated connections."""
         is_unauthenticated = known is not None
         self._known = known
         self.limit_bytes = limit_bytes
@@ -293,8 +293,8 @@ class RequestMemory:
         self._waiters[share] = None
 
     def release(self, share: MemoryShare, size_bytes: int) -> None:
-        """Release a connection's request memory, and let waiting connections try again while the
-        pool has free memory."""
+        """Release a connection's request memory. Waiting connections then try again while the pool
+        has free memory."""
         self._count(share, -size_bytes)
         if not share.held_bytes:
             self._holders.pop(share, None)
@@ -304,7 +304,7 @@ class RequestMemory:
             self._retry_waiting(WAITERS_PER_RELEASE)
 
     def _retry_waiting(self, count_max: int) -> None:
-        """Let at most `count_max` connections that wait for request memory try again, in order,
+        """Call at most `count_max` connections that wait for request memory to try again, in order,
         while the pool has free memory."""
         waiters = self._waiters
         for _ in range(min(len(waiters), count_max)):
@@ -338,8 +338,9 @@ class RequestMemory:
         return known
 
     def check_fall(self, now_ms: int) -> bool:
-        """Return whether the process should return free memory to the operating system. This is so
-        if the held request memory has fallen by TRIM_BYTES below its peak since the last True.
+        """Return whether the process should return free memory to the operating system. The result
+        is True if the held request memory has fallen by TRIM_BYTES below its peak since the last
+        True.
 
         Returns True at most once every `TRIM_INTERVAL_MS`.
         """

@@ -1,17 +1,17 @@
 """Pool that bounds the response bytes that clients have not read, over all connections.
 
 Pure. The pool counts encoded responses that a socket did not accept at once; file slices take no
-memory. While it is exhausted, a connection gets no further request served until all its responses
-are sent. `sweep` then closes the connections that hold the most bytes and whose clients read
-nothing. If the unread bytes reach twice the pool's size, the connection that holds the most is
-closed at once.
+memory. While the pool is exhausted, further requests of a connection are served only after all its
+responses have been sent. `sweep` then closes the connections that hold the most bytes and whose
+clients read nothing. If the unread bytes reach twice the pool's size, the connection that holds the
+most is closed at once.
 """
 
 from typing import Protocol
 
 
 class ResponseMemoryHolder(Protocol):
-    """Method that the pool of response memory calls on a connection that it closes."""
+    """Interface by which the pool of response memory closes a connection."""
 
     def give_up(self, reason: str) -> None:
         """Close the connection, because its client does not read its responses while other
@@ -56,7 +56,7 @@ class ResponseMemory:
 
     def sweep(self) -> None:
         """Close the connections with the most unread response bytes whose clients have read nothing
-        since the last call. Does nothing unless the pool is exhausted.
+        since the last call. Does nothing if the pool is not exhausted.
 
         Must be called about once a second.
         """

@@ -36,8 +36,8 @@ bytes around it in one call. With a larger size, copying takes longer than the t
 saves. With a smaller one, more responses need three calls, and each call may wake the client."""
 
 READ_AHEAD_BYTES = MIB
-"""Number of bytes of a file slice that are checked at a time for being in the page cache. If they
-are not, they are loaded."""
+"""Number of bytes of a file slice that are checked at once. If they are not in the page cache, they
+are loaded."""
 
 
 class ReadBuffer:
@@ -240,8 +240,8 @@ class Channel(HostedChannel):
 
 def _is_read(piece: FileSlice, room: memoryview) -> bool:
     """Read a whole file slice into the buffer `room`. Returns False if a part of the slice is not
-    in the page cache, or if the file has an error. The caller then uses sendfile, which reports
-    such an error."""
+    in the page cache, or if the file has an error. The caller then uses sendfile, which reports the
+    error."""
     try:
         return os.preadv(piece.fileno(), (room,), piece.position, os.RWF_NOWAIT) == piece.length
     except OSError:

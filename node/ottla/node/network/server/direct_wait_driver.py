@@ -1,9 +1,9 @@
 """Wait for clients' sockets without a pass of trio's scheduler, while no other task can run.
 
 A pass of trio's scheduler costs more instructions than most requests, and a client with one request
-in flight would pay it for each request. The socket server's task therefore blocks in an epoll of
-its own, which contains the epoll of the clients' sockets and that of trio. It gives way to trio as
-soon as another task is runnable, a deadline is due, or trio's epoll has an event.
+in flight would pay it for each request. The socket server's task therefore blocks in its own epoll,
+which contains the epoll of the clients' sockets and that of trio. The task returns control to trio
+as soon as another task is runnable, a deadline is due, or trio's epoll has an event.
 
 Trio takes all runnable tasks out of its run queue before it runs the first of them, so an empty run
 queue does not show that no task waits. An instrument, which is part of trio's public interface,
@@ -24,9 +24,9 @@ WAIT_S_MAX = 1.0
 """Longest direct wait, in seconds. After it, the server's task waits by trio until the next event
 of a client.
 
-A longer wait would delay a cancellation of that task alone, because such a cancellation makes no
-other task runnable. With a shorter wait, the first request after a pause more often costs a pass of
-trio's scheduler."""
+With a longer wait, a cancellation of the server's task alone would be delayed, because such a
+cancellation makes no other task runnable. With a shorter wait, the first request after a pause more
+often costs a pass of trio's scheduler."""
 
 PASSES_UNSEEN = 2
 """Number of waits by trio before the first direct wait. A task that became runnable before the

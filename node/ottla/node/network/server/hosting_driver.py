@@ -75,8 +75,8 @@ class ConnectionServer(ConnectionHosting[C]):
         run_in_thread: RunInThread | None = None,
         now_ns: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
-        """`now_ns` is the clock, in nanoseconds, that measures the event-loop time of TLS
-        handshakes."""
+        """Create the server. `now_ns` is the clock, in nanoseconds, that measures the event-loop
+        time of TLS handshakes."""
         if request_memory_bytes_max < 0:
             request_memory_bytes_max = REQUEST_MEMORY_BYTES_MAX
         super().__init__(

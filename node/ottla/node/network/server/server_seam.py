@@ -33,8 +33,8 @@ class Admission(Protocol):
         ...
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:
-        """Decide whether to serve an accepted connection. If so, count the connection and return
-        None. Otherwise return the milliseconds after which to close the connection."""
+        """Decide whether to serve an accepted connection. Returns None if the connection is served,
+        and counts it. Otherwise returns the milliseconds after which to close the connection."""
         ...
 
     @property

@@ -46,8 +46,8 @@ class Certificates:
     change."""
 
     def __init__(self, config: ListenerSettings, compute: Compute) -> None:
-        """Read the certificate and key files of all encrypted listeners. Raises ConfigError if one
-        of them cannot be used.
+        """Read the certificate and key files of all encrypted listeners. Raises ConfigError if a
+        file cannot be used.
 
         `compute` runs the function that reads changed files later, while the broker serves.
         """
@@ -172,8 +172,8 @@ class Certificates:
         )
 
     def _log_refused_once(self, name: str, error: ConfigError) -> None:
-        """Log an ERROR with the reason why a listener's changed certificate is refused, unless the
-        same error was logged before. The listener keeps its current certificate."""
+        """Log an ERROR with the reason why a listener's changed certificate is refused. Does
+        nothing if the same error was logged before. The listener keeps its current certificate."""
         if self._logged_refusals.get(name) != str(error):
             self._logged_refusals[name] = str(error)
             logger.error(

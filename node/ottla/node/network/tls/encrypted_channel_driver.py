@@ -194,9 +194,8 @@ class TlsChannel(Channel):
         """Read up to one buffer of plaintext from the TLS session and serve it. Returns False at
         the end of the stream.
 
-        The channel reads only after earlier records have been sent. Otherwise a client that
-        requests new keys repeatedly, and does not read the responses, would fill the broker's
-        memory with them.
+        The channel reads only after earlier records have been sent. Otherwise, the responses to a
+        client that repeatedly requests new keys, and reads nothing, would fill the broker's memory.
         """
         if self._unsent:
             return True
@@ -220,8 +219,8 @@ class TlsChannel(Channel):
         return is_open
 
     def _receive(self, room: memoryview, ciphertext: memoryview) -> tuple[int, bool]:
-        """Decrypt received bytes into the buffer `room`, using `ciphertext` as a buffer. Returns
-        the number of plaintext bytes, and whether more may be available.
+        """Decrypt received bytes into the buffer `room`. `ciphertext` is the buffer for reads from
+        the socket. Returns the number of plaintext bytes, and whether more may be available.
 
         Plaintext that the TLS session already holds is returned first. If the session has reached
         its output limit, the socket is not read.
@@ -246,7 +245,8 @@ class TlsChannel(Channel):
         return size, not session.has_ended
 
     def _pass_on(self, session: TlsSession) -> None:
-        """Send the records that the TLS session itself produced: handshake, new keys, alerts."""
+        """Send the records that the TLS session itself has produced: handshake messages, key
+        updates, alerts."""
         if session.has_output:
             self._unsent = memoryview(bytes(self._unsent) + session.take_output())
             self._send_unsent()

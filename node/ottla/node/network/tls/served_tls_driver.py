@@ -83,8 +83,7 @@ class ServedTls:
         return PreparedTls(config, material, server_context(config, material))
 
     def take_up(self, prepared: "PreparedTls") -> None:
-        """Use a certificate that `prepared` has returned, for all new connections of the
-        listener."""
+        """Use a certificate that `prepared` has returned for the listener's new connections."""
         self.config = prepared.config
         self.material = prepared.material
         self.context = prepared.context
