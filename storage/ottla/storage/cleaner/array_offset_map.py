@@ -65,8 +65,8 @@ class KeyHasher:
         self._factors = np.frombuffer(drawn, dtype="<u8").reshape(-1, ROW_COUNT).astype(np.uint64)
 
     def of_keys(self, data: Buffer, at: Ints, sizes: Ints) -> KeyHashes:
-        """Return the hashes of record keys, which start at the positions `at` of `data` and have
-        the given sizes in bytes. No key may be null."""
+        """Return the hashes of record keys, which start at the positions `at` of `data`. `sizes`
+        contains the key lengths in bytes. No key may be null."""
         view = memoryview(data)
         if len(view) < int((at + sizes).max(initial=0)) + WORD_BYTES:
             # The last word of the last key may extend beyond the data.

@@ -1,8 +1,8 @@
 """Decompression of the record data (body) of scanned batches. Pure.
 
 Bodies are returned in runs. A run is several small bodies that are processed together, or one large
-body. The
-decompressed size of one batch is bounded. At most one batch and one run are in memory at a time.
+body. The decompressed size of one batch is bounded. At most one batch and one run are in memory at
+a time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,8 +54,8 @@ class RunBounds:
 
 
 def runs_of(data: bytes, batches: Iterable[tuple[int, BatchHeader]]) -> Iterator[list[Body]]:
-    """Yield the decompressed bodies of the given batches of `data`, grouped in runs that are
-    processed together. No body is empty."""
+    """Yield the decompressed bodies of batches in `data`, grouped in runs that are processed
+    together. `batches` contains the position and header of each batch. No body is empty."""
     run: list[Body] = []
     bounds = RunBounds()
     for at, header in batches:

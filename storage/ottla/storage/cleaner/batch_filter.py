@@ -277,8 +277,8 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _emptied(self, header: BatchHeader) -> KeptBatch | None:
-        """Return the empty batch that replaces a batch whose records are all dropped, or None if
-        none is needed."""
+        """Return the empty batch that replaces a batch whose records are all dropped, or None if no
+        empty batch is needed."""
         self._is_changed = True
         if not self._must_stay(header):
             return None

@@ -40,16 +40,16 @@ TIMESTAMP_MS_MIN = -(1 << 61)
 
 
 def kept_bytes(body: Body, ranges: Sequence[tuple[int, int]]) -> bytes:
-    """Return the bytes of the given ranges of a batch body (start and end position each),
-    joined."""
+    """Return the joined bytes of several ranges of a batch body. A range is a pair of start and end
+    position."""
     view = memoryview(body.data)
     return b"".join([view[start:end] for start, end in ranges])
 
 
 def rewritten_batch(body: Body, verdict: KeptRecords, *, horizon_ms: int | None = None) -> bytes:
-    """Return a batch that contains only the kept records, of which there must be at least one. If
-    `horizon_ms` (ms since 1970) is given, it becomes the batch's delete horizon, after which
-    tombstones may be dropped.
+    """Return a batch that contains only the kept records, of which there must be at least one.
+    `horizon_ms` (ms since 1970) becomes the batch's delete horizon, after which tombstones may be
+    dropped. None leaves the horizon unchanged.
 
     The horizon is not set if a timestamp relative to it would not fit into 64 bits. Tombstones of
     such a batch are kept.

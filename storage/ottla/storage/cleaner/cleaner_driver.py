@@ -1,7 +1,7 @@
 """The log cleaner task of a broker: compacts its logs, several at a time, until cancelled.
 
 The cleaner has `log.cleaner.threads` slots, each of which cleans one log at a time. A slot chooses
-the dirtiest log that is due, lets the runner clean it, swaps in each new segment, and checkpoints
+the dirtiest log that is due, passes it to the runner, swaps in each new segment, and checkpoints
 the new first dirty offset. A slot that finds no log waits for `log.cleaner.backoff.ms`. The event
 loop is never blocked by this work.
 
@@ -48,7 +48,7 @@ FATES = {True: "set aside", False: "tried again later"}
 
 
 class CleanedLogs(Protocol):
-    """The broker's logs as the log cleaner sees them. The log manager implements this interface."""
+    """Interface of the broker's logs for the log cleaner, which the log manager implements."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield each partition whose log is online, with its log."""
@@ -399,7 +399,7 @@ class LogCleaner:
 
     def retry(self, partition: TopicPartition) -> bool:
         """Schedule a new compaction of a partition whose compaction failed. Returns False if no
-        compaction of it has failed."""
+        compaction of the partition has failed."""
         found = self.manager.retry(partition)
         self._wake()
         return found

@@ -189,7 +189,7 @@ class CleanerManager:
 
     def retry(self, partition: TopicPartition) -> bool:
         """Schedule a new compaction of a partition whose compaction failed. Returns False if no
-        compaction of it has failed."""
+        compaction of the partition has failed."""
         return self._failures.pop(partition, None) is not None
 
     # ---- ending

@@ -75,8 +75,8 @@ async def aborted_beyond(
     """Return the aborted transactions of the log that began below `end_offset` and ended in a later
     segment.
 
-    Transaction indexes are loaded into the page cache one at a time. Loading all at once could
-    exceed the disk's maximum number of open files.
+    Transaction indexes are loaded into the page cache one at a time. Loading all indexes at once
+    could exceed the disk's maximum number of open files.
     """
     found: list[AbortedTransaction] = []
     for segment in log.segments[_cleaned_count(log, end_offset) :]:

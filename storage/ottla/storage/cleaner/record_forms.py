@@ -30,8 +30,8 @@ def array_record_work(task: CleaningTask) -> RecordWork:
 
 
 def new_record_work(task: CleaningTask, form: RecordForm | None = None) -> RecordWork:
-    """Return the given per-record implementation of log compaction, or by default the fastest
-    available one."""
+    """Return the per-record implementation of log compaction that `form` selects, or by default the
+    fastest available one."""
     if form is None:
         form = plain_record_work if find_spec("numpy") is None else array_record_work
     return form(task)

@@ -138,7 +138,7 @@ class WorkerPool:
         self, task: CleaningTask, throttle: Throttle
     ) -> AsyncIterator[AsyncIterator[CleanedGroup | CleaningDone]]:
         """Compact a log in a worker process. The `async with` block receives an iterator over the
-        results. If it ends before the compaction does, the worker is killed."""
+        results. If the block ends before the compaction, the worker is killed."""
         worker = self._idle.pop() if self._idle else await self._start()
         # A cleaning that finds no idle worker starts one, which replaces a dead one.
         self.dead_count = max(0, self.dead_count - 1)

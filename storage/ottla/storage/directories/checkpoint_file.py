@@ -18,8 +18,8 @@ VERSION = 0
 
 
 def format_checkpoint(offsets: Mapping[TopicPartition, Offset]) -> bytes:
-    """Return the bytes of a checkpoint file with the given offsets. Partitions are sorted, so that
-    equal offsets result in equal bytes."""
+    """Return the bytes of a checkpoint file with an offset for each partition. Partitions are
+    sorted, so that equal offsets result in equal bytes."""
     lines = [str(VERSION), str(len(offsets))]
     lines += [f"{key.topic} {key.partition} {offsets[key]}" for key in sorted(offsets)]
     return ("\n".join(lines) + "\n").encode()

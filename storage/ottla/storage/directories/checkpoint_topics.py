@@ -18,7 +18,7 @@ VERSION = 0
 
 
 def format_topic_ids(topic_ids: Mapping[TopicPartition, UUID]) -> bytes:
-    """Return the bytes of a `checkpoint-topic-ids` file with the given topic ids."""
+    """Return the bytes of a `checkpoint-topic-ids` file with a topic id for each partition."""
     lines = [str(VERSION), str(len(topic_ids))]
     lines += [f"{key.topic} {key.partition} {topic_ids[key]}" for key in sorted(topic_ids)]
     return ("\n".join(lines) + "\n").encode()

@@ -50,8 +50,8 @@ CHECKPOINT_FILES = (
 
 
 class CheckpointLine(NamedTuple):
-    """One partition's line in a checkpoint file: its offset, and the topic id of the log whose
-    offset this is."""
+    """One partition's line in a checkpoint file: an offset, and the topic id of the log to which
+    the offset belongs."""
 
     topic_id: UUID
     offset: Offset
@@ -67,8 +67,8 @@ class Checkpoints:
             name: {} for name in CHECKPOINT_FILES
         }
         """Offset of each partition, by checkpoint file. A failed write may still have replaced the
-        file. After it, the mapping has the partitions of the old and the new lines, with the new
-        offset of a partition that is in both."""
+        file. Until the next successful write, the mapping then contains the partitions of the old
+        and the new lines, with the new offset of a partition that is in both."""
         self._durable: dict[str, dict[TopicPartition, Offset]] = {}
         """Offset of each partition in the last successful write, by checkpoint file."""
         self._begun_count = dict.fromkeys(CHECKPOINT_FILES, 0)
@@ -114,8 +114,8 @@ class Checkpoints:
             return None
 
     async def adopt(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
-        """If there is no side file with topic ids, assign the checkpoint lines to the given topic
-        ids of the directory's logs.
+        """Assign the checkpoint lines to the topic ids of the directory's logs, and write the side
+        file with these ids. The directory must have no side file.
 
         Call this only after a clean shutdown, which wrote all lines from the open logs. A directory
         without a side file was last used by a Kafka broker or by an older version of Ottla.
@@ -144,8 +144,8 @@ class Checkpoints:
     def lines_of(
         self, name: str, partitions: Set[TopicPartition]
     ) -> dict[TopicPartition, CheckpointLine]:
-        """Return the lines of the given partitions in the checkpoint file `name`. The caller uses
-        them to preserve the lines of logs that could not be opened."""
+        """Return the lines of some partitions in the checkpoint file `name`. The caller uses them
+        to preserve the lines of logs that could not be opened."""
         known = self._lines[name].keys() & self._topic_ids.keys() & partitions
         return {at: CheckpointLine(self._topic_ids[at], self._lines[name][at]) for at in known}
 

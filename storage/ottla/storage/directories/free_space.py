@@ -144,7 +144,7 @@ class FreeSpace:
 
     def on_unmeasured(self) -> FreeSpaceChange | None:
         """Handle a measurement of the free space that failed with an error. Returns a change to
-        log, or None if there is none."""
+        log, or None if nothing has changed."""
         return self._answered()
 
     def on_measured(self, space: Space, now_ms: int) -> list[FreeSpaceChange]:
@@ -159,7 +159,7 @@ class FreeSpace:
 
     def on_refused(self, now_ms: int) -> FreeSpaceChange | None:
         """Handle a write that was refused for lack of space. Returns a change to log, or None if
-        there is none."""
+        nothing has changed."""
         self.refused_count += 1
         self._refused_ms = now_ms
         if self.state is not FreeSpaceLevel.FULL:

@@ -52,7 +52,7 @@ class DirectorySurvey(NamedTuple):
 
 
 class DiskFile(Protocol):
-    """Interface of an open file. There is no cursor: the owner gives the position of each write.
+    """Interface of an open file. The file has no cursor: every read and write names its position.
 
     The file's descriptor may be closed, in favour of other files, while the file is not pinned and
     has no unflushed writes. The next use reopens the file, even if `Disk.rename` changed its path.
@@ -201,10 +201,10 @@ class Disk(Protocol):
         ...
 
     async def forget_flushed(self, file: DiskFile) -> None:
-        """Let later reads of a file return the contents of the device, except for data that is
+        """Make later reads of a file return the contents of the device, except for data that is
         written but not flushed.
 
-        After a failed fsync the kernel counts the pages that it could not write as flushed. While
+        After a failed fsync, the kernel counts the pages that it could not write as flushed. While
         such pages are in memory, all processes read them as if they were on the device.
         """
         ...

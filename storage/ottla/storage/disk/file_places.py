@@ -103,8 +103,8 @@ class FilePlaces(Generic[F]):
             to_folder.children[to_name] = child
 
     def _find(self, path: str) -> tuple[Folder | None, str]:
-        """Return the folder of a path and the last component of the path. The folder is None if no
-        file is open in it."""
+        """Return the folder of a path and the last component of the path. The folder is None if it
+        contains no open file."""
         *names, last = path.split("/")[1:]
         folder: Folder | None = self._root
         for name in names:

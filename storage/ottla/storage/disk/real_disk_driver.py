@@ -36,7 +36,7 @@ _LOGGER = logging.getLogger(__name__)
 
 SLOW_FSYNC_S = 1.0
 """Duration in seconds above which the flush of a file is logged as slow. Shorter flushes are usual
-while a device is busy. A flush that takes only a little longer can cause an election."""
+while a device is busy. A slightly longer flush can cause an election."""
 SLOW_REPEAT_S = 60.0
 """Minimum interval in seconds between log messages about slow flushes in one log directory. A
 shorter interval fills the log."""

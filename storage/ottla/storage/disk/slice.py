@@ -73,8 +73,8 @@ class FileSlice:
         return data
 
     def note_cached(self, end: int, now_ms: int) -> None:
-        """Record at `now_ms` that the bytes of the slice from the last position sent up to `end`
-        are in the page cache."""
+        """Record that the bytes of the slice from the last position sent up to `end` were in the
+        page cache at `now_ms`."""
         self._cached_end = end
         self._cached_ms = now_ms
 

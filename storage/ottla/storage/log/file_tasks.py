@@ -11,7 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
 def _do_nothing() -> None:
-    """Default callback, in this module because a function object for each log takes 150 bytes."""
+    """Do nothing. All logs share this default callback, because a function object for each log
+    takes 150 bytes."""
 
 
 class FileTasks:

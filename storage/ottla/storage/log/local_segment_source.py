@@ -1,7 +1,8 @@
-"""A closed segment of a log, as its upload to an object store reads it.
+"""A closed segment of a log, as the source of an upload to an object store.
 
 The segment's `.log` file stays open while the source exists, so that it can be read after the log
-has removed the segment. Everything else is refused then: the copy would be useless.
+has removed the segment. All other reads are refused after the removal, because the copy would be
+useless.
 """
 
 import errno
@@ -36,8 +37,9 @@ async def producers_at_local_start(state: LogState) -> bytes:
 
 
 class LocalSegmentSource:
-    """A closed segment of one log (interface `SegmentSource`). The log is flushed up to the
-    segment's end before its indexes are read, which are complete only then."""
+    """Reader of a closed segment of one log, for an upload (interface `SegmentSource`). The
+    segment's indexes are complete only after a flush, so the log is flushed up to the segment's end
+    before they are read."""
 
     def __init__(
         self,

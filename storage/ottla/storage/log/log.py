@@ -495,8 +495,8 @@ class Log:
         return self.state.epochs.entries
 
     def local_segments(self) -> list[LocalSegment]:
-        """Return the segments of the log, oldest first, as the decisions of tiered storage need
-        them. The last one is active."""
+        """Return the properties of the log's segments that decisions of tiered storage need, oldest
+        segment first. The last segment is active."""
         return self.state.local_segments()
 
     async def delete_local_segments(self, now_ms: int) -> int:
@@ -505,8 +505,8 @@ class Log:
         return await self.delete_old_segments(now_ms)
 
     def note_reads(self, now_ms: int) -> None:
-        """Store the current time in each segment that was read since the previous call. With these
-        times, `tiered_space` removes the segments first that no consumer has read for long."""
+        """Store the current time in each segment that was read since the previous call.
+        `relief_plan` uses these times to delete the least recently read segments first."""
         self.state.note_reads(now_ms)
 
     def tiered_space(self, now_ms: int) -> TieredLogSpace:

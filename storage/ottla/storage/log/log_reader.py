@@ -73,7 +73,8 @@ class KeptRead:
 
 
 class KnownCached:
-    """Range of a log's newest file that was found in the page cache, and the time in ms of that."""
+    """Range of a log's newest file that was found in the page cache, and the time of this check in
+    ms."""
 
     __slots__ = ("at_ms", "end", "file", "start")
 
@@ -242,8 +243,8 @@ class LogReader:
             self._health.refuse(error)
 
     def _cached_end(self, part: FileSlice, file_bytes: int, now_ms: int) -> int:
-        """Return the file position up to which a slice is in the page cache, as `_check_cached`
-        does.
+        """Return the file position up to which a slice is in the page cache. Raises NotCachedError
+        as `_check_cached` does.
 
         A block that was found in the page cache counts as cached for `CACHED_FOR_MS`. Later slices
         of a sequential reader that are inside the block are then not checked again.
@@ -267,7 +268,7 @@ class LogReader:
     def _check_cached(self, part: FileSlice) -> int:
         """Return the file position up to which a slice is in the page cache.
 
-        Raises NotCachedError if the first block of the slice is not.
+        Raises NotCachedError if the first block of the slice is not in the page cache.
         """
         size = min(part.length, COLD_BLOCK_BYTES)
         if not self._state.disk.is_cached(part.file, part.position, size):

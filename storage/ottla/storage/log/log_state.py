@@ -139,8 +139,8 @@ class LogState:
         return max(0, found - 1)
 
     def local_segments(self) -> list[LocalSegment]:
-        """Return the segments of the log, oldest first, as the decisions of tiered storage need
-        them."""
+        """Return the properties of the log's segments that decisions of tiered storage need, oldest
+        segment first."""
         segments = self.segments
         ends = [segment.base_offset for segment in segments[1:]]
         return [

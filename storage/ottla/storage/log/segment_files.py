@@ -72,8 +72,8 @@ class SegmentFiles:
         return new
 
     def create(self, base_offset: Offset, now_ms: int) -> Segment:
-        """Create a segment and return it. Either all its files are created or none. The next start
-        would mistake an incomplete set of files for the end of the log."""
+        """Create a segment and return it. Either all its files are created or none, because the
+        next start would mistake an incomplete set of files for the end of the log."""
         self.names.change_count += 1
         state = self._state
         new = Segment(state.disk, state.directory, base_offset, state.config, now_ms=now_ms)

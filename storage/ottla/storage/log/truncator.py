@@ -84,8 +84,8 @@ class Truncator:
         snapshot: bytes,
         now_ms: int,
     ) -> None:
-        """Remove all records of the local log durably. It then begins and ends at `offset`, with
-        the given log start offset, leader epochs and producers."""
+        """Remove all records of the local log durably. It then begins and ends at `offset`. Its log
+        start offset, leader epochs and producers (`snapshot`) are those of the arguments."""
         assert log_start_offset <= offset
         producers = decode_snapshot(snapshot, offset)
         producers.note_loaded(now_ms)
@@ -239,7 +239,7 @@ class Truncator:
 
     async def _report_decrease(self, checkpoint: Offset, high_watermark: Offset) -> None:
         """Call the log's owner if a truncation lowered the recovery checkpoint or the high
-        watermark below the given earlier values."""
+        watermark below their earlier values `checkpoint` and `high_watermark`."""
         state = self._state
         if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
             await self._hooks.on_offsets_decreased()

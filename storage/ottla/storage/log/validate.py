@@ -93,7 +93,7 @@ _AFTER_CRC: Final = Struct(">hiqqqhii")
 
 Accepted: TypeAlias = tuple[BatchHeader, memoryview, int]
 """A batch that may be appended: header, bytes in the topic's codec, and the size of the batch in
-the request. A plain tuple, because one is created for each append."""
+the request. It is a plain tuple because one is created for each append."""
 
 
 class RecordsToInspectError(Exception):
@@ -405,7 +405,7 @@ def unpacked_bytes_max(config: LogConfig) -> int:
 def _checked_fields(
     offset: Offset, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: object
 ) -> tuple[Offset, int, bool]:
-    """Return those fields of a record that `check_records` needs."""
+    """Return the offset and timestamp (ms) of a record, and whether the record has a key."""
     return offset, timestamp_ms, key is not None
 
 

@@ -107,8 +107,8 @@ class ReplicaPlacement(NamedTuple):
     topic_id: UUID
     partition: TopicPartition
     directory_id: UUID | None
-    """Id of the log directory that the cluster has assigned to the replica, or None if it has
-    assigned none."""
+    """Id of the log directory that the cluster has assigned to the replica, or None if no directory
+    is assigned."""
     is_counted_on: bool
     """True if the replica is in the ISR or ELR, and the partition has changed since its creation.
     The cluster then relies on the replica's records."""
@@ -141,8 +141,8 @@ class DirectoryFindings:
 def kind_of_absence(
     promise: LogPromise, *, was_clean: bool, has_whole_checkpoints: bool
 ) -> LossKind | None:
-    """Return the kind of loss if a replica has no log at all, or None if its checkpoints and the
-    metadata image promised none.
+    """Return the kind of loss if a replica has no log at all. Returns None if neither the replica's
+    checkpoints nor the metadata image show that it had records.
 
     After a clean shutdown (`was_clean`) the checkpoints are exact. Otherwise a checkpoint line that
     promises no records may be out of date, because records may have been appended later. A log

@@ -20,7 +20,7 @@ VERSION = 0
 
 
 def format_losses(losses: Iterable[LogLoss]) -> bytes:
-    """Return the bytes of a `lost-logs` file that describes the given losses."""
+    """Return the bytes of a `lost-logs` file that describes `losses`."""
     lines = [
         {
             "topicId": str(loss.topic_id),

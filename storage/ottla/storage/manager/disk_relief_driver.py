@@ -27,7 +27,7 @@ LOOK_S = 1.0
 volume before copies are deleted."""
 
 READS_S = 60.0
-"""Seconds between two checks of which segments were read. Times of "least recently read" have this
+"""Seconds between two checks of which segments were read. Read times of segments have this
 resolution."""
 
 REPORT_S = 60.0
@@ -35,7 +35,8 @@ REPORT_S = 60.0
 
 
 class DiskRelief:
-    """Deletion of copied segments for the free space of one log directory, and its counts."""
+    """Task that deletes copied segments of one log directory to keep disk space free, with counters
+    of the deletions."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class DiskRelief:
         measure: Callable[[], Awaitable[Space]],
         removal: DelayedRemoval,
     ) -> None:
-        """Create the deletion for the directory at `path`. `logs` yields its logs; `measure`
-        returns the free space of its volume."""
+        """Create the task for the directory at `path`. `logs` yields the directory's logs;
+        `measure` returns the size and free space of its volume."""
         self.path = path
         self.segment_count = 0
         """Number of segments whose local copy was deleted for lack of space."""
@@ -57,9 +58,10 @@ class DiskRelief:
         self.is_short = False
         """True if the last measurement found less free space than required."""
         self.on_short: Callable[[], None] = lambda: None
-        """Called while the directory is short of space and has too few copied segments."""
+        """Function that is called while the directory is short of space and has too few copied
+        segments."""
         self.free_bytes_min = free_bytes_min
-        """Free bytes below which copied segments are deleted, or 0."""
+        """Number of free bytes below which copied segments are deleted; 0 if none are deleted."""
         self._clock = clock
         self._logs = logs
         self._measure = measure
@@ -67,7 +69,8 @@ class DiskRelief:
         self._reported_s = float("-inf")
 
     async def run(self) -> None:
-        """Keep the space free until cancelled. Returns at once if the setting is 0."""
+        """Keep the required disk space free until cancelled. Returns at once if `free_bytes_min` is
+        0."""
         if not self.free_bytes_min:
             return
         looked_s = trio.current_time()
@@ -79,7 +82,7 @@ class DiskRelief:
             await self.relieve()
 
     async def relieve(self) -> None:
-        """Measure the free space, and delete copied segments if it is too little."""
+        """Measure the free space, and delete copied segments if it is below `free_bytes_min`."""
         missing_bytes = await self._missing_bytes()
         if missing_bytes > 0 and await self._removal.remove_all():
             missing_bytes = await self._missing_bytes()
@@ -136,7 +139,8 @@ class DiskRelief:
             _LOGGER.warning("the active segment of %s stays open: %s", partition, error.message)
 
     def _report(self, before_count: int, before_bytes: int) -> None:
-        """Log how much was deleted, at most once in REPORT_S."""
+        """Log the number and size of the segments that were deleted since the totals were
+        `before_count` and `before_bytes`. Does nothing within REPORT_S of the last log line."""
         count = self.segment_count - before_count
         now_s = trio.current_time()
         if not count or now_s - self._reported_s < REPORT_S:

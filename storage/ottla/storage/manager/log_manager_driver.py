@@ -295,7 +295,8 @@ class LogManager:
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
         """Durably remove the recorded losses of replicas that are complete again, or deleted.
 
-        If such a replica was elected leader, a hole in its log is no longer a loss.
+        If a replica that is complete again was elected leader, a hole in its log is no longer a
+        loss.
         """
         for key in self.losses.keys() & set(whole):
             placed = self._placed.get(self.losses[key].partition)
@@ -520,7 +521,7 @@ class LogManager:
 
     @property
     def reliefs(self) -> list[DiskRelief]:
-        """Deletion of copied segments for free space, one for each log directory."""
+        """Tasks that delete copied segments if free space is short, one for each log directory."""
         return [upkeep.relief for upkeep in self._upkeep.values()]
 
     def _upkeep_of(self, directory: LogDirectory) -> DirectoryUpkeep:

@@ -78,7 +78,7 @@ class MovePorts:
     served: Callable[[], Collection[TopicPartition]]
     """Function that returns the partitions whose logs are online in the target directory."""
     fail_target: Callable[[str], None]
-    """Function that takes the target directory offline, for the reason given."""
+    """Function that takes the target directory offline. Its argument is the reason."""
     switch_log: Callable[[Log], None]
     """Function that makes the copy the log of the partition. Called in the event-loop iteration
     that completes the copy."""
@@ -114,7 +114,7 @@ class LogMove:
         None if it was not truncated."""
         self._lacking: FileSlice | None = None
         """Slice of the moving log that was not in the page cache when the partition was about to
-        switch to the copy. None if there is none."""
+        switch to the copy. None if all data was cached."""
         self._unwritten_bytes = 0
         """Number of bytes copied since the kernel was last asked to write the copy to the
         device."""

@@ -27,8 +27,8 @@ from ottla.storage.segments.partition_metadata import encode_partition_metadata,
 
 KEPT_AFTER_S = 0.05
 """Seconds that a new log waits for other new logs, so that one flush makes all of them durable.
-With a shorter time, flushes delay the creation of further logs. With a longer time, a power failure
-can remove new logs for longer."""
+With a shorter time, flushes delay the creation of further logs. With a longer time, new logs can be
+lost in a power failure for longer."""
 
 NOTED_AFTER_S = 1.0
 """Time in seconds after which a new log's line is written to the checkpoint file, together with the

@@ -1,12 +1,12 @@
 """Choice of the log directory for a new log, and choice between two logs of one partition.
 
-Pure. An empty log that replaces one on a missing disk would be taken for a complete replica, and
+Pure. An empty log that replaces one on a missing disk would be mistaken for a complete replica, and
 could be elected leader. Therefore a log may be created in any directory only for a replica that
 cannot have had committed records. Any other replica must use its assigned directory, and is offline
 while that directory is missing.
 
 A cordoned directory gets a log only if no other directory is online, or if the cluster assigned the
-directory. A full directory gets a log only if all others are full too.
+directory. A full directory gets a log only if all other directories are full too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,8 +60,8 @@ def choose_place(
     """Return the index of the log directory for a new log: the assigned directory, otherwise the
     one with the fewest logs.
 
-    `wanted` is the directory id that the cluster assigned to the replica, or None if there is none.
-    `count_of` is the number of logs by directory path. `holds_nothing` means that the replica
+    `wanted` is the directory id that the cluster assigned to the replica, or None if it assigned
+    none. `count_of` is the number of logs by directory path. `holds_nothing` means that the replica
     cannot have had committed records.
 
     Raises RefusedError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is missing.
@@ -89,8 +89,8 @@ def choose_place(
 def choose_log(
     partition: TopicPartition, one: PlacedLog, other: PlacedLog, wanted: UUID | None
 ) -> tuple[PlacedLog, PlacedLog]:
-    """Choose between two logs of one partition, which an interrupted move leaves. Returns the valid
-    log, then the other one.
+    """Choose between two logs of one partition, which an interrupted move has left. Returns the
+    valid log, then the invalid one.
 
     The log with the later leader epoch is valid. If the epochs are equal, the longer log is valid.
     If the lengths are equal too, the log in the directory that the cluster assigned (`wanted`) is

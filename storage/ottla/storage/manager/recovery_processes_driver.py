@@ -5,7 +5,7 @@ worker process recovers one complete log after another and closes each. The brok
 opens the log like any log that was closed cleanly. A killed worker leaves a log in the same state
 as a broker that is killed during its start.
 
-A worker exits at once when its standard input ends: the broker has exited, and the next one may
+A worker exits at once when its standard input ends: the broker has exited, and the next broker may
 already be recovering the same log. PR_SET_PDEATHSIG is no alternative: the kernel sends it when the
 *thread* that started a process ends, and trio starts processes from threads that end once they are
 idle.

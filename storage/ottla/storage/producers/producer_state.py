@@ -441,7 +441,7 @@ class ProducerStates:
 
 def find_duplicate(producer: ProducerEntry, header: BatchHeader) -> SequencedBatch | None:
     """Return the producer's known batch with exactly the epoch and the sequence numbers of
-    `header`. Returns None if there is none."""
+    `header`. Returns None if no known batch has them."""
     if header.producer_epoch != producer.epoch:
         return None
     base_sequence = header.base_sequence

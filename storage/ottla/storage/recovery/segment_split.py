@@ -1,11 +1,11 @@
 """Split of a segment whose offsets are too far from its base offset into several valid segments
 (KAFKA-6264).
 
-Old brokers let a segment span more offsets than an index entry can represent. The new segments
-(pieces) are written as `.cleaned`, flushed, and renamed to `.swap`, the one with the highest base
-offset first. The piece with the old segment's base offset is renamed last. If a crash occurs before
-that rename, the next start undoes the split. After it, the next start replaces the old segment by
-the pieces (`segment_swap.clean_directory`).
+In old brokers, a segment could span more offsets than an index entry can represent. The new
+segments (pieces) are written as `.cleaned`, flushed, and renamed to `.swap`, the piece with the
+highest base offset first. The piece with the old segment's base offset is renamed last. If a crash
+occurs before that rename, the next start undoes the split. After a crash later on, the next start
+replaces the old segment by the pieces (`segment_swap.clean_directory`).
 """
 
 from ottla.storage.disk.disk_seam import Disk, DiskFile

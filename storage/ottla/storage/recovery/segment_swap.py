@@ -64,8 +64,8 @@ class CleanedFiles(Protocol):
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Timestamp of the new segment's first batch in ms since 1970, or -1 if the batch has
-        none."""
+        """Timestamp of the new segment's first batch in ms since 1970, or -1 if the batch has no
+        timestamp."""
         ...
 
 
@@ -123,8 +123,8 @@ async def decide_swap(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 async def finish_swap(disk: Disk, directory: str, base_offset: int) -> None:
-    """Rename the `.swap` files of a new segment to their final names. The old segments must have
-    been renamed to `.deleted` before."""
+    """Rename the `.swap` files of a new segment to their final names. The caller has already
+    renamed the old segments to `.deleted`."""
     await _rename_all(disk, directory, base_offset, SWAP, "")
 
 

@@ -64,9 +64,9 @@ class BatchScan:
     ) -> None:
         """Create a scan of a segment's batches.
 
-        If `base_offset` (the segment's base offset) is given, the scan reports a batch whose offset
-        is more than 2³¹ - 1 above it (`is_overflow`). An index entry cannot store such a
-        difference. If it is None, offsets are not checked.
+        `base_offset` is the segment's base offset, or None if offsets are not to be checked. The
+        scan reports a batch whose offset is more than 2³¹ - 1 above the base offset
+        (`is_overflow`), because an index entry cannot store such a difference.
         """
         self._read = partial(disk.read, file)
         self._end = end

@@ -93,7 +93,7 @@ class EntryFile:
         """Open an index file as sealed. Returns its size in bytes, which may not be a multiple of
         the entry size.
 
-        If the caller gives `size` (in bytes), the file is opened only when an entry is read.
+        If the caller passes `size` (in bytes), the file is opened only when an entry is read.
         """
         self._memory = None
         if size is None:

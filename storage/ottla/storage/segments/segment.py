@@ -144,8 +144,8 @@ class Segment:
         """Create the segment object. `suffix` is appended to the file names while the files do not
         have their final names yet.
 
-        If `known_bytes` is given, the log file exists with that size in bytes, and is opened only
-        when it is needed.
+        `known_bytes` is the size in bytes of an existing log file, which is then opened only when
+        it is needed.
         """
         self._disk = disk
         self.base_offset = base_offset
@@ -174,8 +174,8 @@ class Segment:
         self.is_read = False
         """True if records were read since `read_ms` was set the last time."""
         self.read_ms = 0
-        """Time in ms since 1970 up to which the segment's reads are known, or 0. It is set only if
-        local.retention.free.bytes is."""
+        """Time in ms since 1970 up to which the segment's reads are known, or 0. It is updated only
+        if local.retention.free.bytes is set."""
         self._is_removed = False
         self._is_preallocated = False
         self.first_timestamp_ms = NO_TIMESTAMP
@@ -238,7 +238,7 @@ class Segment:
         """Return whether the log must roll before it appends a batch, so that the batch is written
         to a new segment.
 
-        This method is called for each append, hence without keyword arguments.
+        This method is called for each append, so its arguments are positional to save time.
         """
         offsets, times = self.offset_index, self.time_index
         if (
@@ -257,7 +257,7 @@ class Segment:
         return waited_ms > config.segment_ms - self.jitter_ms
 
     def has_no_room(self, *, size: int, last_offset: int) -> bool:
-        """Return whether a batch does not fit into this segment, whatever the settings are.
+        """Return whether a batch does not fit into this segment, regardless of the settings.
 
         A new log rolls for no other reason before its directory is durable. Otherwise a power
         failure might keep the name of a later segment and lose the name of the first one.
@@ -276,7 +276,7 @@ class Segment:
         """Update the segment's state for a batch that was written at the end of its file,
         `size_bytes`. Returns True if the batch got an index entry.
 
-        This method is called for each append, hence without keyword arguments.
+        This method is called for each append, so its arguments are positional to save time.
         """
         position = self.size_bytes
         if position == 0:

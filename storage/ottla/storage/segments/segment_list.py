@@ -33,7 +33,7 @@ class ClosedSegment(NamedTuple):
 
 
 def format_segments(segments: Iterable[ClosedSegment]) -> bytes:
-    """Return the bytes of a `closed-segments` file that describes the given segments."""
+    """Return the bytes of a `closed-segments` file that describes `segments`."""
     rows = [" ".join(map(str, segment)) for segment in segments]
     text = ("\n".join([str(VERSION), str(len(rows)), *rows]) + "\n").encode()
     return text + f"{crc32(text)}\n".encode()

@@ -173,8 +173,8 @@ async def read_epochs(store: ObjectStore, manifest: SegmentManifest) -> Sequence
 async def read_partition(
     store: ObjectStore, manifests: Sequence[SegmentManifest]
 ) -> StoredPartition:
-    """Return the log of a partition, given the manifests of all its segments, at least one. Raises
-    CorruptDataError if the leader epochs in the newest segment are damaged."""
+    """Return the log of a partition. `manifests` are the manifests of all its segments, at least
+    one. Raises CorruptDataError if the leader epochs in the newest segment are damaged."""
     return stored_partition(manifests, await read_epochs(store, newest_segment(manifests)))
 
 

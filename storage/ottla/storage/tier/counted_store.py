@@ -92,8 +92,8 @@ class CountedStore:
             await self._store.put(key, content, only_new=only_new)
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object. If it has one part, this is one request. Otherwise there is one request
-        for each part, and two more that begin and complete the upload."""
+        """Store an object. An object with one part counts as one request. With more parts, each
+        part counts as one request, and the start and the end of the upload as two more."""
         size = 0
 
         async def counted() -> AsyncGenerator[bytes, None]:
@@ -126,7 +126,7 @@ class CountedStore:
             return await self._store.head(key)
 
     async def entries(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectEntry]:
-        """Yield the objects whose keys begin with `prefix`. Each page of the listing is one
+        """Yield the objects whose keys begin with `prefix`. Each page of the listing counts as one
         request."""
         with _RequestCount(self._traffic, RequestKind.LIST):
             count = 0
@@ -137,7 +137,7 @@ class CountedStore:
                 yield entry
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects with the given keys."""
+        """Delete the objects with the keys in `keys`."""
         with _RequestCount(self._traffic, RequestKind.DELETE, -(-len(keys) // self._delete_batch)):
             await self._store.delete(keys)
 

@@ -72,12 +72,12 @@ class ExpiryInput:
 
 def plan_expiry(log: ExpiryInput) -> list[ExpiryStep]:
     """Return the steps that delete copied segments of a leader's log, in the order in which they
-    must be made.
+    must be performed.
 
     Deletions that began earlier are repeated first. Then finished segments of the log are deleted,
     in the order of their offsets, while they are below the log start offset, older than the
     retention time, or in excess of the maximum size. This ends at the first segment that is kept,
-    or that contains an uncommitted record. At last, abandoned copies are deleted, and segments
+    or that contains an uncommitted record. Finally, abandoned copies are deleted, and segments
     whose leader epochs are all older than those of the log.
     """
     lineage = log.lineage

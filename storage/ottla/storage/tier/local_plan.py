@@ -8,7 +8,7 @@ from ottla.storage.tier.copy_plan import LocalSegment
 
 
 class LocalDeletion(NamedTuple):
-    """Decision to delete the oldest local segments of a tiered log."""
+    """Result of the decision which of the oldest local segments a tiered log deletes."""
 
     segment_count: int
     """Number of segments to delete, counted from the oldest."""

@@ -229,11 +229,12 @@ def encode_manifest(manifest: SegmentManifest) -> bytes:
 
 
 def decode_manifest(data: bytes, key: str) -> SegmentManifest:
-    """Decode the manifest that the object with the given key contains.
+    """Decode a manifest from the content of the object with the key `key`.
 
     Raises CorruptDataError if a field is missing or invalid, or if the manifest does not match the
-    key. Otherwise a renamed object could be taken for another segment. Raises NewerReleaseError if
-    a newer release wrote it. Unknown fields are ignored.
+    key. Without the comparison with the key, a renamed object could be mistaken for another
+    segment. Raises NewerReleaseError if a newer release wrote the manifest. Unknown fields are
+    ignored.
     """
     where = f"manifest {key}"
     if len(data) > MANIFEST_BYTES_MAX:

@@ -31,7 +31,7 @@ class MemoryObjectStore:
         self._objects[key] = bytes(content), self._wall_ms()
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
-        """Store an object in memory, whose content is given in parts."""
+        """Store an object in memory, whose content arrives in parts."""
         await self.put(key, b"".join([part async for part in parts]))
 
     async def get(self, key: str, start: int, end: int) -> bytes:
@@ -56,7 +56,7 @@ class MemoryObjectStore:
                 yield ObjectEntry(key, len(content), modified_ms)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects with the given keys from memory."""
+        """Delete the objects with the keys in `keys` from memory."""
         for key in keys:
             assert is_plain_key(key)
             self._objects.pop(key, None)

@@ -67,7 +67,7 @@ class SegmentNames:
     segment_id: UUID
 
     def key(self, kind: SegmentObject) -> str:
-        """Return the key of the segment's object of the given kind."""
+        """Return the key of one of the segment's objects, selected by its kind."""
         prefix = partition_prefix(self.cluster_id, self.topic, self.topic_id, self.partition)
         return f"{prefix}{self.start_offset:020d}-{uuid_text(self.segment_id)}{kind.value}"
 

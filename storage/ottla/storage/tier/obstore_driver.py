@@ -150,7 +150,7 @@ class ObstoreObjectStore:
                     yield entry
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects with the given keys, with as few requests as the store permits."""
+        """Delete the objects with the keys in `keys`, with as few requests as the store permits."""
         import obstore
 
         async def call(batch: Sequence[str]) -> None:
@@ -273,7 +273,7 @@ def _s3_credentials(settings: StoreSettings) -> "Callable[[], S3Credential] | No
 
 
 def _names_of_settings(settings: StoreSettings, scheme: StoreScheme) -> dict[str, str]:
-    """Return the configuration of obstore for the given settings, by obstore's names."""
+    """Return the configuration of obstore for `settings`, by obstore's names."""
     endpoint = settings.endpoint.removesuffix("/")
     match scheme:
         case StoreScheme.S3:

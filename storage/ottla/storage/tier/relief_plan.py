@@ -2,11 +2,11 @@
 space (`local.retention.free.bytes`). Pure.
 
 Only segments that are in the object store are deleted, and those of one log only from the oldest
-on. Among the logs, the segment that was written and read the longest time ago goes first.
+on. Among the logs, the segment that was written and read the longest time ago is deleted first.
 
 If that is not enough, active segments are closed, the largest first, so that they can be copied and
-then deleted. A log whose closed segments are not all copied yet is left alone: one more closed
-segment would help nothing.
+then deleted. The active segment of a log whose closed segments are not all copied yet stays open,
+because closing it would free no space soon.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -30,16 +30,16 @@ class CopiedSegment(NamedTuple):
     end_offset: Offset
     size_bytes: int
     used_ms: int
-    """Time of its newest record or of its last read, whichever is later."""
+    """Time in ms of the segment's newest record or of its last read, whichever is later."""
 
 
 class TieredLogSpace(NamedTuple):
     """The space that a tiered log takes on its disk."""
 
     copied: Sequence[CopiedSegment]
-    """The log's oldest segments, as far as they are copied, oldest first."""
+    """The log's oldest segments that are all copied, oldest first."""
     active_bytes: int
-    """Size of the active segment, or 0 if it cannot be closed or would not be copied."""
+    """Size in bytes of the active segment, or 0 if it cannot be closed or would not be copied."""
     has_uncopied: bool
     """True if the log has closed segments that are not copied yet."""
 
@@ -51,7 +51,7 @@ class ReliefPlan(NamedTuple, Generic[K]):
     """End offset of the local segments to delete, by log."""
     segment_count: int
     size_bytes: int
-    """Number and size of the segments to delete."""
+    """Total size in bytes of the segments to delete."""
     rolls: Sequence[K]
     """Logs whose active segment must be closed."""
 

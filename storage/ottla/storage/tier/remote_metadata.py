@@ -5,10 +5,11 @@ leader that does not know of its successor yet. A record that repeats or contrad
 is refused with its reason and changes nothing.
 
 Two segments may contain the same records, because a new leader closes its segments at other
-offsets. Within one leader epoch a finished segment that another one covers is *displaced*: it stays
-listed until it is deleted, but look-ups return the other. Of two segments with equal offsets the
-later finished one is returned. Kafka never returns a displaced segment again (it also loses some
-from its lists); here it is returned again if the segment that covers it is deleted.
+offsets. A finished segment is *displaced* in a leader epoch if another segment contains all its
+records of that epoch. A displaced segment stays listed until it is deleted, but look-ups return the
+other segment. If two segments have equal offsets, look-ups return the later finished one. Kafka
+never returns a displaced segment again, and loses some displaced segments from its lists. Here, a
+displaced segment is returned again if the other segment is deleted.
 
 A segment begins with one whole record in the state COPY_STARTED; the others are changes of its
 state. The topic may be compacted if records of different states have different keys: the result is
@@ -80,8 +81,8 @@ class _EpochSegments:
         del self.starts[at], self.readable[at]
 
     def floor(self, offset: int) -> RemoteSegment | None:
-        """Return the readable segment that contains the epoch's record at an offset, or None if
-        there is none."""
+        """Return the readable segment that contains the epoch's record at an offset, or None if no
+        segment contains it."""
         at = bisect_right(self.starts, offset) - 1
         if at < 0 or self.range_of(self.readable[at])[1] < offset:
             return None
@@ -144,8 +145,8 @@ class RemoteMetadata:
         yield from self._segments.values()
 
     def segments_of(self, epoch: Epoch) -> list[RemoteSegment]:
-        """Return all copied segments whose leader epochs include the given one, in any state,
-        ordered by start offset."""
+        """Return all copied segments whose leader epochs include `epoch`, in any state, ordered by
+        start offset."""
         listed = [
             segment
             for segment in self._segments.values()
@@ -164,7 +165,7 @@ class RemoteMetadata:
 
     def find(self, epoch: Epoch, offset: Offset) -> RemoteSegment | None:
         """Return the readable segment that contains the record with this offset and leader epoch.
-        Returns None if there is none."""
+        Returns None if no segment contains it."""
         segments = self._epochs.get(epoch)
         return None if segments is None else segments.floor(offset)
 

@@ -46,7 +46,7 @@ from ottla.wire.crc import crc32c
 T = TypeVar("T")
 
 Throttle = Callable[[int], Awaitable[None]]
-"""Function that waits until the given number of bytes may be sent to the object store."""
+"""Function that waits until a number of bytes may be sent to the object store."""
 
 SCAN_BLOCK_BYTES: Final = 256 << 10
 """Number of bytes of batches that are checked per event-loop iteration during an upload. With fewer
@@ -206,8 +206,8 @@ class _RecordStream:
         return await source.read_log(position, position + size)
 
     def _check(self, block: ScannedBlock) -> None:
-        """Check that the offsets and leader epochs of some batches agree with the description of
-        the segment."""
+        """Check that the offsets and leader epochs of a block's batches agree with the description
+        of the segment."""
         source = self._source
         for _, header in block.batches:
             offset = header.base_offset
@@ -319,7 +319,7 @@ async def _check_size(store: ObjectStore, key: str, size_bytes: int) -> None:
 
 
 async def _parts_of(content: bytes) -> AsyncGenerator[bytes, None]:
-    """Yield a content in parts of the size of a chunk."""
+    """Yield the bytes of `content` in parts of `CHUNK_BYTES`."""
     view = memoryview(content)
     for at in range(0, len(content), CHUNK_BYTES):
         yield bytes(view[at : at + CHUNK_BYTES])

@@ -1,8 +1,8 @@
 """Conversion of obstore's exceptions into the errors of `store_seam`. Pure.
 
-The exceptions of obstore 0.12 carry the status and the body of a response only in their text. The
-conversion therefore looks for certain texts in it. Each contains a space or a `<`, so that it
-cannot be a part of an object's key.
+The exceptions of obstore 0.12 contain the status and the body of a response only in their text. The
+conversion therefore searches this text for known parts. Each part contains a space or a `<`, so it
+cannot occur in an object's key.
 """
 
 import re

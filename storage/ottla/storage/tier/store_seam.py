@@ -113,8 +113,8 @@ class ObjectStore(Protocol):
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete the objects with the given keys. A key without an object is not an error. After a
-        failure, any of the objects may have been deleted."""
+        """Delete the objects with the keys in `keys`. A key without an object is not an error.
+        After a failure, any of the objects may have been deleted."""
         ...
 
 

@@ -94,7 +94,7 @@ def store_settings_of(config: TierConfig) -> StoreSettings:
 
 
 OpenObjectStore = Callable[[StoreSettings], AbstractAsyncContextManager[ObjectStore]]
-"""Function that opens the object store of the given settings, and closes it at the end of the
+"""Function that opens the object store that the settings describe, and closes it at the end of the
 block. Raises ConfigError if a setting is invalid."""
 
 

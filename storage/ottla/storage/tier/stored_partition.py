@@ -102,7 +102,7 @@ def newest_segment(manifests: Iterable[SegmentManifest]) -> SegmentManifest:
 def stored_partition(
     manifests: Sequence[SegmentManifest], epochs: Sequence[EpochEntry]
 ) -> StoredPartition:
-    """Return the log of a partition, given the manifests of its segments, at least one.
+    """Return the log of a partition. `manifests` are the manifests of its segments, at least one.
 
     `epochs` are the leader epochs in the indexes of `newest_segment(manifests)`.
     """
@@ -163,7 +163,7 @@ def _distinct(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
 
 def _metadata_of(manifests: Iterable[SegmentManifest]) -> RemoteMetadata:
     """Return metadata of copied segments that contains these segments, as if their uploads had
-    ended in the given order."""
+    ended in the order of `manifests`."""
     metadata = RemoteMetadata()
     for manifest in manifests:
         segment = manifest.remote_segment

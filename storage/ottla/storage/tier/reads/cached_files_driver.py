@@ -15,8 +15,8 @@ from ottla.storage.tier.stepped_crc_driver import crc_of_large
 
 CRC_BYTES: Final = 4
 ROOM_RATIO: Final = 0.05
-"""Fraction of the volume that the cache leaves free for the logs of partitions, which need the
-space more."""
+"""Fraction of the volume's size that the cache leaves free, because the logs of partitions need
+this space."""
 PENDING_BYTES_MAX: Final = 32 << 20
 """Maximum number of bytes that wait to be written to the disk. If the disk is slower than the
 object store, further values are not cached."""

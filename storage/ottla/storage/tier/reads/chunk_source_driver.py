@@ -78,15 +78,14 @@ class ChunkSource:
         return self._memory.size_bytes
 
     def want(self, source: ChunkedObject, first: int, end: int) -> None:
-        """Start to load the chunks from number `first` up to, but not including, `end`, which a
-        reader needs now."""
+        """Start to load the chunks with the numbers `[first, end)`, which a reader needs now."""
         missing = [n for n in range(first, end) if not self._is_here(source.key(n))]
         for run in self._runs(source, missing):
             self._begin(source, run)
 
     def read_ahead(self, source: ChunkedObject, first: int, end: int) -> None:
-        """Start to load those chunks from number `first` up to, but not including, `end` that fit
-        into the memory for read-ahead. They are loaded in groups of `RUN_CHUNKS`."""
+        """Start to load the chunks with the numbers `[first, end)`, as far as they fit into the
+        memory for read-ahead. They are loaded in groups of `RUN_CHUNKS`."""
         missing = [
             n
             for n in range(first, min(end, source.chunk_count))
@@ -123,8 +122,8 @@ class ChunkSource:
         return key in self._memory or key in self._loads
 
     def _runs(self, source: ChunkedObject, numbers: Sequence[int]) -> Iterator[list[int]]:
-        """Yield runs of at most `RUN_CHUNKS` adjacent chunks. All chunks of a run are in the
-        cache's files, or none is."""
+        """Yield runs of at most `RUN_CHUNKS` adjacent chunks. Either all chunks of a run are in the
+        cache's files, or none are."""
         run: list[int] = []
         is_in_file = False
         for number in numbers:

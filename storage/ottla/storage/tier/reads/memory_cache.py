@@ -33,8 +33,8 @@ class MemoryCache(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, size_bytes: int) -> None:
-        """Add a value of the given size. A value that is larger than the whole cache is not
-        added."""
+        """Add a value with its size in bytes, or in the unit of `bytes_max`. A value that is larger
+        than the whole cache is not added."""
         if size_bytes > self.bytes_max:
             return
         self.drop(key)

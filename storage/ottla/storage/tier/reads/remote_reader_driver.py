@@ -73,7 +73,8 @@ class SegmentRead(NamedTuple):
 
     records: bytes
     """Whole batches. The first one contains the requested offset or, if no batch does, is the next
-    one. Empty if there are no such batches, or if the first one is larger than the read may be."""
+    one. Empty if there are no such batches, or if the first batch exceeds the maximum size of the
+    read."""
     end_offset: Offset
     """Offset at which the reader continues: the offset after the returned records, or the end of
     the searched range if there are no records."""

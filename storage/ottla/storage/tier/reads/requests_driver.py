@@ -14,8 +14,8 @@ from ottla.telemetry.metrics.instruments import Family, MetricKind
 PAUSE_FACTOR: Final = 4
 
 Check = Callable[[bytes], Awaitable[str | None]]
-"""Function that checks fetched content. It returns the problem as text, or None if there is
-none."""
+"""Function that checks fetched content. It returns the problem as text, or None if the content is
+valid."""
 
 
 class CorruptObjectError(StoreError):

@@ -26,7 +26,7 @@ class _Load(Generic[V]):
 
 
 class SharedLoads(Generic[K, V]):
-    """Loads in progress, by the key of their value. They run as tasks of the given nursery."""
+    """Loads in progress, by the key of their value. Each load runs as a task of one nursery."""
 
     def __init__(self, nursery: trio.Nursery, errors: UnexpectedErrors) -> None:
         self._nursery = nursery
