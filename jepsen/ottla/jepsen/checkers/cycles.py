@@ -48,9 +48,13 @@ COMPONENTS_REPORTED_MAX = 32
 class OrderGraph:
     """Graph of the operations of a history, and of points in time between them.
 
-    Edges lead from an operation to the point at which it ended, from a point to the next point, and
-    from a point to the operations that began before the next point. The number of realtime edges is
-    therefore linear in the number of operations, not quadratic.
+    There are three kinds of edges:
+
+    - from an operation to the point at which the operation ended;
+    - from a point to the next point;
+    - from a point to the operations that began before the next point.
+
+    The number of realtime edges is therefore linear in the number of operations, not quadratic.
     """
 
     def __init__(self, reading: LogReading, *, has_ww: bool) -> None:

@@ -105,8 +105,8 @@ class PartitionTimes:
 
 
 def settled_from_ns(deliveries: Iterable[DeliveryToMember], limit: int) -> float:
-    """Return the earliest time in ns at which the record may have been finished by one of its
-    deliveries, or infinity if no delivery can have finished it."""
+    """Return the earliest time in ns at which one of the deliveries may have finished the record.
+    Returns infinity if no delivery can have finished it."""
     found = [delivery.settled_from_ns(limit) for delivery in deliveries]
     return min((since for since in found if since is not None), default=inf)
 

@@ -75,8 +75,8 @@ def linearize(
 ) -> Linearization[State]:
     """Search for a sequential order of concurrent calls to an object, and return the result.
 
-    `step` returns the states to which a call may lead, or no state if the call is impossible in the
-    given state. The search stops without a result after `steps_max` steps.
+    `step` returns the states to which a call may lead, or no state if the call is impossible in
+    that state. The search stops without a result after `steps_max` steps.
     """
     return _Search(calls, initial, step, steps_max).run()
 
@@ -163,7 +163,7 @@ class _Search(Generic[State, Asked]):
         self, state: State, done: int, tried: int, seen: Seen[State]
     ) -> tuple[int, State, int] | None:
         """Return the next call to try at the current place of the order, as (call, state after it,
-        number of candidates tried), or None if all calls were tried."""
+        number of candidates tried). Returns None if all calls were tried."""
         candidates, open_from = self._candidates(done)
         if tried == 0:
             for place in candidates:
@@ -188,8 +188,8 @@ class _Search(Generic[State, Asked]):
         return None
 
     def _candidates(self, done: int) -> tuple[list[int], int]:
-        """Return the calls that may come next in the order, as indexes. Also return the index, in
-        this list, of the first call that never returned."""
+        """Return the indexes of the calls that may be next in the order. The second result is the
+        position, in this list, of the first call that never returned."""
         found: list[int] = []
         entry = self._next[0]
         while not self._is_end[entry]:

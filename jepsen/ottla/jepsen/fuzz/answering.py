@@ -26,7 +26,7 @@ class AnsweringStream(ABC):
 
     @abstractmethod
     def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Accept one complete request of the client, given by its header and body."""
+        """Accept one complete request of the client: its header `asked` and its body."""
 
     @abstractmethod
     async def receive_some(self, max_bytes: int, /) -> bytes:

@@ -146,7 +146,7 @@ class MemoryChannel(HostedChannel):
         return True
 
     def flush(self, now_ms: int) -> None:
-        """Let the client receive all pending output of the broker."""
+        """Deliver all pending output of the broker to the client."""
         output = self.connection.output
         for chunk in output.chunks:
             assert isinstance(chunk, FileSlice | bytes | bytearray | memoryview)

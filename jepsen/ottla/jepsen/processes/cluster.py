@@ -108,7 +108,7 @@ class ProcessCluster:
         return sorted(found, key=lambda death: death.time_ns)
 
     async def start(self, *names: str, wait: bool = True) -> None:
-        """Start the named nodes at the same time, or all nodes if none are named. If `wait` is
+        """Start the nodes `names` at the same time, or all nodes if `names` is empty. If `wait` is
         True, returns when each of them serves requests."""
         nodes = [self.nodes[name] for name in names or self.nodes]
         for node in nodes:

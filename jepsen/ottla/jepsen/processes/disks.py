@@ -25,8 +25,8 @@ IMAGE_BYTES = 512 << 20
 nothing. A smaller image would be full within a long run."""
 
 MAKE = ("mkfs.ext4", "-q", "-F", "-m", "0", "-J", "size=8")
-"""Command that makes the file system of a node's disk. A journal of 8 MiB is enough, and is copied
-at each power cut."""
+"""Command that creates the file system of a node's disk. A journal of 8 MiB is enough, and is
+copied at each power cut."""
 MAKE_AT_ONCE = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
 """Options of mkfs.ext4 that initialise the whole file system at once. Without them, the kernel
 would continue in the background."""

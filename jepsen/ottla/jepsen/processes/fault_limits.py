@@ -1,5 +1,5 @@
-"""The fault limits: they decide which further faults a cluster must tolerate, given the faults
-already active.
+"""The fault limits: they decide whether a cluster must tolerate a further fault, in addition to the
+active faults.
 
 If a broker loses power, or data on its disk, it may have lost acknowledged records, which other
 replicas still have. Kafka keeps such records as long as one in-sync replica has them. Only one

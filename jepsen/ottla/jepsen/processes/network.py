@@ -44,8 +44,8 @@ class Network(Protocol):
     links: Links
     endpoints: Mapping[str, NodeEndpoint]
     find_pid: Callable[[str], int | None]
-    """Function that returns the current process id of the node with a given name, or None if it has
-    no process. Set by the cluster."""
+    """Function that returns the current process id of a node, by the node's name. Returns None if
+    the node has no process. Set by the cluster."""
 
     async def apply(self) -> None:
         """Apply the active faults in `links` to the nodes' connections, and end faults that are

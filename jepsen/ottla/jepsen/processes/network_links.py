@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 CLIENTS = "clients"
-"""Name that stands for the test harness's own end of the network, where all clients are."""
+"""Name of the end of the network at which the test harness and all clients are."""
 
 CUT = 1.0
 """Fraction of packets lost on a network link that is cut."""
@@ -89,7 +89,7 @@ def cut(a: str, b: str, *, one_way: bool = False) -> LinkFault:
 
 
 def cut_links(links: Iterable[Link]) -> LinkFault:
-    """Return a fault that cuts the given links, each in one direction."""
+    """Return a fault that cuts each link in `links`, in one direction."""
     return LinkFault(lost=dict.fromkeys(links, CUT))
 
 

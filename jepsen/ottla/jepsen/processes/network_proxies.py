@@ -69,8 +69,8 @@ class ProxyNetwork:
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
         self.find_pid: Callable[[str], int | None] = lambda _node: None
-        """Function that returns the current process id of the node with a given name, or None if it
-        has no process. Set by the cluster."""
+        """Function that returns the current process id of a node, by the node's name. Returns None
+        if the node has no process. Set by the cluster."""
         first = FIRST_PORT + PORTS_A_RUN * claim.number
         assert 2 * len(nodes) <= PORTS_A_RUN
         self._ports = {node: first + 2 * at for at, node in enumerate(nodes)}

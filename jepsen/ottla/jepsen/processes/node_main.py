@@ -17,7 +17,8 @@ REFUSED = 1
 
 
 def main() -> None:
-    """Install the bug that OTTLA_PLANTED_BUG names, and run `ottla` with the given arguments."""
+    """Install the bug that OTTLA_PLANTED_BUG names, and run `ottla` with the arguments of this
+    process."""
     name = os.environ.get(VARIABLE, "")
     try:
         bug = bank.mutant(name)

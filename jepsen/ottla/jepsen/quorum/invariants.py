@@ -46,12 +46,14 @@ class WatchedLog(Protocol):
 
     @property
     def voters_offset(self) -> Offset:
-        """Offset of the last record with a voter set in the log, or NO_OFFSET if there is none."""
+        """Offset of the last record with a voter set in the log, or NO_OFFSET if no record has a
+        voter set."""
         ...
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the oldest complete snapshot that is kept, or None if there is none."""
+        """Id of the oldest complete snapshot that is kept, or None if no complete snapshot is
+        kept."""
         ...
 
     def entry(self, offset: int) -> MemoryEntry | None:
@@ -82,8 +84,8 @@ class _Replica:
         self.is_voter = identity.is_voter
         """True if the replica is a voter in its own log, as of its last step."""
         self.may_stand = identity.is_voter
-        """True if the replica may stand for election. It may if it is a voter, or if its log
-        removes it from the voters by a record that it does not know to be committed."""
+        """True if the replica may stand for election: it is a voter, or it does not know that the
+        record of its removal from the voters is committed."""
         self.is_incomplete = False
         """True if the replica's files were damaged, and the replica has not caught up since."""
         self.epoch = Epoch(0)
@@ -305,7 +307,7 @@ class Invariants:
 
     def _check_log_matching(self, replica: _Replica, log: WatchedLog) -> None:
         """Check LogMatching for the entries that the last step appended to a replica's log. By
-        induction, if two logs have the same entry, all entries below it are the same too."""
+        induction, if two logs have an equal entry, all entries below it are equal as well."""
         end_offset = log.end_offset
         start = max(log.start_offset, min(replica.matched_end, end_offset))
         before = log.entry(start - 1) if start > 0 else None

@@ -85,8 +85,8 @@ class MemoryLog:
         return OffsetAndEpoch(Offset(self.start_offset + count), found)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the number of entries in a snapshot, which stands for its size. Returns None if
-        there is no such snapshot."""
+        """Return the size of a snapshot, measured as its number of entries. Returns None if there
+        is no such snapshot."""
         snapshot = self._snapshots.get(snapshot_id)
         return None if snapshot is None else len(snapshot)
 
@@ -212,5 +212,6 @@ class MemoryLog:
 
 
 def _voters_in(entries: Entries) -> VoterSet | None:
-    """Return the last voter set in the entries of a snapshot, or None if there is none."""
+    """Return the last voter set in the entries of a snapshot, or None if no entry has a voter
+    set."""
     return next((entry.voters for entry in reversed(entries) if entry.voters is not None), None)

@@ -100,8 +100,8 @@ class PlotContext:
     end_s: float
     faults: Sequence[Fault] = ()
     final_s: float | None = None
-    """Seconds from the start of the run to the start of the final reads (of all records after the
-    load), or None if there were none."""
+    """Seconds from the start of the run to the start of its final reads (of all records after the
+    load). None if the run has no final reads."""
 
 
 def can_draw() -> bool:

@@ -102,5 +102,5 @@ def is_final(operation: Operation) -> bool:
 
 def final_reads_s(operations: Iterable[Operation]) -> float | None:
     """Return the seconds from the start of the run to the start of its final reads, which follow
-    the load. Returns None if there were none."""
+    the load. Returns None if the run has no final reads."""
     return next((o.invoke.time_ns / 1e9 for o in operations if is_final(o)), None)

@@ -82,8 +82,8 @@ class KeyOrder:
         return sorted(odd | self.named)
 
     def remark(self, offset: int, value: Json) -> str:
-        """Return a remark on observations that contradict a record value at an offset, or "" if
-        there are none."""
+        """Return a remark on observations that contradict a record value at an offset, or "" if no
+        observation does."""
         remarks = []
         if self.values[offset][0] != value:
             remarks.append(f"contradicts {shortened(str(self.values[offset][0]), 40)}")

@@ -16,8 +16,8 @@ TURN_NS = 10 * SECOND
 TIME_NS = 120 * SECOND
 FINAL = {"final": True}
 READERS_MAX = 2
-"""Maximum number of threads of each kind of client that take part in the final reads. Each of these
-threads reads every record."""
+"""Maximum number of threads per kind of client in the final reads. Each of these threads reads
+every record."""
 
 
 class FinalOffsets(Protocol):

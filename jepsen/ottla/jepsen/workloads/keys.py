@@ -10,8 +10,8 @@ from random import Random
 from ottla.jepsen.workloads.load import NewTopic
 
 PARTITION_COUNT = 2
-"""Number of partitions of each topic of a workload. The two partitions of a topic have the same
-leader about half of the time."""
+"""Number of partitions per topic of a workload. The two partitions of a topic have the same leader
+about half of the time."""
 READY_COUNT = 2
 """Number of topics that a workload creates in advance. With fewer, the load stops when the
 controller is unavailable for long."""

@@ -26,7 +26,7 @@ may lag, so there is no guarantee about one broker relative to another.
   after an unknown outcome.  All threads together create and enlarge one more topic, where a second
   attempt is refused.
 
-librdkafka does not let its user choose the broker of a request, so its threads only write.
+The user of librdkafka cannot choose the broker of a request, so its threads only write.
 """
 
 from dataclasses import dataclass

@@ -116,8 +116,8 @@ class TransactionsLoad:
         return self._final.is_caught_up
 
     def keys(self, *names: str) -> list[str]:
-        """Return the keys ("topic-partition") of all partitions of the given topics. `names` are
-        topic names without the workload's prefix."""
+        """Return the keys ("topic-partition") of all partitions of some topics. `names` are topic
+        names without the workload's prefix."""
         return [key_of(self._prefix + name, n) for name in names for n in range(PARTITION_COUNT)]
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -28,7 +28,7 @@ class DiskOperation(Enum):
 @dataclass(slots=True, kw_only=True, eq=False)
 class DiskFault:
     """A rule that makes matching calls of the simulated disk fail. `failed_count` is the number of
-    calls that the rule has made fail."""
+    calls that have failed because of the rule."""
 
     operation: DiskOperation
     error_number: int

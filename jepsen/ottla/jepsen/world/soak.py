@@ -95,7 +95,8 @@ class SubjectRow:
     seed_batches: SeedBatches
     totals: RunTotals = field(default_factory=RunTotals)
     under_way_count: int = 0
-    """Number of the subject's runs that were given to worker processes and have no result yet."""
+    """Number of the subject's runs that were submitted to worker processes and have no result
+    yet."""
 
     @property
     def debt(self) -> float:

@@ -149,8 +149,8 @@ def _ask(acls: AclTable, entry: AclEntry) -> None:
 def _obvious(
     acls: AclTable, asked: AclEntry, host: str, operation: AclOperation, name: str
 ) -> bool:
-    """Return the authorization decision that a scan of all ACLs gives, which the authorizer's
-    decision must equal."""
+    """Return the authorization decision that follows from a scan of all ACLs. The authorizer must
+    make the same decision."""
     verdicts = set()
     for entry_id, entry in acls.entries.items():
         rule = rule_of(entry_id, entry)

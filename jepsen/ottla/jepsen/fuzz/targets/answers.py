@@ -158,7 +158,7 @@ def _given_out(
     body: bytes, decoder: RecordDecoder, *, is_batched: bool
 ) -> tuple[list[ConsumerRecord], Offset | None]:
     """Return the records that a decoder yields for fetched bytes, and the offset of the corruption
-    (None if there is none). With `is_batched`, records are read batch by batch."""
+    (None if the bytes are intact). With `is_batched`, records are read batch by batch."""
     try:
         fetched = FetchedRecords(
             AT, Offset(0), Epoch(0), body, aborted=[(9, Offset(0))], decoder=decoder

@@ -22,7 +22,7 @@ class BugRun:
 
 def found_by(bug: BugRun, results: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return the first anomaly in `results` that identifies the bug and lists operations as
-    evidence, or None if there is none."""
+    evidence, or None if no anomaly does."""
     for found in results:
         for verdict in found["verdicts"]:
             if verdict["valid"] is not False:

@@ -79,8 +79,8 @@ class _Log:
 
 
 def check_directories(directories: Mapping[str, Path]) -> tuple[DirectoryCheck, ...]:
-    """Check the data directory of every broker, given by name, and compare the replicas. Returns
-    the result of each check."""
+    """Check the data directory of every broker, and compare the replicas. `directories` are by
+    broker name. Returns the result of each check."""
     logs = {node: dict(_logs(path)) for node, path in directories.items()}
     said: dict[str, list[str]] = {
         node: [f"{name}: {problem}" for name, log in found.items() for problem in log.problems]

@@ -66,8 +66,8 @@ class FaultInjector:
         self.rows: list[dict[str, Json]] = []
         """Rows of the file faults.json, one for each injected fault."""
         self.now = ""
-        """Name of the nemesis whose fault is active, or "" if there is none. Used by the progress
-        line."""
+        """Name of the nemesis whose fault is active, or "" if no fault is active. The progress line
+        shows it."""
         self._nemeses = list(nemeses)
         self._rng = rng
         self._interval_s = interval_s

@@ -1,5 +1,5 @@
 """Mutants (deliberate bugs that the simulation must find) in the handling of damaged voters: a
-voter misses damage to its files, or gives votes that it must not give."""
+voter misses damage to its files, or grants votes that it must not grant."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

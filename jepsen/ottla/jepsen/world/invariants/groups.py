@@ -114,8 +114,8 @@ class GroupInvariants:
             raise Violation("GenerationNeverRecedes", detail)
 
     def _check_offsets(self) -> None:
-        """Check AcknowledgedCommitsStay: no committed offset is below one whose commit was
-        acknowledged."""
+        """Check AcknowledgedCommitsStay: no committed offset is below an earlier committed offset
+        that was acknowledged."""
         for index, offset in self.acknowledged.items():
             found = self._host.shard.offsets.find(GROUP, "orders", index)
             if found is None or found.offset < offset:

@@ -152,7 +152,7 @@ class ControllerHost:
         self.check()
 
     async def _active_controller(self) -> Controller:
-        """Start a controller if none runs, wait until it is active, and return it."""
+        """Start a controller if no controller runs, wait until it is active, and return it."""
         ends_at = trio.current_time() + STARTS_S_MAX
         while True:
             if self.machine.failure is not None:
@@ -166,8 +166,8 @@ class ControllerHost:
             await trio.sleep(QUIET_S)
 
     def check(self) -> None:
-        """Raise the invariant violation that was found between two steps of the event loop,
-        otherwise an unexpected exception of the controller, if any."""
+        """Raise the invariant violation that was found between two steps of the event loop, or else
+        an unexpected exception of the controller. Does nothing if neither occurred."""
         if self.world.loop.failure is not None:
             raise self.world.loop.failure
         for name, fault in self._cluster.faults:

@@ -52,7 +52,7 @@ BROKERS = (NodeId(1), NodeId(2), NodeId(3))
 PARTITIONS = (0, 1, 2)
 STRIKE_STEPS_MAX = 30
 """Maximum number of event-loop steps from the start of a call to the controller to its power cut. A
-call with six records takes about this number of steps."""
+call with six records needs about this number of steps."""
 
 SETTLE_ROUND_COUNT = 3
 SESSION_MS = 9_000
@@ -178,7 +178,7 @@ class BrokerProcesses:
         return topic.partitions[index]
 
     async def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the cluster, fewer if a replayed run ends earlier.
+        """Perform at most `budget` random actions on the cluster. A replayed run may end earlier.
         Then check that the cluster recovers."""
         if not self.has_elr:
             update = FeatureUpdateKey(

@@ -77,8 +77,8 @@ class ChangingReleases:
         self._were_unregistered: set[NodeId] = set()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the cluster, fewer if a replayed run ends earlier,
-        and check the invariant after each of them."""
+        """Perform at most `budget` random actions on the cluster, and check the invariant after
+        each of them. A replayed run may end earlier."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._register, 4, True),
             (self._unregister, 2, True),

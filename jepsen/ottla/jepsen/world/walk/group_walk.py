@@ -96,7 +96,7 @@ class WalkedGroup:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the group, fewer if a replayed run ends earlier.
+        """Perform at most `budget` random actions on the group. A replayed run may end earlier.
         Then check that the group converges: its members own each partition exactly once."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
@@ -104,8 +104,8 @@ class WalkedGroup:
         self._settle()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action of the adversary, repeated as often as its weight in this
-        random walk."""
+        """Return the actions of the adversary. The list contains each action as often as its weight
+        in this random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._step, 60, True),
             (self._revoke, 40, True),

@@ -97,7 +97,7 @@ class WalkedLog(LogLife):
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the log, fewer if a replayed run ends earlier. Then
+        """Perform at most `budget` random actions on the log. A replayed run may end earlier. Then
         check all invariants."""
         self._open()
         for action in actions_taken(self.chance, self._actions, budget):
@@ -110,8 +110,8 @@ class WalkedLog(LogLife):
         self._end()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action of the adversary, repeated as often as its weight in this
-        random walk."""
+        """Return the actions of the adversary. The list contains each action as often as its weight
+        in this random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._append, 30, True),
             (self._replicate, 4, False),

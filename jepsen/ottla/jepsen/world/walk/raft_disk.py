@@ -153,7 +153,7 @@ class DiskWalk(WalkedQuorum):
         self._let_talk(leader, behind, 1 + self.chance.below(2 * CONVERSATION_MAX))
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends earlier.
+        """Perform at most `budget` random actions on the quorum. A replayed run may end earlier.
         Then heal all faults, and check that the quorum makes progress."""
         self.walk(budget)
         self._come_together()

@@ -40,7 +40,7 @@ NOW_MS = 1
 
 DOOM_OPERATIONS_MAX = 24
 """Maximum number of disk operations before a scheduled power cut. A snapshot that replaces a log
-takes more than a dozen."""
+needs more than a dozen operations."""
 
 
 class Damage(Enum):

@@ -1,9 +1,9 @@
 """Random walk on raft with a voter set that changes (KIP-853).
 
 In addition to the faults of the raft walk, this walk adds and removes voters at any present or
-former leader, replaces disks, and lets controllers join on their own. Each anomaly that the
-literature on reconfiguration describes (KIP-853, its TLA+ model, the raft dissertation) is planted
-as a bug in `membership_bugs` or `stuck_quorum_bugs`.
+former leader, replaces disks, and includes controllers that join on their own. Each anomaly that
+the literature on reconfiguration describes (KIP-853, its TLA+ model, the raft dissertation) is
+planted as a bug in `membership_bugs` or `stuck_quorum_bugs`.
 """
 
 from collections.abc import Callable

@@ -137,7 +137,7 @@ class RecoveringQuorum(ChangingQuorum):
     # --- the time without faults --------------------------------------------------------------
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends earlier.
+        """Perform at most `budget` random actions on the quorum. A replayed run may end earlier.
         Then end all faults and check that the quorum works."""
         self.walk(budget)
         self._end_faults()

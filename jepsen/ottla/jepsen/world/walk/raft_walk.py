@@ -215,20 +215,19 @@ class WalkedQuorum:
         return MemoryMember(CONFIG, whoami, self._rng, self.invariants)
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends earlier.
+        """Perform at most `budget` random actions on the quorum. A replayed run may end earlier.
         Then check the end state."""
         self.walk(budget)
         self.invariants.check_end()
 
     def walk(self, budget: int) -> None:
-        """Do at most `budget` random actions on the quorum, fewer if a replayed run ends
-        earlier."""
+        """Perform at most `budget` random actions on the quorum. A replayed run may end earlier."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action of the adversary, repeated as often as its weight in this
-        random walk."""
+        """Return the actions of the adversary. The list contains each action as often as its weight
+        in this random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 30, True),
             (self._converse, 8, True),

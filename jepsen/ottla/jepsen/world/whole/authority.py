@@ -57,8 +57,8 @@ class WorldAuthority:
         generation: int = 1,
         is_expired: bool = False,
     ) -> WorldCertificate:
-        """Return a certificate of this authority with the name `name` for the given hosts. Each
-        generation has its own key and serial number."""
+        """Issue a certificate with the name `name` for `hosts`, and return it. Each generation has
+        its own key and serial number."""
         key = _key_of(f"{self._name}/{name}/{generation}")
         until = EXPIRED if is_expired else VALID_UNTIL
         builder = self._builder(_subject(name), key, generation, until)

@@ -238,8 +238,8 @@ class _CompactionRun:
     # ---- one process
 
     async def _live(self, *, is_last: bool = False) -> None:
-        """Run one process that owns the log: start it, work on the log, and end it in a random
-        way."""
+        """Run one process that owns the log: start it, work on the log, and end it. The kind of end
+        is random."""
         stream = self._chance.stream(f"process/{self.trace.event_count}")
         life = self._disk.life
         try:

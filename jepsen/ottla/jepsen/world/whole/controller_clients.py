@@ -1,10 +1,13 @@
 """Test subject of the simulator: clients that send Kafka's admin requests to the controllers
 themselves (KIP-919) during all kinds of faults.
 
-Invariants: AcknowledgedEntriesStay (a change is answered once it is committed, also by a controller
-that loses its leadership then), ControllersAnswerInKafkasWay (a controller that is not the active
-one refuses with NOT_CONTROLLER, and no request gets an unexpected code) and OneControllerPerEpoch
-(all responses that name the leader of an epoch name the same one).
+Invariants:
+
+- AcknowledgedEntriesStay: a change is answered once it is committed, also by a controller that
+  loses its leadership then;
+- ControllersAnswerInKafkasWay: a controller that is not the active one refuses with NOT_CONTROLLER,
+  and no request gets an unexpected code;
+- OneControllerPerEpoch: all responses that name the leader of an epoch name the same one.
 """
 
 from collections.abc import Iterable
@@ -31,7 +34,7 @@ from ottla.wire.messages.describe_quorum_request import (
 from ottla.wire.messages.describe_quorum_response import DescribeQuorumResponse
 
 CONTROLLERS = 2
-"""Value of the endpoint type in DescribeCluster requests that stands for controllers."""
+"""Endpoint type in DescribeCluster requests that selects the controllers."""
 EXPECTED = frozenset({ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
 INTERVAL_S = 0.2
 PATIENCE_S = 8.0

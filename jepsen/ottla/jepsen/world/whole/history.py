@@ -163,7 +163,7 @@ class ClientHistory:
 
     def _is_superseded(self, known: PartitionHistory, offset: int) -> bool:
         """Return whether compaction may have removed the record at an offset because a later record
-        has the same key. The later record must itself exist, unless a third one supersedes it."""
+        has the same key. The later record must exist, or a third record must supersede it."""
         if not self._record_key_count:
             return False
         record_key = record_key_of(known.values[offset].decode(), self._record_key_count)

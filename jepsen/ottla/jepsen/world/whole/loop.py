@@ -119,8 +119,8 @@ class _RunQueue(deque[Task]):
     before_step: Callable[[], None]
 
     def __iter__(self) -> Iterator[Task]:
-        """Begin an event-loop step. trio takes all queued tasks at once, in every iteration of its
-        loop."""
+        """Begin an event-loop step. In every iteration of its loop, trio removes all tasks from the
+        queue at once."""
         self.before_step()
         return super().__iter__()
 

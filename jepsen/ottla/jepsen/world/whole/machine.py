@@ -1,9 +1,14 @@
 """One simulated machine and the process on it. The process can be started, paused and killed, and
 the machine can lose power.
 
-A process ends in one of four ways: it stops on request, it fails by an error of its own, it is
-killed (its written data stays in the page cache), or its machine loses power (a part of its
-unflushed data survives). The next start is always a new process on the same disk.
+A process ends in one of four ways:
+
+- it stops on request;
+- it fails by an error of its own;
+- it is killed: its written data stays in the page cache;
+- its machine loses power: a part of its unflushed data survives.
+
+The next start is always a new process on the same disk.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

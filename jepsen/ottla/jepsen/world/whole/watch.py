@@ -22,7 +22,7 @@ COMPACTION_LOOK_S = 0.25
 
 class MetadataWatch:
     """Observer that counts metadata changes. It compares the newest image of any broker with the
-    one that it saw before."""
+    previous one."""
 
     def __init__(self, cluster: SimulatedCluster, rare: RareStates) -> None:
         self.counts: Counter[str] = Counter()

@@ -1,9 +1,9 @@
 """Search engine `whole`: whole controllers, brokers and clients in one process, in virtual time,
 from one seed.
 
-A run starts a cluster and lets clients work while the nemesis injects faults. Then it heals all
-faults and checks the result. The parameters of a run (number of nodes, their timeouts, the faults,
-the amount of work) are drawn from its seed.
+A run starts a cluster and its clients, and the nemesis injects faults. Then it heals all faults and
+checks the result. The parameters of a run (number of nodes, their timeouts, the faults, the amount
+of work) are drawn from its seed.
 """
 
 from dataclasses import replace

@@ -124,7 +124,7 @@ class WalkedCluster(MessagingCluster):
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions on the cluster, fewer if a replayed run ends
+        """Perform at most `budget` random actions on the cluster. A replayed run may end
         earlier."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
@@ -134,8 +134,8 @@ class WalkedCluster(MessagingCluster):
             self.heal()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action of the adversary, repeated as often as its weight in this
-        random walk."""
+        """Return the actions of the adversary. The list contains each action as often as its weight
+        in this random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._deliver, 24, True),
             (self._converse, 12, True),

@@ -122,10 +122,13 @@ class ShareInvariants:
                     facts.used_up.add(offset)
 
     def may_settle(self, state_epoch: int, offset: int) -> bool:
-        """Return whether a record no longer has to be delivered in a state epoch.
+        """Return whether a record no longer has to be delivered in a state epoch. That is true in
+        four cases:
 
-        This is the case if a member has accepted or rejected it, if it was delivered up to the
-        limit, if it is below the group's start offset, or if it is not in the log.
+        - a member has accepted or rejected the record;
+        - the record was delivered up to the limit;
+        - the record is below the group's start offset;
+        - the record is not in the log.
         """
         facts = self.facts[state_epoch]
         return (

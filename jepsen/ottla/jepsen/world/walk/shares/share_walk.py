@@ -128,7 +128,7 @@ class WalkedShare:
         self._actions = self._draw_actions()
 
     def go(self, budget: int) -> None:
-        """Do at most `budget` random actions, fewer if a replayed run ends earlier. Then check that
+        """Perform at most `budget` random actions. A replayed run may end earlier. Then check that
         all records are delivered."""
         for action in actions_taken(self.chance, self._actions, budget):
             action()
@@ -136,8 +136,8 @@ class WalkedShare:
         self._finish()
 
     def _draw_actions(self) -> list[Callable[[], None]]:
-        """Return a list with every action of the adversary, repeated as often as its weight in this
-        random walk."""
+        """Return the actions of the adversary. The list contains each action as often as its weight
+        in this random walk."""
         rows: tuple[tuple[Callable[[], None], int, bool], ...] = (
             (self._fetch, 40, True),
             (self._acknowledge, 30, True),

@@ -50,8 +50,8 @@ class LossLimit:
     def may_die(self, machine: Machine) -> bool:
         """Return whether the process of a machine may be ended now.
 
-        Returns False while another broker has lost power and some ISR is not full again, unless
-        this machine cannot lose acknowledged records.
+        Returns False in one case: another broker has lost power, some ISR is not full again, and
+        this machine could lose acknowledged records.
         """
         wounded = self._wounded
         if (

@@ -100,8 +100,8 @@ class Stream:
         self._host = host
         self._buffer = bytearray()
         self._in_flight: deque[bytes] = deque()
-        """Blocks of bytes in flight to the peer, oldest first. An empty block stands for the end of
-        the stream."""
+        """Blocks of bytes in flight to the peer, oldest first. An empty block marks the end of the
+        stream."""
         self._in_flight_bytes = 0
         self._is_closed = False
         self._is_reset = False

@@ -40,9 +40,8 @@ DAY_S = 24 * HOUR_S
 WRITE_S = 60.0
 VALUE_BYTES = 40_000
 DISK_BYTES_MIN = 6_000_000
-"""Minimum size in bytes of a broker's disk: enough for what a broker needs itself, and for the
-records of an hour without the store. The disk of a longer run has a third of the size of all
-records."""
+"""Minimum size in bytes of a broker's disk: enough for the broker's own files, and for the records
+of an hour without the store. The disk of a longer run has a third of the size of all records."""
 
 QUIET_END_S = HOUR_S
 """Seconds before the end of the run in which the object store has no fault. Brokers then copy the

@@ -295,8 +295,8 @@ def epochs_among(found: list[tuple[int, int]]) -> tuple[EpochEntry, ...]:
 
 
 def first_hole(log: Log, metadata: RemoteMetadata, lineage: Lineage) -> Offset | None:
-    """Return the first offset at or above the log start that is neither in the local log nor in a
-    copied segment, or None if there is none."""
+    """Return the first offset at or above the log start that is in neither the local log nor a
+    copied segment. Returns None if there is no such offset."""
     offset = log.log_start_offset
     while offset < log.local_start_offset:
         segment = metadata.find(lineage.epoch_of(offset), offset)
