@@ -83,12 +83,13 @@ AT_CONTROLLERS = option(
 def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
     """Return the addresses that a command connects to, and set the login of the current task.
 
-    The first source that is given applies, in this order: --bootstrap-server or --dir, --profile,
-    OTTLA_BOOTSTRAP, the profile of OTTLA_PROFILE, the file of --command-config, the local cluster
-    of the default directory, BOOTSTRAP_DEFAULT. If BOOTSTRAP_DEFAULT is used,
-    `arguments.has_no_address` is set to True, so that errors can explain it. Later requests of this
-    task log in with the first of these that is given: --command-config, the profile, a secure local
-    cluster.
+    The addresses are from the first available source, in this order: --bootstrap-server or --dir,
+    --profile, OTTLA_BOOTSTRAP, the profile of OTTLA_PROFILE, the file of --command-config, the
+    local cluster of the default directory, BOOTSTRAP_DEFAULT. If BOOTSTRAP_DEFAULT is used,
+    `arguments.has_no_address` is set to True, so that errors can explain it.
+
+    The login is from the first available source, in this order: --command-config, the profile, a
+    secure local cluster.
     """
     profile = _profile_of(arguments)
     from_file = _use_login_of(arguments, profile)
@@ -120,9 +121,8 @@ def bootstrap_of(arguments: argparse.Namespace) -> tuple[tuple[str, int], ...]:
 
 
 def local_directory_of(arguments: argparse.Namespace) -> Path | None:
-    """Return the directory of the local cluster that a command uses, or None if the command gets
-    the addresses of brokers from another source. Raises ConfigError if --dir names a directory
-    without a cluster."""
+    """Return the directory of the local cluster that a command uses, or None if the addresses of
+    brokers have another source. Raises ConfigError if --dir names a directory without a cluster."""
     others = (arguments.bootstrap_server, arguments.profile, arguments.command_config)
     variables = (BOOTSTRAP_VARIABLE, PROFILE_VARIABLE)
     if arguments.dir is None and (any(others) or any(map(os.environ.get, variables))):
@@ -174,8 +174,8 @@ def _login_texts(
 
 
 def login_settings_of(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the login settings that `bootstrap_of` uses, under Kafka's keys. They are passed to
-    other processes."""
+    """Return the login settings that `bootstrap_of` uses, by Kafka's setting keys. Commands pass
+    them to other processes."""
     from ottla.model.settings.security.client_security import in_kafkas_keys
 
     settings, _ = _login_texts(arguments, _profile_of(arguments))
@@ -208,8 +208,8 @@ def _profile_of(arguments: argparse.Namespace) -> "Profile | None":
 
 
 def use_login(texts: Mapping[str, str], source: str = "") -> None:
-    """Log in with the given settings for all later requests of this task. `source` names their
-    origin in errors. Raises ConfigError for a setting that is not supported."""
+    """Use these login settings for all later requests of the current task. `source` is the origin
+    of the settings in errors. Raises ConfigError for a setting that is not supported."""
     # Commands that open no connection do not import the login.
     from ottla.client.network.login import LOGIN
     from ottla.client.network.tls import TLS, TlsDialer

@@ -28,15 +28,15 @@ UNCHANGED = "nothing was changed"
 
 
 class UnconfirmedError(OttlaError):
-    """Error that a change needs a confirmation, but the process has no terminal on which to ask.
-    Exit code 2."""
+    """Error if a change needs a confirmation, but the process has no terminal on which to ask. The
+    exit code is 2."""
 
     def __init__(self) -> None:
         super().__init__(f"{UNCHANGED}, since no terminal can confirm it; add --yes")
 
 
 def can_ask() -> bool:
-    """Return whether a person can answer a question: standard input and the output of messages are
+    """Return True if a person can answer a question, because standard input and standard error are
     a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -52,8 +52,8 @@ def confirm(arguments: argparse.Namespace, question: str) -> bool:
 
 
 async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
-    """Return whether to make the changes that the command has shown, as `confirm` does, without
-    blocking the event loop.
+    """Ask on the terminal whether to make the changes that the command has shown, as `confirm`
+    does, without blocking the event loop. Returns the answer.
 
     Raises UnconfirmedError if there is no terminal.
     """
@@ -66,7 +66,7 @@ async def confirm_in_loop(arguments: argparse.Namespace, question: str) -> bool:
 
 
 def _decide(arguments: argparse.Namespace) -> bool | None:
-    """Return the answer to the confirmation question that the command's options determine, or None
+    """Return the answer to the confirmation question if the command's options determine it, or None
     if the user must be asked."""
     if getattr(arguments, "dry_run", False):
         note(f"{UNCHANGED} (--dry-run)")

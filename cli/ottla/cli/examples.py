@@ -212,7 +212,8 @@ EXAMPLES = {
 
 
 def example_of(program: str) -> str:
-    """Return an example for a command or one of its verbs, or an empty text if there is none."""
+    """Return an example of a command or of one of its verbs, or an empty text if no example
+    exists."""
     found = EXAMPLES.get(program)
     if found is None:
         of_verbs = (line for name, line in EXAMPLES.items() if name.startswith(f"{program} "))

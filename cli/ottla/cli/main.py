@@ -1,7 +1,8 @@
 """The `ottla` command: imports the module of a command, runs it, and exits with its exit code.
 
-Only the modules of the given command are imported, so that every command starts fast. Exit codes: 0
-success, 1 usage error or refused, 2 unhealthy, invalid or unconfirmed, 3 unreachable, 4 unknown.
+Only the modules of the requested command are imported, so that every command starts fast. Exit
+codes: 0 success, 1 usage error or refused, 2 unhealthy, invalid or unconfirmed, 3 unreachable, 4
+unknown.
 """
 
 import argparse
@@ -151,7 +152,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command of `ottla`, given the words of its command line, and return its exit code."""
+    """Run the command of `ottla` that `arguments`, the words of a command line, specify. Returns
+    the exit code."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         if len(arguments) > 1 and not arguments[1].startswith("-"):
             return run([*arguments[1:], "--help"])

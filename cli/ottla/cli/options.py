@@ -9,14 +9,13 @@ REPEATED = "..."
 
 
 class Option(NamedTuple):
-    """Declaration of a command-line option or positional argument, with the properties that
-    argparse needs."""
+    """Declaration of a command-line option or positional argument, for argparse."""
 
     names: tuple[str, ...]
     settings: Mapping[str, Any]
 
     def add_to(self, parser: argparse._ActionsContainer) -> None:
-        """Declare the option in an argument parser or in a group of one."""
+        """Declare the option in an argument parser, or in a group of options of a parser."""
         parser.add_argument(*self.names, **self.settings)
 
 
@@ -50,12 +49,12 @@ Declared = Option | OneOf | Section
 
 
 def option(spelling: str, meaning: str, **settings: Any) -> Option:
-    """Return the declaration of an option. `spelling` is a text with its names, its metavar, and
-    `...` if it may be repeated.
+    """Return the declaration of an option. `spelling` contains its names, its metavar, and `...` if
+    it may be repeated. `meaning` is the help text.
 
-    `--force` is a flag, and `-c --config KEY=VALUE ...` an option with values. `names NAME ...` is
-    a positional argument `names` that is shown as NAME. An option with choices needs no metavar.
-    `meaning` is the help text.
+    `--force` declares a flag, and `-c --config KEY=VALUE ...` an option with values. `names NAME
+    ...` declares a positional argument `names` that is shown as NAME. An option with choices needs
+    no metavar.
     """
     words = spelling.split()
     is_repeated = words[-1] == REPEATED

@@ -12,7 +12,7 @@ from ottla.model.errors import ErrorCode, RefusedError, row_of
 
 
 def meaning_of(code: int, message: str | None = None) -> str:
-    """Return the reason why a request about a topic was refused, as text, given Kafka's error code.
+    """Return the reason for a refused request about a topic, as text. `code` is Kafka's error code.
     If the topic does not exist, the text includes a remedy."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return "it does not exist; see 'ottla topic list'"
@@ -28,8 +28,8 @@ def show(
     command: str = "topic",
     keys: Sequence[str] = (),
 ) -> None:
-    """Print the successful requests of a command as a table or JSON, then the refused ones as
-    notes. Raises the last refusal, if any.
+    """Print the successful requests of a command as a table or JSON, then each refused request as a
+    note. Raises the last refusal, if any.
 
     `keys` are the names of the columns in JSON, if they differ from the headers.
     """

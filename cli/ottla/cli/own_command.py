@@ -14,10 +14,10 @@ def own_command() -> str:
 
 
 def as_typed(program: str, on_path: str | None, directory: Path) -> str:
-    """Return the shell command that starts the program whose path is `program` again.
+    """Return the shell command that starts a program again. `program` is the program's path.
 
-    `on_path` is the program that the shell finds under the name `ottla`, or None. `directory` is
-    the current directory.
+    `on_path` is the path of the program that the shell finds under the name `ottla`, or None.
+    `directory` is the current directory.
     """
     started = Path(program)
     if started.parts[-2:] == ("cli", "__main__.py"):
@@ -30,8 +30,8 @@ def as_typed(program: str, on_path: str | None, directory: Path) -> str:
 
 
 def _from(directory: Path, program: Path) -> str:
-    """Return the path of a program: relative to `directory` if it is below it, absolute
-    otherwise."""
+    """Return the path of a program: relative if the program is below `directory`, otherwise
+    absolute."""
     whole = Path(os.path.normpath(directory / program))
     if whole.is_relative_to(directory):
         return str(whole.relative_to(directory))

@@ -11,8 +11,8 @@ from ottla.model.visible_text import visible
 
 USAGE_ERROR = 1
 INVALID_VALUE = re.compile(r"invalid (\w+) value: ('.*')", re.DOTALL)
-"""Pattern of argparse's message about an invalid value. It captures the name of the type that
-refused the value, and the value."""
+"""Pattern of argparse's message about an invalid value. It captures the name of the type whose
+conversion failed, and the value."""
 INVALID_VERB = re.compile(r"^argument VERB: invalid choice: ")
 KINDS = {"int": "a whole number", "_port": "a whole number", "_count": "a whole number",
          "number": "a whole number", "float": "a number", "size": "a size such as 16k"}  # fmt: skip

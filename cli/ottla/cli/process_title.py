@@ -1,10 +1,9 @@
-"""Hides secrets among the arguments of this process, which other users of the machine see in `ps`
-and /proc/PID/cmdline.
+"""Hides secrets among the arguments of this process, which other users of the machine can read with
+`ps` and in /proc/PID/cmdline.
 
-A secret among the arguments (`--set ….password=…`) would be visible as long as a node or its forks
-run. It is therefore overwritten in the memory of the process as soon as Python runs. A settings
-file that only its owner can read avoids even this short exposure. Overwriting works on Linux only;
-elsewhere the arguments stay visible.
+Without this module, a secret argument (`--set ….password=…`) would be visible for as long as a node
+or a forked process runs. The secret is overwritten in the memory of the process as soon as Python
+runs, on Linux only. A settings file that only its owner can read avoids even this short exposure.
 """
 
 import os
@@ -20,8 +19,8 @@ text might not fit."""
 
 _SELF = Path("/proc/self")
 _ARG_START = 45
-"""Index of the field `arg_start` in /proc/self/stat, counted after the process name; `arg_end`
-follows."""
+"""Index of the field `arg_start` in /proc/self/stat, counted after the process name. The next field
+is `arg_end`."""
 
 _ENDINGS = b"|".join(re.escape(one.encode()) for one in SECRET_ENDINGS)
 _SECRET = re.compile(

@@ -7,9 +7,8 @@
     sasl.username = "alice"
     sasl.password = "…"
 
-The keys `bootstrap` and `command-config` (the path of a settings file) are Ottla's own; all other
-keys are the ones that --command-config accepts. The file is read only if a command is given a
-profile.
+The keys `bootstrap` and `command-config` (the path of a settings file) are Ottla's own. All other
+keys are those of --command-config. The file is read only by commands that use a profile.
 """
 
 import os
@@ -84,8 +83,8 @@ def read_settings(path: Path, source: str) -> dict[str, str]:
 
 
 def profile_names() -> list[str]:
-    """Return the names of all profiles in the user's config.toml; empty if there is no such
-    file."""
+    """Return the names of all profiles in the user's config.toml, or an empty list if the file does
+    not exist."""
     if not config_path().exists():
         return []
     profiles = _read(config_path(), "--profile").get("profiles", {})

@@ -17,13 +17,13 @@ OPTIONS_OF_OTHERS = {
     "--max-messages": "use --count",
     "--partitions": "'ottla topic add-partitions' adds partitions to a topic",
 }
-"""Remedies for options that Kafka's tools and kcat have under another name than Ottla. A remedy is
-shown only by commands that do not have the option."""
+"""Remedies for options that have another name in Kafka's tools or kcat than in Ottla. Only commands
+without such an option show its remedy."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the text " (did you mean X?)" with the known word that is most similar, or an empty
-    text if none is similar."""
+    """Return the text " (did you mean X?)" with the known word that is most similar to `word`, or
+    an empty text if no known word is similar."""
     # Dashes are removed because all options have them: with them --produce resembled --prune.
     names = {one.lstrip("-"): one for one in known}
     found = get_close_matches(word.lstrip("-"), names, n=1, cutoff=SIMILARITY_MIN)
@@ -31,8 +31,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def remedy_for_usage(parser: argparse.ArgumentParser, message: str) -> str:
-    """Return a suggestion for the word that argparse refused in `message`, or an empty text if
-    there is none."""
+    """Return a suggestion for the word that argparse refused in `message`, or an empty text if no
+    suggestion is known."""
     _, is_choice, choice = message.partition("invalid choice: ")
     if is_choice:
         word = choice.partition(" (")[0].strip("'\"")

@@ -39,7 +39,7 @@ class Moment(int):
 
 class Identifier(str):
     """Table cell with an id that users copy into other commands. The id is broken across lines only
-    in a table so narrow that numbers are broken as well."""
+    if the table is too narrow for its numbers as well."""
 
     __slots__ = ()
 

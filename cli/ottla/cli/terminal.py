@@ -73,8 +73,8 @@ def say_block(
 
 
 def say_table(header: Sequence[str], rows: Sequence[str], *, is_note: bool = False) -> None:
-    """Print the lines of a table, which the caller has already escaped. Terminals show the header
-    in bold."""
+    """Print the lines of a table. The caller has already escaped them. Terminals show the header in
+    bold."""
     stream = sys.stderr if is_note else sys.stdout
     titles = list(header)
     if is_coloured(stream):
@@ -88,7 +88,7 @@ def say_verbatim(text: str) -> None:
 
 
 def say_json(value: object, *, indent: int | None = None, is_flushed: bool = False) -> None:
-    """Print a value as JSON: on one line, or on several lines if an indent is given."""
+    """Print a value as JSON: on one line, or on several lines if `indent` is not None."""
     print(visible_json(value, indent=indent), flush=is_flushed)
 
 
@@ -106,8 +106,8 @@ def note(text: str) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason why a file cannot be read or written, from the operating system's error. It
-    lacks the file name, which the caller's message already contains."""
+    """Return the reason why a file cannot be read or written, from the operating system's error.
+    The file name is omitted, because the caller's message already contains it."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -127,8 +127,7 @@ def wipe() -> None:
 
 
 def draw_lines(lines: Iterable[str], *, line_count_before: int) -> None:
-    """Draw lines of progress on the terminal over the `line_count_before` lines that were drawn
-    before."""
+    """Draw lines of progress on the terminal over the previous `line_count_before` lines."""
     back = f"\033[{line_count_before}A\r" if line_count_before else ""
     text = "".join(f"\033[K{visible(line)}\n" for line in lines)
     _steer(f"{back}{text}\033[J")

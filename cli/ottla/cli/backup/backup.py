@@ -17,8 +17,8 @@ from ottla.model.errors import ConfigError
 TIMEOUT_S = 120.0
 COLUMNS = ("TOPIC", "PARTITIONS", "RECORDS")
 REQUEST_BYTES_MAX = 100 << 20
-"""Maximum size in bytes of a produce request, which also limits the size of a restored record. The
-topic's max.message.bytes sets the actual limit."""
+"""Maximum size, in bytes, of the produce requests of a restore. It is high, so that only the
+topic's max.message.bytes limits the size of a restored record."""
 
 
 async def create(admin: Admin, arguments: argparse.Namespace) -> int:

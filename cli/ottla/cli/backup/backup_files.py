@@ -182,8 +182,8 @@ def read_records(path: Path) -> Iterator[list[Record]]:
 
 
 def positions_of(offsets: Iterable[int], records: Iterable[Iterable[Record]]) -> dict[int, int]:
-    """Return, for each offset of a partition, the number of records before it. This number is the
-    new offset of the same record once all records are written into an empty partition."""
+    """Return the number of records before each offset of a partition, by offset. This number is the
+    record's new offset after all records were written into an empty partition."""
     wanted = sorted(set(offsets))
     found: dict[int, int] = {}
     count = at = 0

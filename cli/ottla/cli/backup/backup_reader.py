@@ -1,10 +1,12 @@
 """Reader of topics and groups of a running cluster for a consistent backup.
 
-The order of the steps makes the backup consistent. Offsets of groups are read first, then the end
-of each partition, so that no group's offset is beyond the records. Open transactions are then given
-time to end. After that, all records before the ends are committed or aborted, and so are the
-outputs of every transaction whose offsets were read. Finally, the last stable offset of each
-partition becomes its end in the backup.
+The order of the steps makes the backup consistent:
+
+1. Read the committed offsets of groups.
+2. Read the end offset of each partition. No committed offset is beyond these ends.
+3. Wait until the transactions that are open now have ended. All records before the ends, and the
+   outputs of every transaction whose offsets were read, are then committed or aborted.
+4. Use the last stable offset of each partition as its end in the backup.
 """
 
 import time
@@ -92,7 +94,7 @@ async def _described(admin: Admin, topic: str) -> StoredTopic:
 async def _stable_ends(
     admin: Admin, partitions: Sequence[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """Wait until all records that a partition contains now are committed or aborted, and return the
+    """Wait until all records that the partitions contain now are committed or aborted. Returns the
     last stable offset of each partition."""
     present = await _offsets(admin, partitions, LATEST)
     deadline = trio.current_time() + timeout_s

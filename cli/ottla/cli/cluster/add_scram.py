@@ -3,7 +3,7 @@ format of Kafka's tool.
 
 An example is `SCRAM-SHA-512=[name=al,password=pw]`. Further keys are `iterations`, `salt` (base64),
 and `saltedpassword` (base64, with `salt`) in place of `password`. Values may be quoted. Error
-messages never contain the text, because it is secret.
+messages never contain the option's value, because it is secret.
 """
 
 import re

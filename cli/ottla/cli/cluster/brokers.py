@@ -45,8 +45,8 @@ COLUMNS = (
 )
 SIZES = ("bytes", "free_bytes")
 DRAINED_MAX = 100
-"""Maximum number of brokers in one range of ids for `ottla broker drain`. It equals the number of
-broker ids of one host."""
+"""Maximum number of brokers in one range of ids for `ottla broker drain`. A host with several
+brokers has a range of 100 broker ids."""
 
 
 async def list_brokers(admin: Admin, arguments: argparse.Namespace) -> int:
@@ -114,8 +114,8 @@ async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def _chosen(admin: Admin, arguments: argparse.Namespace) -> list[SurveyedBroker]:
-    """Return the brokers that the command's arguments name: those with the given ids, or all
-    brokers of the given host. Raises RefusedError if a broker or the host does not exist."""
+    """Return the brokers that the command line selects, by broker ids or by host. Raises
+    RefusedError if a broker or the host does not exist."""
     if bool(arguments.ids) == bool(arguments.host):
         raise ConfigError("ID", "or --host must be given, and not both")
     if arguments.ids:

@@ -34,10 +34,12 @@ def format_plan(plan: ClusterPlan, first_records: Sequence[Record] = ()) -> None
 
 
 def format_in_child(plan: ClusterPlan) -> Callable[[], int]:
-    """Start `format_plan` in a forked process.  Returns a function that waits for its exit code.
+    """Start `format_plan` in a forked process. Returns a function that waits for the exit code of
+    that process.
 
-    Formatting waits for disks in threads.  A process with threads could not fork the nodes.  If
-    the plan is already formatted, or this process may not fork, nothing is left to wait for.
+    Formatting starts threads that wait for disks, and a process with threads cannot fork the nodes.
+    If the plan is already formatted, or if this process cannot fork, the returned function does not
+    wait.
     """
     if plan.is_formatted or not may_fork():
         format_plan(plan)

@@ -15,8 +15,8 @@ from ottla.model.errors import ConfigError
 
 STOP_TIMEOUT_S = 30.0
 STARTER_TIMEOUT_S = 10.0
-"""Maximum wait, in seconds, until the process of 'ottla up' notices that its nodes have ended. The
-value includes a margin."""
+"""Maximum seconds that 'ottla down' waits until the process of 'ottla up' has noticed that its
+nodes have ended."""
 
 
 OPTIONS: tuple[Declared, ...] = (

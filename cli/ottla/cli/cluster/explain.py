@@ -42,8 +42,8 @@ async def explain(asked: Answer, admin: "Admin", arguments: argparse.Namespace) 
 
 def lines_of(found: "Explanation", finding: str = "cause") -> Iterator[str]:
     """Yield the lines of an explanation as text: the verdict, the causes in order, tables, notes
-    and missing facts. `finding` is the noun for a cause, or empty if there are only tables. Names
-    that other users chose are escaped."""
+    and missing facts. `finding` is the noun for a cause, or empty if there are only tables. Control
+    characters in names are escaped, because other users chose the names."""
     verdicts = {
         "caused": f": {counted(len(found.causes), finding)} found",
         "clear": f": no {finding} found" if finding else "",

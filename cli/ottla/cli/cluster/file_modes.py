@@ -1,10 +1,10 @@
-"""Warns about a node's files to which other users of the machine have access, once when the node
-starts.
+"""Warns, when a node starts, about files and directories of the node that other users of the
+machine can access.
 
 A node does not start if all users can read its private key (model/tls/context_driver.py). This
-module warns about other files and directories that other users may write and, if a node has
-secrets, about directories that other users may read. The metadata log contains keys of users, and
-partition logs contain records.
+module warns about other files and directories that other users can write. If a node has secrets,
+the module also warns about directories that other users can read: the metadata log contains keys of
+users, and partition logs contain records.
 """
 
 import os
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NAMED_MAX = 4
-"""Maximum number of paths that the warning about open files names. For further paths, it gives only
-their number."""
+"""Maximum number of paths that one warning about access by other users names. The warning only
+counts further paths."""
 
 CONFIDED = stat.S_IROTH
 CHANGED = stat.S_IWOTH
@@ -41,7 +41,7 @@ def warning_of_modes(
 
 def _open(paths: Iterable[str], wanted: int, mode: str) -> Iterator[tuple[str, str]]:
     """Yield the distinct paths on which other users of the machine have the permission `wanted`,
-    each with its mode. Missing paths are skipped."""
+    with the mode of each path. Missing paths are skipped."""
     for path in dict.fromkeys(os.path.abspath(path) for path in paths if path):
         try:
             has_right = Path(path).stat().st_mode & wanted

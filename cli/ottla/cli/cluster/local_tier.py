@@ -1,4 +1,4 @@
-"""Tiered storage of a local cluster: `ottla up --tier URI`."""
+"""Configures the tiered storage of a local cluster: `ottla up --tier URI`."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from ottla.storage.tier.store_settings import StoreScheme, parse_store_uri
 
 
 def use_tier(plan: ClusterPlan, uri: str) -> None:
-    """Let the brokers of a local cluster copy segments of tiered topics to the object store with
-    this URI. The directory of a `file:` URI is created.
+    """Configure the brokers of a local cluster to copy segments of tiered topics to the object
+    store with this URI. The directory of a `file:` URI is created.
 
     Raises ConfigError if the URI is invalid, if the cluster has another store, or if the library
     for object stores is not installed.

@@ -32,12 +32,12 @@ _LOGGER = logging.getLogger("ottla.node")
 WARNED_VARIABLE = "OTTLA_WARNED"
 
 LOOK_UP_S = 2.0
-"""Maximum seconds that a starting node waits for the name service. A name service either responds
+"""Maximum seconds that a starting node waits for the name service (DNS), which usually responds
 within milliseconds or is down."""
 
 Body = Callable[..., Awaitable[None]]
-"""Type of the functions that run a node: `run_broker` and `run_controller`. Both are called with
-the configuration and a function `ready`, and return after the node was asked to stop."""
+"""Type of the functions that run a node: `run_broker` and `run_controller`. Their arguments are the
+configuration and a function `ready`. They return after the node was asked to stop."""
 
 
 NODE_OPTIONS: tuple[Declared, ...] = (
@@ -84,7 +84,7 @@ def config_of(
     load: Callable[[Mapping[str, str]], tuple[C, set[str]]],
 ) -> C:
     """Read and return the settings of a node with one role, and warn about unknown keys. Raises
-    ConfigError if a value is invalid, or if the file gives the node other roles."""
+    ConfigError if a value is invalid, or if the file configures other roles for the node."""
     from ottla.model.settings.roles import BOTH, PROCESS_ROLES, roles_of
 
     settings = read_settings(arguments)
@@ -134,8 +134,8 @@ def config_from(
 
 
 def quiet_grpc() -> None:
-    """Silence gRPC's own log as soon as gRPC is imported. The errors that Ottla prints contain the
-    same reasons."""
+    """Disable gRPC's own log when gRPC is imported. Error messages of Ottla contain the same
+    information."""
     if os.environ.get("GRPC_VERBOSITY", "").lower() not in ("debug", "info"):
         os.environ["GRPC_VERBOSITY"] = "NONE"
 
@@ -185,8 +185,8 @@ def unresolved(listeners: Iterable[ListenAddress]) -> Iterator[tuple[str, str]]:
     """Yield each advertised listener address whose host this machine cannot resolve, with the
     reason.
 
-    The wait for the name service is bounded, because it may be slow. A host that is not resolved in
-    time is not reported.
+    The wait for the name service is limited. A host that is not resolved within the limit is not
+    reported.
     """
     import socket
     from concurrent.futures import ThreadPoolExecutor, wait
@@ -211,8 +211,8 @@ def _without_effect(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keys_of_any_role() -> set[str]:
-    """Return all settings keys that a broker or a controller knows, since one settings file may
-    serve both roles."""
+    """Return all settings keys of brokers and of controllers, since one settings file may configure
+    both roles."""
     from ottla.model.settings.broker import BrokerConfig
     from ottla.model.settings.controller import ControllerConfig
     from ottla.model.settings.declare import definitions
@@ -227,8 +227,8 @@ def run_node(body: Body, config: Any, *, role: str, roles: Sequence[str] = ()) -
     """Run a node until it is asked to stop. Returns exit code 0. Raises the error that ended the
     node.
 
-    The coroutine function `body` is the node, called with `config`. `role` names the node in `ps`
-    and in the log. `roles` lists the roles if the process has several.
+    `body` is the coroutine function of the node, which is called with `config`. `role` is the name
+    of the node in `ps` and in the log. `roles` lists the roles if the process has several.
     """
     import trio
 

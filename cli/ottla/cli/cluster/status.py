@@ -188,9 +188,9 @@ def judged(found: Survey) -> dict[str, Any]:
 
 
 def tier_totals(brokers: Iterable[SurveyedBroker]) -> dict[str, int] | None:
-    """Return sums over all brokers, by name: number and bytes of copied segments, number and bytes
-    of segments that wait to be copied, and number of failures. Returns None if no broker has tiered
-    storage."""
+    """Return the tiered storage's totals over all brokers, by name: copied segments and their
+    bytes, segments that wait to be copied and their bytes, failures. Returns None if no broker has
+    tiered storage."""
     tiered = [broker.metrics for broker in brokers if TIER_BYTES in broker.metrics]
     if not tiered:
         return None
@@ -236,8 +236,8 @@ def _broker_json(broker: SurveyedBroker) -> dict[str, Any]:
 def recovery_text(row: RecoveringLogDir, done_before: int) -> str:
     """Return a text with the progress of a log directory's recovery, and the estimated time left.
 
-    `row` describes the recovery. `done_before` is the number of bytes that were recovered
-    `RATE_INTERVAL_S` seconds ago.
+    `row` describes the recovery. `done_before` is the number of bytes that had been recovered
+    `RATE_INTERVAL_S` seconds earlier.
     """
     text = f"recovered {min(100, 100 * row.bytes_done // row.bytes_total)} %"
     if row.remaining_segments:
@@ -276,7 +276,8 @@ async def _starting(admin: Admin) -> dict[str, Any]:
 
 
 def shown(found: dict[str, Any]) -> str:
-    """Return the state of the cluster, given as a JSON object, as text for people."""
+    """Return the state of the cluster as text for people. `found` is the JSON object that
+    `status_of` returns."""
     quorum, partitions = found["quorum"], found["partitions"]
     rows = [
         (
@@ -344,7 +345,8 @@ def _tier_lines(tier: dict[str, int] | None) -> list[str]:
 
 
 def _balance_lines(balance: dict[str, int] | None) -> list[str]:
-    """Return a line about the balance plan that the cluster carries out. Empty if there is none."""
+    """Return a line about the balance plan that the cluster carries out, or an empty list if there
+    is no plan."""
     if balance is None:
         return []
     left, rate = counted(balance["moves_left"], "move"), amount(balance["throttle_bytes_per_s"])
@@ -352,8 +354,8 @@ def _balance_lines(balance: dict[str, int] | None) -> list[str]:
 
 
 def _free_space(directories: list[dict[str, Any]]) -> str | None:
-    """Return a text with the free space of the broker that has the least, in bytes and percent.
-    Returns None if no broker reported it."""
+    """Return a text with the least free space of any broker, in bytes and percent. Returns None if
+    no broker reported its free space."""
     measured = [one for one in directories if one["total_bytes"] > 0]
     if not measured:
         return None

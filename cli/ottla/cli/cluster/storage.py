@@ -1,5 +1,5 @@
-"""`ottla storage format|random-uuid|accept-loss`: formats directories, prints a new id, and lets a
-controller vote again after it has lost metadata."""
+"""`ottla storage format|random-uuid|accept-loss`: formats directories, prints a new id, and allows
+a controller to vote again after it has lost metadata."""
 
 import argparse
 from pathlib import Path
@@ -110,10 +110,10 @@ def _format(arguments: argparse.Namespace) -> int:
 async def _unformatted(
     disk: Disk, wanted: NodeDirectories, arguments: argparse.Namespace
 ) -> dict[str, UUID]:
-    """Return the directories of a node that are not formatted yet, with their new directory ids.
+    """Return the new directory ids of a node's directories that are not formatted yet, by path.
 
-    Raises ConfigError if a directory is formatted already and must not be skipped, or belongs to
-    another cluster or node.
+    Raises ConfigError if a directory is already formatted and the options do not allow skipping it,
+    or if it belongs to another cluster or node.
     """
     ids: dict[str, UUID] = {}
     for path, directory_id in wanted.ids.items():

@@ -107,8 +107,8 @@ def _start(plan: ClusterPlan, role: str, properties: Path) -> StartedNode:
 
 
 def _format(plan: ClusterPlan) -> Callable[[], int]:
-    """Start formatting the controllers of a new local cluster. Returns a function that waits until
-    they are formatted and returns the exit code."""
+    """Start formatting the controllers of a new local cluster. Returns a function that waits for
+    the end of formatting and returns the exit code."""
     if plan.is_formatted:
         return lambda: 0
     with importing_for_good():
@@ -136,8 +136,8 @@ def _serve_detached(
 def _serve(
     cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str, *, wants_console: bool
 ) -> int:
-    """Run the local cluster until it ends or is asked to stop. Calls `report` with the text of the
-    next steps once it is ready. Returns the exit code."""
+    """Run the local cluster until it ends or is asked to stop. When the cluster is ready, call
+    `report` with instructions for the user. Returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
     began_at = time.monotonic()
     console = None
@@ -198,9 +198,9 @@ def _pages(console: LocalConsole | None) -> str:
 
 
 def advice_on_form(form: str, *, is_first_start: bool) -> str:
-    """Return text that explains the benefit of a compiled wheel and its installation, for the first
-    start of a cluster with interpreted modules. Returns "" if the modules are compiled. `form` is a
-    result of `installed_form`."""
+    """Return advice for the first start of a cluster with interpreted modules: the benefit of a
+    compiled wheel, and its installation. Returns "" if the modules are compiled. `form` is a result
+    of `installed_form`."""
     if form == "compiled" or not is_first_start:
         return ""
     return (

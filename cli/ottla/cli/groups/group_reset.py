@@ -112,7 +112,8 @@ async def reset_offsets(admin: Admin, arguments: argparse.Namespace, target: Res
 
 
 def _from_file(arguments: argparse.Namespace, group: str) -> dict[TopicPartition, int] | None:
-    """Return the group's new offsets from the file of --from-file, or None without the option."""
+    """Return the group's new offsets from the file of the option --from-file, or None if the option
+    is absent."""
     if arguments.from_file is None:
         return None
     if arguments.topic:
@@ -146,8 +147,8 @@ async def _planned(
     partitions: list[TopicPartition],
     given: dict[TopicPartition, int] | None,
 ) -> list[ResetRow]:
-    """Return the new offset of each partition, as the options of the reset require, within the
-    partition's records."""
+    """Return the new offset of each partition, as the options of the reset require. Each offset is
+    within the partition's records."""
     if given is not None:
         wanted = {at: given[at] for at in partitions if at in given}
         return await plan_given(admin, before, wanted)

@@ -26,8 +26,8 @@ OFFSET_DELETE_OPTIONS: tuple[Declared, ...] = (
 
 
 async def offset_delete(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla group offset-delete`: show the committed offsets that would be deleted. Delete them if
-    the user confirms, and report each refusal. Returns the exit code."""
+    """`ottla group offset-delete`: show the committed offsets that will be deleted, and delete them
+    if the user confirms. Reports each refusal. Returns the exit code."""
     group = arguments.group
     committed = await committed_offsets(admin, group)
     wanted = _wanted(arguments.topic, group, committed)

@@ -32,8 +32,8 @@ REMOVE_MEMBER_OPTIONS: tuple[Declared, ...] = (
 
 
 async def remove_member(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla group remove-member`: show the members that would be removed. Remove them if the user
-    confirms, and report each refusal. Returns the exit code."""
+    """`ottla group remove-member`: show the members that will be removed, and remove them if the
+    user confirms. Reports each refusal. Returns the exit code."""
     if arguments.all == bool(arguments.members or arguments.instance_id):
         raise ConfigError("MEMBER", "is needed, or --instance-id, or --all alone")
     group = await described_of_any_kind(admin, arguments.group)

@@ -1,8 +1,8 @@
 """Formats and parses plans of `ottla group reset` as CSV, in the form of Kafka's
 kafka-consumer-groups, and parses the command's arguments.
 
-Pure. A line is TOPIC,PARTITION,OFFSET; in a file with several groups, the group comes first. There
-is no header.
+Pure. A line is TOPIC,PARTITION,OFFSET, or GROUP,TOPIC,PARTITION,OFFSET in a file with several
+groups. There is no header.
 """
 
 import csv
@@ -23,9 +23,10 @@ OFFSET_MAX = (1 << 63) - 1
 
 def parse_plan(text: str, group: str) -> dict[TopicPartition, int]:
     """Parse a plan of new committed offsets (CSV lines), and return the offsets of one group. Lines
-    of other groups are left out.
+    of other groups are ignored.
 
-    Raises ConfigError with the number of a malformed line, or if no line is about the group.
+    Raises ConfigError with the line number if a line is malformed, or if no line belongs to the
+    group.
     """
     found: dict[TopicPartition, int] = {}
     rows = csv.reader(io.StringIO(text), skipinitialspace=True)
@@ -56,8 +57,8 @@ def format_plan(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def parse_reset_duration(option: str, text: str) -> int:
-    """Parse a duration in the form of Kafka's tools, such as P1DT2H30M, or of `ottla`, such as 36h.
-    Returns milliseconds."""
+    """Parse a duration in the form of Kafka's tools, such as P1DT2H30M, or in the form of `ottla`,
+    such as 36h. Returns milliseconds."""
     found = ISO_DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
         try:
@@ -71,8 +72,8 @@ def parse_reset_duration(option: str, text: str) -> int:
 
 
 def parse_places(option: str, text: str) -> tuple[str, list[int] | None]:
-    """Parse a text of the form TOPIC or TOPIC:0,1, the value of `option`. Returns the topic and its
-    partitions, or None in place of the partitions if the text names none and means all."""
+    """Parse a text TOPIC or TOPIC:0,1. Returns the topic and its partitions, or the topic and None
+    if the text means all partitions. `option` is the name of the option in errors."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return topic, None

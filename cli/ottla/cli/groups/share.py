@@ -169,8 +169,7 @@ async def _described(admin: Admin, group: str) -> GroupDescription:
 
 
 def _refused(group: str, refusal: RefusedError) -> RefusedError:
-    """Return a refusal of the cluster with the name of the share group and a remedy added to its
-    message."""
+    """Return the cluster's refusal with the name of the share group and a remedy in its message."""
     if refusal.code is ErrorCode.GROUP_ID_NOT_FOUND:
         reason = f"there is no share group {group!r}; see 'ottla share list'"
         return RefusedError(refusal.code, reason)
@@ -191,8 +190,8 @@ async def _offsets(admin: Admin, group: str) -> list[tuple[TopicPartition, Share
 async def _deliveries(
     admin: Admin, group: str, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ShareRecordCounts]:
-    """Return, by partition, the numbers of a share group's records that are neither acknowledged
-    nor archived. Returns an empty mapping if brokers do not report the numbers."""
+    """Return the numbers of a share group's records that are neither acknowledged nor archived, by
+    partition. Returns an empty mapping if brokers do not report these numbers."""
     try:
         return await admin.share_group_deliveries(group, partitions)
     except RefusedError:

@@ -1,5 +1,5 @@
-"""Formats the number of a share group's records that are neither acknowledged nor archived, as
-text and JSON. The numbers are grouped by the reason why the records are not delivered now."""
+"""Formats the number of a share group's records that are neither acknowledged nor archived, as text
+and JSON. The numbers are listed by the reason why the records are not delivered yet."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +8,7 @@ from ottla.client.admin_parts.admin_share_groups import ShareRecordCounts
 
 
 def delivery_text(delivery: ShareRecordCounts | None) -> str:
-    """Return a text that counts the unfinished records of a share group in a partition by the
+    """Return a text with the numbers of a share group's unfinished records in a partition, by the
     reason for the wait, such as "3 ready, 2 waiting for their key".
 
     Times are UTC. Returns "not fetched" if no member fetches the partition.

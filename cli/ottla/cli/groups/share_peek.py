@@ -1,5 +1,6 @@
-"""`ottla share peek`: shows the records of a share group that are in flight, with the member that
-has acquired each, the end of its acquisition lock, and its number of deliveries."""
+"""`ottla share peek`: shows the records of a share group that are in flight. For each record, the
+table shows the member that has acquired it, the end of its acquisition lock, and the delivery
+count."""
 
 import argparse
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ async def redrive(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _choice(arguments: argparse.Namespace) -> RedriveChoice:
-    """Return the choice of letters that the command's options describe."""
+    """Return the selection of dead letters that the command's options describe."""
     now_ms = time.time_ns() // 1_000_000
     return RedriveChoice(
         group=arguments.group,

@@ -26,14 +26,14 @@ class Bench(NamedTuple):
 
 
 def size(text: str) -> int:
-    """Parse a size in bytes such as 1000, 16k or 1m, and return the number of bytes. Raises
-    ValueError if the text has another form."""
+    """Parse a size such as 1000, 16k or 1m, and return the number of bytes. Raises ValueError if
+    the text has another form."""
     unit = UNITS.get(text[-1:].lower(), 0)
     return int(text[:-1]) * unit if unit else int(text)
 
 
 def number(text: str) -> int:
-    """Parse a positive integer that an option requires. Raises ArgumentTypeError if the number is
+    """Parse the positive integer value of an option. Raises ArgumentTypeError if the number is
     below 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")

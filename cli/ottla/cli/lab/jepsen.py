@@ -1,10 +1,13 @@
 """`ottla jepsen run|run-all|bugs|analyze|serve|list`: runs real processes under real faults, and
 checks the recorded histories of operations.
 
-Exit codes: 0 if the run is valid; 1 for a usage error or a failure of the test harness; 2 if the
-run is invalid, because an anomaly was found; 4 if the verdict is unknown. A verdict is unknown if
-the run had too little load or too few faults, or if it cannot be decided for another reason. An
-unknown verdict does not count as success.
+Exit codes:
+
+- 0 if the run is valid
+- 1 for a usage error or a failure of the test harness
+- 2 if the run is invalid, because an anomaly was found
+- 4 if the verdict is unknown, for example because the run had too little load or too few faults;
+  an unknown verdict does not count as success
 """
 
 import argparse
@@ -125,8 +128,8 @@ def _verb(name: str, summary: str, body: Handler, *options: Declared, **settings
 
 
 def _run_verb(body: Handler, arguments: argparse.Namespace) -> int:
-    """Run one verb of `ottla jepsen`. If a cluster is unreachable or refuses a request, returns the
-    exit code HARNESS, which is no verdict."""
+    """Run one verb of `ottla jepsen`. Returns the exit code HARNESS, which is no verdict, if a
+    cluster is unreachable or refuses a request."""
     try:
         return body(arguments)
     except ConfigError:

@@ -1,5 +1,5 @@
 """`ottla jepsen bugs`: runs real nodes with one deliberate bug at a time. Each run must detect its
-bug by the expected anomaly."""
+bug as the expected anomaly."""
 
 import argparse
 from typing import Any

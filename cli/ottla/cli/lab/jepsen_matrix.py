@@ -28,8 +28,8 @@ COLUMNS = ("WORKLOAD", "NEMESIS", "VERDICT", "OPS", "OPS/S", "FAULTS", "RECOVERY
 
 
 def run_all(arguments: argparse.Namespace) -> int:
-    """`ottla jepsen run-all`: run the missing cells of the matrix, which are pairs of workload and
-    nemesis. Returns the exit code of the worst verdict."""
+    """`ottla jepsen run-all`: run the cells of the matrix that have no result yet. A cell is a pair
+    of workload and nemesis. Returns the exit code of the worst verdict."""
     from ottla.jepsen.processes.store import Store
     from ottla.jepsen.report.write import write_matrix
 
@@ -51,7 +51,7 @@ def run_all(arguments: argparse.Namespace) -> int:
 
 
 def _plans(arguments: argparse.Namespace) -> Iterator["RunPlan"]:
-    """Yield the plan of a Jepsen run for each nemesis and each set of workloads that share a
+    """Yield the plans of Jepsen runs: one for each nemesis and each set of workloads that share a
     cluster."""
     from ottla.jepsen.processes.runs.run_nemeses import needs_flush, nemesis_names
     from ottla.jepsen.workloads.table import WORKLOADS
@@ -94,16 +94,16 @@ def _cells(plan: "RunPlan", store: "Store", *, again: bool) -> list[dict[str, An
 
 
 def _broken(plan: "RunPlan") -> list[dict[str, Any]]:
-    """Return the results of a Jepsen run that failed without a verdict. There is one result for
-    each workload of the run."""
+    """Return the results of a Jepsen run that failed without a verdict, with one entry for each
+    workload of the run."""
     figures = {"operations": 0, "ops_per_s": 0.0, "faults": 0}
     common = {"valid": "unknown", "nemesis": list(plan.nemeses), "figures": figures}
     return [{**common, "reason": "the harness broke", "workload": name} for name in plan.workloads]
 
 
 def _kept(plan: "RunPlan", workload: str, store: "Store") -> "RunDirectory | None":
-    """Return the last stored Jepsen run of a workload under the plan's nemesis. Returns None if
-    there is none, or if the run was interrupted or was shorter than planned."""
+    """Return the last stored Jepsen run of a workload under the plan's nemesis. Returns None if no
+    run is stored, or if the last run was interrupted or shorter than planned."""
     run = store.latest(plan.test_of(workload))
     if run is None or run.plan().seconds < plan.seconds or run.plan().clients != plan.clients:
         return None

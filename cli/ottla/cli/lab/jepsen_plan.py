@@ -46,8 +46,8 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def code_of(results: list[dict[str, Any]]) -> int:
-    """Return the exit code of the worst verdict of Jepsen runs. If there is no verdict, return the
-    exit code for an unknown verdict."""
+    """Return the exit code of the worst verdict of Jepsen runs, or the exit code of an unknown
+    verdict if `results` is empty."""
     verdicts = [found["valid"] for found in results]
     if any(valid is False for valid in verdicts):
         return INVALID

@@ -28,7 +28,8 @@ class ProgressLine:
         self._phase = ""
 
     def show(self, status: "Status") -> None:
-        """Print the progress of the Jepsen run."""
+        """Print the present progress of the Jepsen run on a terminal, or each new phase to other
+        outputs."""
         if is_watched():
             draw(self.line(status))
         elif status.phase != self._phase:

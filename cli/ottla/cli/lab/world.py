@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 FOUND = 2
 KEEP_DEFAULT = "world-failures"
 STORY_LINES = 60
-"""Number of events of a replayed simulation that are shown by default. The last events are
-shown."""
+"""Default number of events that are shown of a replayed simulation. The last events are shown."""
 
 KEPT_MAX = 3
 """Maximum number of failures of the simulator that one search reduces and saves. Further failures

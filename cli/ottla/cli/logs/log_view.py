@@ -141,7 +141,7 @@ def metadata_of(row: RecordRow) -> dict[str, Any]:
 
 
 def hides_secrets(said: dict[str, Any]) -> bool:
-    """Return whether a decoded metadata record has fields whose secret values are hidden."""
+    """Return whether secret values in a decoded metadata record are hidden."""
     return said.get("config", {}).get("value") == HIDDEN or SCRAM in said
 
 
@@ -280,8 +280,8 @@ def _batch_cells(row: BatchRow) -> tuple[object, ...]:
 
 
 def _times(row: BatchRow) -> str:
-    """Return a text with the first timestamp of a record batch, and the distance to its last
-    timestamp."""
+    """Return a text with the first timestamp of a record batch, and the time from the first to the
+    last timestamp."""
     base = "-" if row.base_timestamp == -1 else moment(row.base_timestamp)
     span_ms = row.max_timestamp - row.base_timestamp
     if row.max_timestamp < 0 or span_ms == 0:

@@ -37,7 +37,7 @@ class FileChange(NamedTuple):
 
 
 class _Node:
-    """State of one file after the previewed recovery: its bytes are in the real file or in a
+    """State of one file after the previewed recovery. Its bytes are in the real file or in a
     copy."""
 
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
@@ -49,8 +49,8 @@ class _Node:
         self.is_kept = False
         self.size_bytes = size_bytes
         self.base_bytes = size_bytes
-        """Number of bytes of the real file that are still visible in the preview; 0 once `is_kept`,
-        when the copy has all bytes."""
+        """Number of bytes of the real file that are still visible in the preview. It is 0 if
+        `is_kept` is True, because the copy then has all bytes."""
 
     def keep(self) -> None:
         """Create the copy at `kept` from the visible bytes of the real file, before the first
@@ -145,24 +145,24 @@ class _File:
         return self._node.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
-        """Return the same bytes as `pread`. Callers that read from this disk may block, so they
-        need no page cache."""
+        """Return the same bytes as `pread`. The page cache is not checked, because callers that
+        read from this disk may block."""
         return self.pread(position, size)
 
     def set_size(self, size: int) -> None:
-        """Truncate the previewed file, or extend it by a hole. The real file is unchanged."""
+        """Truncate or extend the previewed file. An extension reads as zeros. The real file is
+        unchanged."""
         self._node.set_size(size)
 
     def renew_size(self, size: int) -> None:
-        """Set the size of the previewed file in the same way as `set_size`, because this disk
-        flushes no data."""
+        """Set the size of the previewed file, as `set_size` does."""
         self._node.set_size(size)
 
     def set_modified_ms(self, modified_ms: int) -> None:
         """Ignore the time of the last write: the preview's files are temporary."""
 
     def fileno(self) -> int:
-        """Raise OSError, since a file of the preview has no descriptor."""
+        """Raise OSError, because a file of the preview has no descriptor."""
         raise OSError(errno.EBADF, "a preview has no descriptors", self.path)
 
     def pin(self) -> None:
@@ -246,8 +246,8 @@ class PreviewDisk:
             self._nodes[path] = None
 
     def is_cached(self, file: DiskFile, position: int, size: int) -> bool:
-        """Return True. Callers of the preview may block on reads, so they need not load bytes into
-        the page cache first."""
+        """Return True. The page cache is not checked, because callers that read from the preview
+        may block."""
         return True
 
     def _node(self, path: str, *, create: bool) -> _Node:
@@ -268,8 +268,8 @@ class PreviewDisk:
     # ---- awaited
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
-        """Do nothing: callers that read from the preview may block, so nothing needs to be cached
-        first."""
+        """Do nothing. Bytes are not read ahead, because callers that read from the preview may
+        block."""
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
         """Return up to `size` bytes of the previewed file from `position`, as `pread` does."""
@@ -367,13 +367,13 @@ class PreviewDisk:
         return Space(volume.f_frsize * volume.f_blocks, volume.f_frsize * volume.f_bavail)
 
     async def makedirs(self, path: str) -> None:
-        """Raise OSError if the directory does not exist, since a recovery creates no
+        """Raise OSError if the directory does not exist, because a recovery creates no
         directories."""
         if not os.path.isdir(path):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     async def make_directory(self, path: str, files: Mapping[str, bytes]) -> None:
-        """Raise OSError, since a recovery creates no directories."""
+        """Raise OSError, because a recovery creates no directories."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
     async def keep_directory(self, path: str, files: Mapping[str, bytes]) -> None:
@@ -387,8 +387,8 @@ class PreviewDisk:
 
 
 def _is_start(node: _Node, path: str) -> bool:
-    """Return whether the preview's version of a file is a prefix of the real file. The version is
-    not larger than the real file."""
+    """Return whether the preview's version of a file is a prefix of the real file at `path`. The
+    version must not be larger than the real file."""
     size = node.size_bytes
     if not node.is_kept and node.path == path:
         return node.base_bytes == size

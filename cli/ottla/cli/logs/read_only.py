@@ -97,8 +97,8 @@ def is_in_use(directory: Path) -> bool:
 
 
 def log_directory_of(path: Path) -> Path | None:
-    """Return the log directory that contains a file or a partition. If the path itself is a log
-    directory, return the path. Returns None if there is no log directory."""
+    """Return the log directory that contains a file or a partition, or the path itself if it is a
+    log directory. Returns None if no log directory is found."""
     candidates = [path, *path.absolute().parents[:2]]
     for directory in candidates:
         with suppress(OSError):
@@ -108,8 +108,8 @@ def log_directory_of(path: Path) -> Path | None:
 
 
 def note_if_in_use(paths: list[Path]) -> bool:
-    """Print on standard error which of the log directories a running process has locked. Returns
-    False if none is locked."""
+    """Print on standard error the log directories that a running process has locked. Returns False
+    if no directory is locked."""
     found = {directory for path in paths if (directory := log_directory_of(path)) is not None}
     in_use = sorted(directory for directory in found if is_in_use(directory))
     for directory in in_use:

@@ -60,9 +60,8 @@ async def run(admin: Admin, arguments: argparse.Namespace) -> int:
 async def clients_of(
     admin: Admin, *, only: int | None = None
 ) -> tuple[list[ClientInstanceDescription], list[str]]:
-    """Request the clients that push metrics from every broker, or only from the broker `only`,
-    concurrently. Returns the clients sorted by name, and the errors of brokers that did not
-    respond."""
+    """Request the clients that push metrics from every broker concurrently, or only from the broker
+    `only`. Returns the clients sorted by name, and the errors of brokers that did not respond."""
     found: list[ClientInstanceDescription] = []
     failures: list[str] = []
 

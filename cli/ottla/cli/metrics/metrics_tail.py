@@ -26,7 +26,7 @@ POLL_S = 0.25
 """Seconds that the command waits after a poll without new pushes of client metrics. Without this
 pause it would poll continuously, because brokers answer at once."""
 LOOK_AROUND_S = 10.0
-"""Interval in seconds at which the command refreshes its list of brokers. It polls each of them."""
+"""Interval, in seconds, at which the command refreshes its list of the brokers to poll."""
 NANOSECONDS = 1_000_000
 
 
@@ -67,8 +67,8 @@ class Tail:
         self._begin = FROM_OLDEST if arguments.recent else FROM_NOW
         self._cursors: dict[NodeId, int] = {}
         self._silent: set[NodeId] = set()
-        """Brokers that do not respond to polls for client metrics, and whose silence was already
-        reported."""
+        """Brokers that do not respond to polls for client metrics, and for which the command has
+        already printed a note."""
         self._look_around_at = 0.0
 
     @property

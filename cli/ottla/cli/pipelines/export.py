@@ -140,7 +140,7 @@ def summary(
 
 
 def require_tables(target: str) -> None:
-    """Raise ConfigError if the target of an export needs Ottla's extra [tables] and it is not
+    """Raise ConfigError if the export's target requires Ottla's extra [tables], which is not
     installed."""
     try:
         import numpy  # noqa: F401
@@ -177,8 +177,8 @@ def export_options(arguments: argparse.Namespace) -> "ExportOptions":
 
 
 def value_type_option(arguments: argparse.Namespace) -> Any:
-    """Return the type that the option --schema describes for JSON values. Returns None if the
-    option is not given."""
+    """Return the type that the option --schema describes for JSON values, or None without this
+    option."""
     from ottla.pipeline.export.value_schema import value_type_of
 
     if arguments.schema is None:

@@ -130,8 +130,8 @@ def check_archived(options: "ArchiveOptions") -> None:
 def run_stream(
     arguments: argparse.Namespace, options: "ArchiveOptions", kept_open: tuple[int, ...]
 ) -> int:
-    """Archive records of topics as a Spark stream until interrupted, or in one batch. `kept_open`
-    are file descriptors that the JVM inherits. Returns the exit code."""
+    """Archive records of topics as a Spark stream, until interrupted or in one batch. `kept_open`
+    contains file descriptors that the JVM inherits. Returns the exit code."""
     from ottla.pipeline.archive.archive import start_archive
 
     is_json = arguments.format == "json"
@@ -144,8 +144,8 @@ def run_stream(
 
 
 def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span: "TimeSpan") -> int:
-    """Archive the records of a span of time that the archive does not have yet. Returns the exit
-    code."""
+    """Archive the records in a span of time, except for records that are already archived. Returns
+    the exit code."""
     from ottla.pipeline.archive.archive_directory import check_output, local_path
     from ottla.pipeline.archive.backfill import backfill, source_of
     from ottla.pipeline.read.source_check import check_source
@@ -164,8 +164,7 @@ def run_backfill(arguments: argparse.Namespace, options: "ArchiveOptions", span:
 
 
 def span_of(arguments: argparse.Namespace) -> "TimeSpan | None":
-    """Return the span of time whose records the command line asks to archive, or None for a
-    continuous stream."""
+    """Return the span of time in the command line's arguments, or None for a continuous archive."""
     from ottla.pipeline.archive.backfill import TimeSpan
 
     if arguments.from_ is None:
@@ -200,7 +199,7 @@ def archive_options(arguments: argparse.Namespace) -> "ArchiveOptions":
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the options of Spark's data source `format("ottla")` for the topics to archive. Raises
-    ConfigError if the topics are ambiguous."""
+    ConfigError if the command line has both topic names and a pattern, or neither."""
     if bool(arguments.topics) == bool(arguments.pattern):
         raise ConfigError("TOPIC", "name topics, or a --pattern of their names, and not both")
     options = {

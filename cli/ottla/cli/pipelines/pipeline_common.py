@@ -83,8 +83,8 @@ def bootstrap_text(arguments: argparse.Namespace) -> str:
 
 
 def login_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options of Spark's data source `format("ottla")` with which Spark's processes log
-    in as this command does."""
+    """Return the options of Spark's data source `format("ottla")` for authentication. Spark's
+    processes then log in as this command does."""
     return {f"kafka.{key}": text for key, text in login_settings_of(arguments).items()}
 
 
@@ -188,7 +188,7 @@ def note_over(text: str) -> None:
 
 
 def line_of(batch: BatchProgress) -> str:
-    """Return the progress of a streaming query's batch as one line of text."""
+    """Return the progress of one batch of a streaming query as a line of text."""
     lag = "" if batch.lag_count is None else f", lag {batch.lag_count:,}"
     return (
         f"{batch.began_at[11:19]}  {batch.query}  batch {batch.batch}: "

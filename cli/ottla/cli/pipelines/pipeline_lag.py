@@ -1,9 +1,9 @@
-"""`ottla pipeline lag`: shows the lag of every streaming query, from the group to which it commits
-offsets.
+"""`ottla pipeline lag`: shows the lag of every streaming query, computed from the committed offsets
+of the query's group.
 
 A query commits the offsets that it has read to the group spark-NAME, where NAME is the query's
-name, but resumes only from its Spark checkpoint. This command reads these groups. `ottla group lag`
-shows the partitions of one group.
+name. After a restart, it resumes from its Spark checkpoint, not from these offsets. `ottla group
+lag` shows the partitions of one group.
 """
 
 import argparse

@@ -34,7 +34,7 @@ TRIGGER = "10s"
 
 
 WORD_OPTIONS = (stream_options(trigger=TRIGGER), FORMAT, SPARK_OPTIONS)
-"""Options of `ottla pipeline run` that may be given before or after the file name."""
+"""Options of `ottla pipeline run` that are accepted before and after the file name."""
 
 OPTIONS: tuple[Declared, ...] = (
     option(

@@ -51,10 +51,10 @@ def check_session(options: SessionOptions) -> None:
 
 
 def check_store(option: str, url: str, options: SessionOptions) -> None:
-    """Raise ConfigError if an output is in S3 and Spark has no file system for it.
+    """Raise ConfigError if an output is in S3 and Spark has no file system for S3.
 
     Without this check, Spark's error would only contain the name of a Java class. The check is
-    skipped if SPARK_HOME is set, because such an installation may have the jar in any directory.
+    skipped if SPARK_HOME is set, because the jar may be in any directory of that installation.
     """
     scheme = urlsplit(url).scheme
     if scheme in ("s3", "s3n"):
@@ -116,8 +116,8 @@ def _check_master(master: str) -> None:
 
 @contextmanager
 def start_shown(master: str) -> Iterator[None]:
-    """Show on a terminal, with the elapsed time, that Spark is starting. The progress line
-    disappears when the `with` block ends."""
+    """Show a progress line with the elapsed time on a terminal while Spark starts. The line is
+    erased at the end of the `with` block."""
     if not is_watched():
         yield
         return

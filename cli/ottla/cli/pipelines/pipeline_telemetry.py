@@ -168,8 +168,8 @@ def _check(options: "TelemetryOptions") -> None:
 
 @contextmanager
 def missing_topic_explained(topic: str) -> Iterator[None]:
-    """Within the `with` block, add a remedy to an error about the missing topic of client metrics:
-    how to create the topic."""
+    """Within the `with` block, add a remedy to an error about the missing topic of client metrics.
+    The remedy explains the creation of the topic."""
     try:
         yield
     except (SparkFailedError, RefusedError) as error:
@@ -185,8 +185,8 @@ def missing_topic_explained(topic: str) -> Iterator[None]:
 def locked_output(output: str | None, checkpoint: str) -> Iterator[tuple[int, ...]]:
     """Lock the output directory of an aggregation against other commands on this machine.
 
-    Yields the file descriptors of the locks. The Spark session must keep them open: the JVM may
-    outlive this process for a moment and still write.
+    Yields the file descriptors of the locks. The Spark session must keep the descriptors open,
+    because the JVM may continue to write for a moment after this process has ended.
     """
     path = None if output is None else local_path(output)
     if path is None:

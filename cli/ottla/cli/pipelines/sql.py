@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 2_000
 TABLE_ROWS_MAX = 1_000
-"""Maximum number of rows of an SQL result that are printed as a table. All these rows are kept in
-memory, because the column widths depend on every row."""
+"""Maximum number of rows of an SQL result in a table. All rows of the table are stored in memory,
+because the column widths depend on every row."""
 MEMORY = "1Gi"
 _NO_FIELD = re.compile(r"Cannot extract field .* because it is not a struct")
 _SHOW_TABLES = re.compile(r"\s*(show\s+(all\s+)?tables|\.tables)\s*;?\s*", re.IGNORECASE)
@@ -122,7 +122,7 @@ def _csv(rows: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value of an SQL result to a type of JSON: bytes and times become texts."""
+    """Convert a value of an SQL result to a JSON type. Bytes and times become texts."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, dict):
@@ -143,11 +143,11 @@ def _cell(value: Any) -> Any:
 
 
 def _sentence(error: Exception, *, has_fields: bool) -> str:
-    """Return DuckDB's error message as one line. `has_fields` is true if the values of records are
+    """Return DuckDB's error message as one line. `has_fields` is True if the values of records are
     JSON.
 
-    For an unknown table, DuckDB suggests its own tables. These suggestions are replaced by the way
-    to name topics.
+    For an unknown table, DuckDB suggests its own tables. The result replaces these suggestions by
+    an explanation of the names of topics.
     """
     if not has_fields and _NO_FIELD.search(str(error)):
         return "values are bytes, which have no fields; --json reads JSON values as columns"

@@ -32,8 +32,8 @@ USAGE_KEYS = (
     "broker", "user", "client_id", "key", "rate", "limit", "percent", "throttled_s",
 )  # fmt: skip
 DEFAULT = "<default>"
-"""Name that Kafka's tools use for the default entity of a type. The default entity stands for all
-users or client ids without their own quotas."""
+"""Name that Kafka's tools use for the default entity of a type. Its quotas apply to all users or
+client ids without quotas of their own."""
 
 
 async def list_quotas(admin: Admin, arguments: argparse.Namespace) -> int:

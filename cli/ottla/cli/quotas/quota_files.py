@@ -45,8 +45,8 @@ def imported(content: object) -> dict[QuotaOwner, dict[str, float]]:
 
 
 def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[QuotaChange]:
-    """Return the changes that are needed to reach the wanted quotas. If `prunes` is True, quotas
-    that are not in `wanted` are removed."""
+    """Return the changes that turn the present quotas into the wanted quotas. If `prunes` is True,
+    quotas that are not in `wanted` are removed."""
     owners = [*wanted, *(owner for owner in present if prunes and owner not in wanted)]
     changes = []
     for owner in owners:
@@ -62,8 +62,8 @@ def changes_to(wanted: AllLimits, present: AllLimits, *, prunes: bool) -> list[Q
 
 
 def owner_of(parts: Iterable[tuple[str, str | None]]) -> QuotaOwner:
-    """Return the entity to which a quota applies. `parts` contains the types and names of the
-    entity; a name of None means the default of the type."""
+    """Return the entity to which a quota applies. `parts` contains pairs of entity type and name.
+    The name None means the default entity of the type."""
     return tuple(sorted(QuotaEntity(type_, name is None, name or "") for type_, name in parts))
 
 

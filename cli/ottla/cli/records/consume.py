@@ -68,8 +68,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla consume`: print records until the requested number of records, the end of the
-    partitions, or Ctrl-C. Returns the exit code."""
+    """`ottla consume`: print records until the requested number of records or the end of the
+    partitions is reached, or until Ctrl-C. Returns the exit code."""
     start, stop = parse_offset(arguments.offset)
     wanted = WantedTopics(arguments.topics, is_regex=arguments.regex)
     if arguments.partition is not None and (wanted.is_pattern or len(arguments.topics) > 1):
@@ -115,7 +115,8 @@ async def _partitions(cluster: Cluster, topic: str, only_this: int | None) -> li
 
 def parse_offset(text: str) -> tuple[str, int | None]:
     """Parse the value of the option --offset as kcat does. Returns the start position, and the
-    timestamp in milliseconds at which to stop reading, or None if the value contains none."""
+    timestamp, in milliseconds, at which reading ends. The timestamp is None if the value has no
+    end."""
     start, stop = "beginning", None
     for part in text.split(","):
         if part.startswith("e@") and part[2:].isdecimal():

@@ -33,8 +33,9 @@ topics within this time."""
 
 
 async def read_as_member(arguments: argparse.Namespace, wanted: WantedTopics) -> int:
-    """Print records as a member of a consumer group until the requested number of records, the end,
-    or a signal. Then commit the offsets and leave the group. Returns the exit code."""
+    """Print records as a member of a consumer group until the requested number of records or the
+    end is reached, or until a signal. Then commit the offsets and leave the group. Returns the exit
+    code."""
     if arguments.partition is not None:
         raise ConfigError("--partition", "is assigned by the group; leave it out with --group")
     if arguments.offset not in RESETS:

@@ -137,8 +137,8 @@ async def _write_in_transaction(
 
 
 async def _may_create(cluster: Cluster, arguments: argparse.Namespace) -> bool:
-    """Return whether the topic to write to may be created if it is missing. If standard input is a
-    terminal, the user is asked.
+    """Return whether the command may create the topic if it does not exist. If the command runs on
+    a terminal, the user is asked.
 
     Raises RefusedError if the topic does not exist and may not be created, because its name may be
     misspelt.
@@ -190,8 +190,8 @@ def _chunks() -> Iterator[list[bytes]]:
 
 
 def _keyless(cluster: Cluster, arguments: argparse.Namespace, turn: int) -> int:
-    """Return the partition for the records without a key in input chunk number `turn`. Partitions
-    without a leader are used only if no partition has a leader."""
+    """Return the partition for records without a key in the input chunk with the number `turn`.
+    Partitions without a leader are used only if no partition has a leader."""
     known = cluster.topics[arguments.topic]
     available = known.available or known.partitions
     return available[turn % len(available)]
@@ -205,8 +205,8 @@ def _sorted(
     *,
     keyless: int,
 ) -> dict[int, list[RecordToBuild]]:
-    """Return the records for the lines of standard input, by partition. The partition of a record
-    with a key is determined by the key's hash; all other records go to the partition `keyless`."""
+    """Return the records for the lines of standard input, by partition. The hash of a record's key
+    determines its partition. Records without a key are written to the partition `keyless`."""
     now_ms = time.time_ns() // 1_000_000
     found: dict[int, list[RecordToBuild]] = defaultdict(list)
     for line in lines:
@@ -222,7 +222,7 @@ def _sorted(
 
 
 def _split(line: bytes, arguments: argparse.Namespace) -> tuple[bytes | None, bytes | None]:
-    """Return the record key and the record value of an input line. Either may be None."""
+    """Return the key and the value of a record from an input line. Each of them may be None."""
     delimiter = arguments.key_delimiter.encode() if arguments.key_delimiter else None
     key: bytes | None = arguments.key.encode() if arguments.key else None
     value: bytes | None = line

@@ -75,8 +75,8 @@ class Printer:
                 return ESCAPES.get(token, token).encode()
 
     def json(self, position: ReadPosition, record: ConsumerRecord) -> str:
-        """Return a record in kcat's JSON form: without spaces, and with headers only if there are
-        any."""
+        """Return a record in kcat's JSON form, without spaces. Headers are included only if the
+        record has headers."""
         is_create_time = record.timestamp_type is TimestampType.CREATE_TIME
         fields: dict[str, Any] = {
             "topic": position.topic,

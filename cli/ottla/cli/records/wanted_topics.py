@@ -22,7 +22,7 @@ class WantedTopics:
         """True if any of the command's topic arguments is a regular expression."""
 
         self.names = [one for one in dict.fromkeys(words) if one not in patterns]
-        """Topics that the command line names in full."""
+        """Topic names on the command line that are not regular expressions."""
 
         self.pattern = "|".join([*map(_whole, patterns), *map(re.escape, self.names)])
         """One regular expression that matches the whole names of all wanted topics."""
@@ -35,9 +35,10 @@ class WantedTopics:
 
 
 async def topics_of(cluster: Cluster, wanted: WantedTopics) -> list[str]:
-    """Return the wanted topics that exist. Internal topics must be named in full.
+    """Return the wanted topics that exist. Internal topics are returned only if the command line
+    contains their full names.
 
-    Raises RefusedError if a topic that is named in full does not exist.
+    Raises RefusedError if a full topic name on the command line does not exist.
     """
     found = {
         topic.name or "": topic.is_internal
@@ -59,8 +60,8 @@ def _check_known(name: str, found: Iterable[str]) -> None:
 
 
 def _whole(pattern: str) -> str:
-    """Return a regular expression that matches whole topic names. If `text` begins with ^, the
-    result also matches names that continue after the match."""
+    """Return a regular expression that matches whole topic names. If `pattern` begins with ^, the
+    result matches all names whose beginning the pattern matches."""
     return f"(?:{pattern}).*" if pattern.startswith(PATTERN_MARK) else f"(?:{pattern})"
 
 

@@ -112,7 +112,7 @@ def _operations(
     arguments: argparse.Namespace, patterns: Sequence[Pattern]
 ) -> dict[ResourceType, list[AclOperation]]:
     """Return the requested ACL operations for each resource type. Raises ConfigError if an
-    operation applies to none of the types, or if a type has no operation."""
+    operation applies to no resource type, or if a type has no operation."""
     asked = [operation_of(part) for text in arguments.operation for part in text.split(",") if part]
     found: dict[ResourceType, list[AclOperation]] = {kind: [] for kind, _ in patterns}
     if arguments.producer:
@@ -148,7 +148,7 @@ def _extend(
 
 def filter_of(arguments: argparse.Namespace) -> AclFilter:
     """Return the ACL filter in the arguments of 'ottla acl list' and 'ottla acl delete'. Raises
-    ConfigError if two resources are named."""
+    ConfigError if the arguments name two resources."""
     patterns = patterns_of(arguments)
     if len(patterns) > 1:
         raise ConfigError("resource", "is named twice; name one, or none for all")

@@ -39,8 +39,8 @@ def make_authority(arguments: argparse.Namespace) -> int:
     """`ottla certificates ca`: create a certificate authority in a directory. Returns the exit
     code.
 
-    Raises ConfigError if the directory already has an authority: its certificates would no longer
-    be trusted.
+    Raises ConfigError if the directory already has an authority, because certificates of that
+    authority would become untrusted.
     """
     made = _driver()
     directory = Path(arguments.directory)
@@ -99,9 +99,9 @@ def renew(arguments: argparse.Namespace) -> int:
     """`ottla certificates renew`: renew certificates that expire soon, with the same subject and
     names. Returns the exit code.
 
-    A file keeps its owner and mode, and is replaced as a whole. Nodes use the new file within 10 s.
-    Raises ConfigError if another authority issued the certificate in a file; the files before it
-    are already renewed then.
+    Each file is replaced as a whole, and keeps its owner and mode. Nodes use the new file within 10
+    s. Raises ConfigError if another authority issued the certificate in a file. Files that precede
+    this file on the command line have then been renewed.
     """
     driver = _driver()
     authority = driver.CertificateAuthority.read(Path(arguments.ca))
@@ -146,7 +146,7 @@ def _authority(arguments: argparse.Namespace, purpose: str) -> "CertificateAutho
 
 
 def _driver() -> Any:
-    """Import and return the module of certificate authorities, which needs the package
+    """Import and return the module that creates certificates. It requires the package
     cryptography."""
     try:
         from ottla.node.local import certificate_authority_driver

@@ -80,8 +80,8 @@ def look_at_file(
 def _look_at_pem(
     path: Path, text: str, authority: Path | None, now: datetime
 ) -> Iterator[CertificateFinding]:
-    """Yield the findings about the certificates in a PEM file: first the certificate to which the
-    key in the file belongs, then the others."""
+    """Yield the findings about the certificates in a PEM file. The certificate that matches the
+    private key in the file is first."""
     try:
         certificates = tuple(map(read_certificate, certificates_in(text)))
     except ValueError as error:
@@ -107,8 +107,8 @@ def _look_at_pem(
 
 
 def _trust_of(texts: Mapping[str, str], listener: ListenAddress) -> TlsConfig | None:
-    """Return the TLS settings of a listener that trusts CAs, from the settings of a node or a
-    client. Returns None if there is none."""
+    """Return the TLS settings of a listener of a node or client, or None if the listener trusts no
+    CAs or its settings are invalid."""
     try:
         config = tls_of_listener(texts, listener.name, listener.protocol)
     except ConfigError:
@@ -117,8 +117,8 @@ def _trust_of(texts: Mapping[str, str], listener: ListenAddress) -> TlsConfig | 
 
 
 def _listeners(texts: Mapping[str, str]) -> list[ListenAddress]:
-    """Return the distinct listeners in a node's settings, with their advertised addresses if there
-    are any."""
+    """Return the distinct listeners in a node's settings, with their advertised addresses if the
+    settings have any."""
     is_broker = texts.get("process.roles", "broker").strip() != "controller"
     found = {one.name: one for one in node_listeners(texts, is_broker=is_broker)}
     for key in ("listeners", "advertised.listeners"):
@@ -166,8 +166,8 @@ def handshake_problem(
     config: TlsConfig, host: str | None, trust: TlsConfig | None = None
 ) -> str | None:
     """Return the reason why a client refuses the certificate in `config` during a TLS handshake, or
-    None if it accepts the certificate. The client trusts the CAs in `trust`, or by default the CAs
-    of the listener itself."""
+    None if the client accepts it. The client trusts the CAs in `trust`, or by default the CAs of
+    the listener itself."""
     server = server_context(config if trust is None else replace(config, client_auth=NONE))
     trusted = config if trust is None else trust
     client = client_context(replace(trusted, client_auth=NONE, checks_names=host is not None))
@@ -195,5 +195,5 @@ def handshake_problem(
 
 
 _HOST_CODES = (62, 64)
-"""OpenSSL's error codes for a certificate with another host: X509_V_ERR_HOSTNAME_MISMATCH and
-X509_V_ERR_IP_ADDRESS_MISMATCH."""
+"""OpenSSL's error codes for a certificate that does not match the host:
+X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""

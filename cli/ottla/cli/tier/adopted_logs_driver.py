@@ -1,9 +1,9 @@
-"""Writer of the logs of partitions for a new broker whose records stay in the bucket.
+"""Writer of empty logs for partitions of a new broker whose records stay in the bucket.
 
-Each log is empty and begins where its copied records end, like the log of a new replica whose
-leader has its older records only in the object store (KIP-405). The metadata of the copied segments
-is written into the partitions of `__remote_log_metadata`, so that the first leader can read the
-bucket at once.
+Each log begins where its copied records end. It equals the log of a new replica whose leader has
+older records only in the object store (KIP-405). The metadata of the copied segments is written
+into the partitions of `__remote_log_metadata`, so that the first leader can read the bucket at
+once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,9 +83,9 @@ async def write_adopted_logs(
     logs: Mapping[TopicPartition, tuple[UUID, StoredPartition]],
     checkpointed: CheckpointedLogs,
 ) -> None:
-    """Write logs without their records into a log directory, and add them to its checkpoints.
-    Raises CorruptDataError if an index in the bucket is damaged, and StoreError if the object store
-    fails."""
+    """Write empty logs into a log directory for partitions whose records stay in the bucket, and
+    add the logs to the directory's checkpoints. Raises CorruptDataError if an index in the bucket
+    is damaged, and StoreError if the object store fails."""
     for at, (topic_id, log) in logs.items():
         opened = await open_new_log(disk, f"{log_dir}/{at.topic}-{at.partition}", topic_id)
         snapshot = await read_index(store, log.pieces[-1].manifest, IndexKind.PRODUCERS)

@@ -1,4 +1,5 @@
-"""Internal topics of a restored cluster: their metadata records, and the writer of their logs."""
+"""Creates the internal topics of a restored cluster: their metadata records, and the logs in the
+log directories of brokers."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -49,12 +50,12 @@ class RestoredInternalTopic(NamedTuple):
     entries: Mapping[int, Sequence[Entry]]
     """Keys and values of the topic's records, by partition."""
     epochs: Mapping[int, Epoch] = {}
-    """Leader epochs of the former topic by partition. A partition without an entry begins with
-    epoch 0."""
+    """Leader epochs that the topic's partitions had in the former cluster. A partition without an
+    entry begins with epoch 0."""
 
     def replicas(self, partition: int) -> tuple[NodeId, ...]:
-        """Return the ids of the brokers with a replica of a partition. The preferred leader comes
-        first."""
+        """Return the ids of the brokers with a replica of a partition. The first broker is the
+        preferred leader."""
         count = len(self.brokers)
         factor = self.specification.replication_factor
         return tuple(self.brokers[(partition + at) % count] for at in range(factor))

@@ -15,8 +15,8 @@ class BucketProgress:
     error is not a terminal. The line is erased at the end of the `with` block."""
 
     def __init__(self, action: str, noun: str, total: int | None = None) -> None:
-        """Create the line, which shows a count and, if `total` is given, a bar. `noun` is the
-        plural of the counted objects, or `bytes`."""
+        """Create a line that shows a count and, if `total` is not None, a bar. `noun` is the plural
+        of the counted objects, or `bytes`."""
         self._action = action
         self._noun = noun
         self._total = total

@@ -40,8 +40,8 @@ class Cost(NamedTuple):
     get_count: int = 0
 
     def plus(self, *, log_bytes: int, size_bytes: int) -> "Cost":
-        """Return the cost with one more segment. `log_bytes` is the size of its records, and
-        `size_bytes` the size of all its objects."""
+        """Return the cost with one more segment. `log_bytes` is the size of the segment's records,
+        and `size_bytes` the size of all its objects, in bytes."""
         return Cost(
             self.segment_count + 1,
             self.size_bytes + size_bytes,

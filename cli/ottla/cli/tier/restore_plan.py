@@ -78,8 +78,8 @@ class RestorePlan(NamedTuple):
     def placements(
         self, brokers: Sequence[NodeId], replication_factor: int
     ) -> dict[tuple[str, int], tuple[NodeId, ...]]:
-        """Return the brokers of each partition's replicas, by topic name and partition index. The
-        partitions of a topic are spread over the brokers."""
+        """Return the ids of the brokers with a replica of each partition, by topic name and
+        partition index. The partitions of a topic are spread over the brokers."""
         if not 0 < replication_factor <= len(brokers):
             raise ConfigError(
                 "--replication-factor",
@@ -106,9 +106,11 @@ def plan_restore(
     """Return the plan to restore the topics in `names`, or all topics if `names` is empty.
 
     `logs` has the log of each partition, by topic id and partition index. If several topics have
-    the same name, the one with the latest upload is restored. A log with gaps is restored only with
-    `may_lack_records`, and only from its last gap on. Raises ConfigError for a log with gaps
-    without that option, for a named topic that is not in the bucket, and for too many partitions.
+    the same name, the topic with the latest upload is restored. With `may_lack_records`, a log with
+    gaps is restored from its last gap on.
+
+    Raises ConfigError for a log with gaps without `may_lack_records`, for a topic that is not in
+    the bucket, and for too many partitions.
     """
     by_id: dict[UUID, list[SegmentManifest]] = {}
     for manifest in manifests:
@@ -210,7 +212,8 @@ def _may_be_restored(name: str) -> bool:
 
 
 def _settings(manifest: SegmentManifest, *, has_tier: bool, notes: list[str]) -> dict[str, str]:
-    """Return the valid settings in a topic's manifest. Adds a note for each invalid one."""
+    """Return the valid settings in a topic's manifest, and add a note for each invalid setting to
+    `notes`."""
     found = {}
     for key, value in manifest.topic_settings.items():
         if not has_tier and key in TIER_SETTINGS:

@@ -62,7 +62,7 @@ class CheckpointedLogs:
     def add(
         self, at: TopicPartition, topic_id: UUID, *, start_offset: Offset, end_offset: Offset
     ) -> None:
-        """Add a log, which is flushed and committed up to its end."""
+        """Add a log whose records are flushed and committed up to its end offset."""
         self.topic_ids[at], self.starts[at], self.ends[at] = topic_id, start_offset, end_offset
 
     async def write(self, disk: Disk, log_dir: str) -> None:
@@ -148,14 +148,15 @@ async def write_indexes(
 async def _write_snapshot(
     disk: Disk, store: ObjectStore, directory: str, manifest: SegmentManifest
 ) -> None:
-    """Write the producer snapshot at the end of a log, given the manifest of its last segment."""
+    """Write the producer snapshot at the end of a log. `manifest` describes the last segment of the
+    log."""
     data = await read_index(store, manifest, IndexKind.PRODUCERS)
     end_offset = Offset(manifest.end_offset + 1)
     _write(disk, f"{directory}/{file_name(end_offset, SNAPSHOT)}", data)
 
 
 def _write(disk: Disk, path: str, data: bytes) -> None:
-    """Write a file, which becomes durable by `_flush`."""
+    """Write a file, which is not durable before a call of `_flush`."""
     file = disk.open(path, create=True)
     try:
         file.set_size(0)
@@ -165,8 +166,7 @@ def _write(disk: Disk, path: str, data: bytes) -> None:
 
 
 async def _flush(disk: Disk, directory: str) -> None:
-    """Make all files of a directory durable. Several files are flushed at the same time, which is
-    faster than one after the other."""
+    """Make all files of a directory durable. Files are flushed concurrently, which is faster."""
     names = iter(await disk.listdir(directory))
 
     async def work() -> None:
@@ -184,8 +184,8 @@ async def _flush(disk: Disk, directory: str) -> None:
 
 
 async def _part_of(content: AsyncIterator[bytes], piece: Piece) -> AsyncIterator[bytes]:
-    """Yield those batches of a segment that belong to a piece of the log. `content` yields the
-    bytes of the segment."""
+    """Yield the batches of a segment that belong to a piece of the log. `content` yields the bytes
+    of the segment."""
     waiting = bytearray()
     async for data in content:
         waiting += data

@@ -63,8 +63,8 @@ class RestoredGroups(NamedTuple):
 def plan_groups(
     objects: Sequence[OffsetsObject], plan: RestorePlan, *, now_ms: int
 ) -> RestoredGroups:
-    """Return the committed offsets of the restored topics. Their commit time is `now_ms`, so that
-    they do not expire at once. Offsets of other topics are left out."""
+    """Return the committed offsets of the restored topics. Offsets of other topics are omitted. The
+    commit time is `now_ms`, so that the offsets do not expire at once."""
     topics = {topic.topic_id: topic for topic in plan.topics}
     newest = newest_of(objects)
     found: dict[tuple[str, UUID, int], StoredOffset] = {}

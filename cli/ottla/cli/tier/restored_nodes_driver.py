@@ -1,8 +1,7 @@
 """Restores topics into the formatted nodes of a new cluster, which have never been started.
 
 The command runs on each machine with the settings files of its nodes. All runs compute the same
-plan, because the bucket no longer changes: the same replicas, the same ids, and the same records
-for each controller that votes.
+replicas, ids and metadata records, because the bucket no longer changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +56,8 @@ class FormattedNode(NamedTuple):
 
 
 def read_node(path: str) -> FormattedNode:
-    """Return the node whose settings are in a file. Raises ConfigError."""
+    """Return the node whose settings are in a file. Raises ConfigError if the file does not exist
+    or is invalid."""
     try:
         texts = parse_properties(Path(path).read_text())
     except FileNotFoundError:
@@ -86,7 +86,8 @@ async def restore_nodes(
     replication_factor: int | None,
     is_in_place: bool,
 ) -> None:
-    """Write the restored topics into nodes. `brokers` are all brokers of the new cluster.
+    """Write the restored topics into the directories of nodes. `brokers` are all brokers of the new
+    cluster.
 
     Raises ConfigError if a directory is not formatted or has been used. If the records stay in the
     bucket, also raises ConfigError if a directory belongs to another cluster than the bucket. After
@@ -143,21 +144,22 @@ async def restore_nodes(
 async def _add_records(
     disk: Disk, nodes: Sequence[FormattedNode], records: Sequence[Record]
 ) -> None:
-    """Add the metadata records of the topics to the records with which controllers begin."""
+    """Add the topics' metadata records to the initial records of the nodes that are controllers."""
     for node in nodes:
         if node.metadata_log_dir is not None:
             await add_first_records(disk, node.metadata_log_dir, records)
 
 
 def _share(logs: Logs, index: int, count: int) -> Logs:
-    """Return the logs for one of the log directories of a broker."""
+    """Return the logs that belong into one log directory of a broker. `index` is the number of the
+    directory, and `count` the number of log directories."""
     return {
         at: log for number, (at, log) in enumerate(sorted(logs.items())) if number % count == index
     }
 
 
 async def _check_unused(disk: Disk, node: FormattedNode, cluster_id: str | None) -> None:
-    """Raise ConfigError unless the directories of a node are formatted and have never been used."""
+    """Raise ConfigError if a directory of a node is not formatted or has been used before."""
     for path in dict.fromkeys((*node.log_dirs, *filter(None, (node.metadata_log_dir,)))):
         found = await read_meta_properties(disk, path)
         if found is None:

@@ -1,7 +1,7 @@
-"""Options that name the bucket of tiered storage, and the opening of its object store.
+"""Options for the bucket of tiered storage, and a function that opens its object store.
 
-The place of the bucket is the first of these that is given: `--uri`, the file of `--config`, the
-settings of the local cluster of `--dir`, the settings that a broker describes.
+The bucket's location is from the first available source, in this order: `--uri`, the file of
+`--config`, the settings of the local cluster of `--dir`, the settings that a broker describes.
 """
 
 import argparse
@@ -59,7 +59,7 @@ HIDDEN = (
     "; a broker does not describe its credentials: give those of this machine with --config FILE, "
     "or by the environment"
 )
-"""End of an error about settings that a broker has described."""
+"""End of an error message about object store settings that a broker has described."""
 
 
 class Bucket(NamedTuple):
@@ -72,13 +72,13 @@ class Bucket(NamedTuple):
 
 
 class FoundSettings(NamedTuple):
-    """Settings of an object store by key, and their origin in the words of an error."""
+    """Settings of an object store by key, and the name of their source for error messages."""
 
     texts: Mapping[str, str]
     origin: str
     is_described: bool
-    """True if a broker has described the settings. Credentials are then missing, because brokers do
-    not describe them."""
+    """True if a broker has described the settings. Credentials are then missing, because brokers
+    never describe them."""
 
 
 @asynccontextmanager
@@ -94,8 +94,9 @@ async def open_bucket(arguments: argparse.Namespace) -> AsyncIterator[Bucket]:
 
 
 async def store_settings(arguments: argparse.Namespace) -> tuple[StoreSettings, bool]:
-    """Return the settings of the object store that the options name, and whether a broker has
-    described them. Raises ConfigError."""
+    """Return the settings of the object store from the command's options. Also returns whether a
+    broker has described the settings. Raises ConfigError if a file is missing or a setting is
+    invalid."""
     texts: dict[str, str] = {}
     if arguments.config:
         try:
@@ -124,8 +125,8 @@ async def store_settings(arguments: argparse.Namespace) -> tuple[StoreSettings, 
 
 
 async def _settings_of_cluster(arguments: argparse.Namespace) -> FoundSettings:
-    """Return the settings of the object store of the cluster that the options for the connection
-    select. The nodes of a local cluster need not run, because its files have the settings."""
+    """Return the object store settings of the cluster that the connection options select. The nodes
+    of a local cluster need not run, because the cluster's files have the settings."""
     directory = local_directory_of(arguments)
     if directory is not None:
         origin = f"the cluster of {directory}"

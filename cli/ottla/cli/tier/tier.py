@@ -40,7 +40,7 @@ PARTITION = option("partition PARTITION", "partition, such as orders:0")
 
 
 def _later(module: str) -> Handler:
-    """Return a handler that imports the module of the command only when it is called."""
+    """Return a handler that imports the command's module when it is called."""
 
     def run(arguments: argparse.Namespace) -> int:
         code: int = import_module(f"ottla.cli.tier.{module}").run(arguments)

@@ -92,7 +92,7 @@ def rows_of(
 
 
 def _absence(broker: BrokerLoad | None, broker_id: int) -> str:
-    """Return the reason why a broker accepts no moved replica, or an empty text if it accepts
+    """Return the reason why no replica can move to a broker, or an empty text if the broker accepts
     replicas."""
     if broker is None or not broker.is_active:
         return f"broker {broker_id} is down"

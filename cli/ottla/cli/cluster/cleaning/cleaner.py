@@ -33,7 +33,7 @@ from ottla.model.ids import NodeId, TopicPartition
 UNHEALTHY = 2
 UNREACHABLE = 3
 UNCLEANED = ("failed", "set aside")
-"""States of compacted logs whose last cleaning failed."""
+"""States of a compacted log in which its last cleaning has failed."""
 
 COLUMNS = (
     "TOPIC",

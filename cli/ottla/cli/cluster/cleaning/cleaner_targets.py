@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 class NamedLogs(NamedTuple):
-    """Logs that a command names as `TOPIC[:PARTITION]`. If the partition is None, all partitions of
-    the topic are meant."""
+    """Logs that a command names as `TOPIC[:PARTITION]`. If the partition is None, the name stands
+    for all partitions of the topic."""
 
     topic: str
     partition: int | None

@@ -43,7 +43,7 @@ def initial_features(release: str | None, features: Sequence[str]) -> list[Recor
 
 
 def check_voters_may_be_fixed(levels: Iterable[Record], *, is_static: bool) -> None:
-    """Raise ConfigError if the feature levels require a fixed set of controllers that vote, but the
+    """Raise ConfigError if the feature levels require that the set of voters is configured, but the
     node's settings name no voters."""
     for record in levels:
         level = record.feature_level

@@ -120,11 +120,11 @@ def _of_broker(config: BrokerConfig, rng: Rng) -> NodeDirectories:
 
 
 def _voters_to_name(config: ControllerConfig, rng: Rng) -> str:
-    """Return the reason why the first voters are unknown, with the option to add.
+    """Return an error message for unknown initial voters. The message names the option to add.
 
     The setting `controller.quorum.voters` contains the voters, but not the ids of their
-    directories. Directory ids are random. A directory that was formatted again is therefore not
-    mistaken for the former one.
+    directories. Directory ids are random, so that a newly formatted directory is not mistaken for
+    its predecessor.
     """
     if not config.controller_quorum_voters:
         return (

@@ -1,8 +1,8 @@
-"""Replica moves that an operator chose, made by the controllers at a rate that does not delay
-producers.
+"""Starts replica moves that an operator chose. The controllers carry them out, as they carry out
+the moves of `ottla cluster balance`.
 
-The controllers make them in the same way as the moves of `ottla cluster balance`. All moves share
-one throttle, which the controllers lower while producers wait longer than before the moves.
+All moves share one throttle. The controllers lower the throttle while producers wait longer than
+before the moves.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ balance` is the same."""
 
 
 async def check_adaptable(admin: Admin, moves: Sequence[Move]) -> None:
-    """Raise ConfigError if the controllers cannot make the replica moves, or RefusedError if they
-    are already making other moves."""
+    """Raise ConfigError if the controllers cannot carry out these replica moves. Raises
+    RefusedError if they are already carrying out other moves."""
     if len(moves) > MOVES_MAX:
         raise ConfigError("--adapt", f"takes {MOVES_MAX} moves at most, and {len(moves)} are asked")
     changed = [move for move in moves if len(move.before.replicas) != len(move.after.replicas)]
@@ -35,8 +35,9 @@ async def check_adaptable(admin: Admin, moves: Sequence[Move]) -> None:
 async def make_adapted(
     admin: Admin, moves: Sequence[Move], rate: int | None, *, is_waiting: bool
 ) -> None:
-    """Have the controllers make replica moves and, with `is_waiting`, show their progress until all
-    are complete. `rate` is the highest throttle in bytes per second, or None for the default."""
+    """Start replica moves that the controllers carry out. With `is_waiting`, show the progress
+    until all moves are complete. `rate` is the highest throttle in bytes per second, or None for
+    the default."""
     stored = [
         StoredMove(move.at, _ids(move.before.replicas), _ids(move.after.replicas)) for move in moves
     ]

@@ -106,8 +106,8 @@ def _show(
 
 def _target(text: str) -> tuple[NodeId | None, str]:
     """Parse the target log directory `[BROKER:]PATH` of moved replicas. Returns the broker and the
-    path. The broker is None if the text names none. The directory is then used on all brokers that
-    have it."""
+    path. Returns None for the broker if the text has only a path, which then applies to all brokers
+    that have this directory."""
     broker, colon, path = text.partition(":")
     if colon and broker.isdecimal():
         return NodeId(int(broker)), path.rstrip("/")
@@ -115,8 +115,8 @@ def _target(text: str) -> tuple[NodeId | None, str]:
 
 
 def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
-    """Return the brokers that must be asked for moves between directories. Empty, which means all
-    brokers, if a directory is given without a broker."""
+    """Return the brokers whose log directories are needed for a plan of moves. Returns an empty
+    list, which means all brokers, if the user named a directory without a broker."""
     brokers = [broker for broker, _path in wanted]
     return [] if None in brokers else list(dict.fromkeys(one for one in brokers if one is not None))
 
@@ -124,8 +124,8 @@ def _named(wanted: Iterable[tuple[NodeId | None, str]]) -> list[NodeId]:
 def plan(
     found: Iterable[BrokerDirectories], wanted: Sequence[tuple[NodeId | None, str]]
 ) -> list[DirectoryMove]:
-    """Return the moves that bring replicas to the wanted log directories. If `wanted` contains
-    several directories for a broker, the last one applies.
+    """Return the moves of replicas to the requested log directories. If `wanted` contains several
+    directories for a broker, the last one applies.
 
     Raises ConfigError if no broker that responded has one of the directories.
     """
@@ -174,8 +174,8 @@ def _moves_on(one: BrokerDirectories, target: str) -> list[DirectoryMove]:
 async def _begin(
     admin: Admin, moves: Collection[DirectoryMove]
 ) -> dict[tuple[NodeId, TopicPartition], RefusedError]:
-    """Request moves between log directories from the brokers of the replicas. Returns the refusals,
-    by broker and partition."""
+    """Request moves between log directories from the brokers of the replicas. Returns the refused
+    moves, by broker and partition."""
     by_broker: dict[NodeId, dict[TopicPartition, str]] = defaultdict(dict)
     for move in moves:
         by_broker[move.broker][move.at] = move.target

@@ -1,4 +1,5 @@
-"""Starts replica moves that the controllers make, and watches them until they are complete."""
+"""Starts replica moves that the controllers carry out, and shows their progress until they are
+complete."""
 
 import time
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from ottla.model.balance.plan_text import StoredMove
 
 LOOK_AGAIN_S = 0.5
 IDLE_LOOKS = 2
-"""Number of consecutive checks without a plan of replica moves after which the plan counts as
-complete. The first check is not sufficient, because its broker may not have received the plan
+"""Number of consecutive checks without a balance plan after which all replica moves count as
+complete. One check is not sufficient, because the broker that responds may not know the plan
 yet."""
 LEFT = (
     "the controllers go on with the moves; 'ottla cluster balance --status' shows them, --cancel "
@@ -30,8 +31,8 @@ LEFT = (
 async def run_plan(
     admin: Admin, load: ClusterLoad, moves: Sequence[StoredMove], throttle: int, *, is_waiting: bool
 ) -> None:
-    """Start replica moves by the controllers and, with `is_waiting`, show their progress until all
-    are complete. `throttle` is in bytes per second."""
+    """Start replica moves that the controllers carry out. With `is_waiting`, show their progress
+    until all are complete. `throttle` is in bytes per second."""
     await start_plan(admin, load, moves, throttle)
     if not is_waiting:
         note(LEFT)

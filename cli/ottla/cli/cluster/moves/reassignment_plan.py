@@ -84,8 +84,8 @@ def spread(
 def without(
     places: Iterable[ReplicaAssignment], broker: int, domains: Domains
 ) -> list[ReplicaAssignment]:
-    """Return replica assignments without `broker`: each of its replicas is moved to one of the
-    brokers in `domains`."""
+    """Return replica assignments without `broker`. Each replica of this broker is moved to one of
+    the brokers in `domains`."""
     ordered = sorted(places)
     others = {one: domain for one, domain in domains.items() if one != broker}
     _check(others, max((len(one.replicas) for one in ordered if broker in one.replicas), default=1))
@@ -198,8 +198,8 @@ def _giving(
     partitions: Sequence[list[int]], domains: Domains, giver: int, taker: int
 ) -> list[int] | None:
     """Return the replica list of a partition that can move a replica from broker `giver` to broker
-    `taker`, or None if no partition can. Partitions whose preferred leader is not the giver come
-    first."""
+    `taker`. Partitions whose preferred leader is another broker are chosen first. Returns None if
+    no partition qualifies."""
     found = None
     for replicas in partitions:
         if giver not in replicas or taker in replicas:

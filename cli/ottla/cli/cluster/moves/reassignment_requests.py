@@ -37,8 +37,8 @@ async def start(admin: Admin, moves: Iterable[Move]) -> dict[TopicPartition, Ref
 
 
 async def cancel(admin: Admin, moving: Iterable[OngoingMove]) -> dict[TopicPartition, RefusedError]:
-    """Cancel partition reassignments, which restores the replicas as they were before. Returns the
-    refusals by partition."""
+    """Cancel partition reassignments, so that each partition returns to its previous replicas.
+    Returns the refusals by partition."""
     return await _alter(admin, dict.fromkeys(one.at for one in moving))
 
 
@@ -78,16 +78,16 @@ async def sizes_of(
 async def copied_parts_of(
     admin: Admin, moving: Sequence[OngoingMove]
 ) -> dict[TopicPartition, float]:
-    """Return the copied fraction of each reassignment in progress, 0 to 1, computed from the sizes
-    of the replicas on disk."""
+    """Return the copied fraction of each reassignment in progress, from 0 to 1. The fraction is
+    computed from the sizes of the replicas on disk."""
     brokers = {broker for one in moving for broker in one.replicas}
     sizes = await sizes_of(admin, [one.at for one in moving], brokers)
     return {one.at: copied_part(sizes[one.at], one.adding) for one in moving}
 
 
 def copied_part(sizes: Mapping[int, int], adding: Sequence[int]) -> float:
-    """Return the copied fraction of a reassignment, 0 to 1, computed from the partition's size in
-    bytes on each broker. `adding` are the brokers that copy the partition."""
+    """Return the copied fraction of a reassignment, from 0 to 1. `sizes` has the partition's size
+    in bytes on each broker, and `adding` the brokers that copy the partition."""
     whole = max((size for broker, size in sizes.items() if broker not in adding), default=0)
     if not adding or not whole:
         return 1.0

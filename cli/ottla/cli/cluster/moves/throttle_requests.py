@@ -28,8 +28,8 @@ TOPICS_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class RemovedThrottles:
-    """Result of `remove_unneeded`: topics and brokers whose replication throttles were removed. Its
-    truth value is False if there are none."""
+    """Result of `remove_unneeded`: topics and brokers whose replication throttles were removed. The
+    truth value is False if no throttle was removed."""
 
     topics: tuple[str, ...]
     """Topics whose lists of throttled replicas were shortened or deleted."""
@@ -44,8 +44,8 @@ class RemovedThrottles:
 
 
 async def set_throttle(admin: Admin, throttle: ReassignmentThrottle, rate: int) -> None:
-    """Set the replication throttle rates of brokers in bytes per second, then the lists of
-    throttled replicas of topics. Existing entries of a list are kept."""
+    """Set the replication throttle rates of brokers, in bytes per second, then the topics' lists of
+    throttled replicas. Existing entries of a list are kept."""
     await set_rates(admin, throttle.brokers, RATES, rate)
     for found in await lists_of(admin, list(throttle.lists)):
         changes = {
@@ -80,13 +80,13 @@ async def remove_unneeded(
     *,
     known: Mapping[str, Mapping[str, ThrottledReplicas]],
 ) -> RemovedThrottles:
-    """Remove replication throttles that no replica move needs. Returns the topics and brokers that
-    had them.
+    """Remove replication throttles that no replica move needs. Returns the topics and brokers whose
+    throttles were removed.
 
-    Partitions that are not in `moving` are removed from the lists of throttled replicas of
-    `topics`. If `moving` is empty, the rates of all brokers are removed as well. `moving` has the
-    moving partitions of every topic. `known` has lists that were set a moment ago, because the
-    broker that responds may not know them yet.
+    Partitions that are not in `moving`, the moving partitions of all topics, are removed from the
+    lists of throttled replicas of `topics`. If `moving` is empty, the rates of all brokers are
+    removed as well. `known` contains lists that were set a moment ago, because the broker that
+    responds may not have received them yet.
     """
     found = [
         ThrottledReplicaLists(one.topic, _together(one.lists, known.get(one.topic, {})))
@@ -114,8 +114,9 @@ def _together(
 async def set_rates(
     admin: Admin, brokers: Iterable[NodeId], keys: Collection[str], rate: int
 ) -> None:
-    """Set the replication throttle rates `keys` of brokers, in bytes per second. If a broker is
-    down, print a note instead, because only the broker itself can change its settings."""
+    """Set replication throttle rates of brokers, in bytes per second. `keys` are the settings of
+    these rates. If a broker is down, print a note instead, because only the broker itself can
+    change its settings."""
     alive = await _alive(admin)
     for broker in brokers:
         if broker in alive:
@@ -130,7 +131,7 @@ async def _alive(admin: Admin) -> list[NodeId]:
 
 
 async def remove_rates(admin: Admin, brokers: Iterable[NodeId], keys: Iterable[str]) -> None:
-    """Remove the replication throttle rates `keys` of brokers. Their defaults then apply."""
+    """Remove the replication throttle settings `keys` of brokers, whose defaults then apply."""
     changes: Mapping[str, ConfigChange] = dict.fromkeys(keys)
     for broker in brokers:
         await admin.alter_broker_configs(broker, changes)
@@ -144,7 +145,7 @@ def _changes(left: UnneededThrottles, topic: str) -> dict[str, ConfigChange]:
 
 
 async def with_rates(admin: Admin, keys: Collection[str]) -> list[NodeId]:
-    """Return the brokers that have a value for at least one of the replication throttle rates
+    """Return the brokers that have a value for at least one of the replication throttle settings
     `keys`."""
     found = []
     for broker in await _alive(admin):

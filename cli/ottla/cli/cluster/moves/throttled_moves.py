@@ -43,8 +43,8 @@ class ActiveThrottle:
     """State of the throttle under which a command makes its replica moves."""
 
     is_left: bool = False
-    """True if the throttle stays in force after the command, because the command does not wait for
-    its replica moves. The command sets this field."""
+    """True if the throttle remains after the command has ended, because the command does not wait
+    for its replica moves. The command sets this field."""
 
 
 @contextmanager
@@ -59,8 +59,8 @@ def _noted_if_it_stays(state: ActiveThrottle) -> Iterator[None]:
 
 
 def rate_asked_for(arguments: argparse.Namespace) -> int | None:
-    """Return the rate that the command's options request for replica moves between brokers, in
-    bytes per second, or None if there is no limit.
+    """Return the throttle that the command's options request for replica moves between brokers, in
+    bytes per second. Returns None if the moves are not throttled.
 
     Raises ConfigError if the throttle is for another kind of move, or if the command starts no
     move.
@@ -105,8 +105,8 @@ async def remove_and_note(
     known: Mapping[str, Mapping[str, ThrottledReplicas]] = NONE_KNOWN,
     is_quiet: bool = False,
 ) -> None:
-    """Remove the throttles that no replica move needs, and print a note about them. Only the given
-    topics are examined, or all topics if `topics` is None."""
+    """Remove the throttles that no replica move needs, and print a note about them. Only `topics`
+    are examined, or all topics if `topics` is None."""
     moving = {one.at for one in await ongoing_of(admin, ())}
     names = await admin.list_topics() if topics is None else topics
     removed = await remove_unneeded(admin, names, moving, known=known)
@@ -148,8 +148,8 @@ async def throttled_directories(
 async def _remove_log_dir_rates(
     admin: Admin, brokers: Sequence[NodeId] | None = None
 ) -> list[NodeId]:
-    """Remove the throttle rate of moves between log directories from brokers without such moves.
-    Returns these brokers."""
+    """Remove the throttle rate of moves between log directories from brokers that have no such
+    moves in progress. Returns these brokers."""
     limited = await with_rates(admin, (LOG_DIRS_RATE,))
     asked = [broker for broker in limited if brokers is None or broker in brokers]
     if not asked:

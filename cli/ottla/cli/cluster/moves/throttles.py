@@ -2,10 +2,11 @@
 needs. Pure.
 
 A move that adds replicas is throttled as by kafka-reassign-partitions. Every present replica is
-added to the list of throttled leaders, because each may become the leader; the new replicas are
-added to the list of throttled followers. The rates are set on all of these brokers. Rates are set
-before lists, and lists are removed before rates. If a command is killed, lists are therefore left
-behind only together with rates, which `ottla status` detects.
+added to the list of throttled leaders, because each may become the leader. The new replicas are
+added to the list of throttled followers. The rates are set on all brokers of these replicas.
+
+Rates are set before lists, and lists are removed before rates. If a command is killed, remaining
+lists are therefore accompanied by rates, which `ottla status` detects.
 """
 
 from collections import defaultdict
@@ -85,8 +86,7 @@ def rate_of(option: str, text: str) -> int:
 
 
 def throttle_of(moves: Iterable[MovingReplicas]) -> ReassignmentThrottle:
-    """Return the throttle for these partitions that move. Moves that add no replica are not
-    throttled."""
+    """Return the throttle for moves of partitions. Moves that add no replica are not throttled."""
     named: dict[str, dict[str, set[tuple[int, int]]]] = defaultdict(
         lambda: {key: set() for key in LISTS}
     )

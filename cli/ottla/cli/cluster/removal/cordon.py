@@ -1,7 +1,6 @@
-"""`ottla broker cordon`: prevents new replicas on a broker, which keeps its present replicas
-(KIP-1066).
+"""`ottla broker cordon`: prevents the placement of new replicas on a broker (KIP-1066).
 
-Neither new topics nor a balance place replicas on a cordoned broker.
+A cordoned broker keeps its present replicas. New topics and the balancer place no replicas on it.
 """
 
 import argparse
@@ -15,8 +14,8 @@ from ottla.insight.changes.cordon_driver import cordon_broker
 
 
 async def cordon(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla broker cordon`: cordon a broker (place no new replicas on it) or, with --undo, end
-    that. Returns the exit code."""
+    """`ottla broker cordon`: prevent the placement of new replicas on a broker, or allow it again
+    with --undo. Returns the exit code."""
     broker_id = arguments.id
     await cordon_broker(admin, broker_id, is_cordoned=not arguments.undo)
     if arguments.format == "json":

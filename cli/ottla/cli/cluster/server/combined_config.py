@@ -21,8 +21,8 @@ class CombinedConfig:
 
     broker: BrokerConfig
     controller: ControllerConfig
-    """Settings of the process's controller role, without exports of metrics: the broker exports the
-    metrics of both roles."""
+    """Settings of the process's controller role. They export no metrics, because the broker exports
+    the metrics of both roles."""
 
     @property
     def of_roles(self) -> tuple[BrokerConfig, ControllerConfig]:

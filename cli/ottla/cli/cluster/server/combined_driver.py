@@ -1,9 +1,8 @@
-"""Runs a process with both roles, broker and controller, from reading its directories to its
-shutdown.
+"""Runs a process with both roles, broker and controller, from startup to shutdown.
 
 Both roles run in one event loop and share one member of the quorum, as in Kafka: one metadata log,
-one directory id, one voter. Otherwise the broker would fetch metadata with the voter's id but
-another directory id. With automatic joining, this would look as if the voter had lost its disk.
+one directory id, one voter. With two members, the broker would fetch metadata with the voter's id
+and another directory id. With automatic joining, the voter would then seem to have lost its disk.
 `docs/ARCHITECTURE.md` has measurements of both roles in one loop and in two.
 """
 
@@ -36,7 +35,7 @@ async def run_combined(config: CombinedConfig, *, ready: Callable[[], None]) -> 
     """Run a broker and a controller until SIGTERM or SIGINT. Calls `ready` once the broker serves
     requests.
 
-    Raises ConfigError and OSError for faults that must be fixed before the process can start.
+    Raises ConfigError or OSError if a fault must be fixed before the process can start.
     """
     try:
         async with open_stop_signal() as is_stopping:
@@ -55,8 +54,9 @@ async def serve_combined(
 ) -> None:
     """Run a broker and a controller until the event `is_stopping` is set.
 
-    The controller starts before the broker, and stops after it: the broker's leaderships are moved
-    away, then the controller resigns. `opened` is called with the broker before it serves requests.
+    The controller starts before the broker, and stops after the broker. During shutdown, the
+    broker's leaderships are moved away before the controller resigns. `opened` is called with the
+    broker before it serves requests.
     """
     seams, errors = seams or real_seams(), UnexpectedErrors()
     running: list[RunningController] = []
@@ -111,8 +111,8 @@ async def _prepared_directory(
     config: CombinedConfig, seams: NodeSeams
 ) -> AsyncIterator[MetaProperties]:
     """Prepare the directory of the metadata log, and yield its identity (cluster id, node id,
-    directory id). The directory is locked for the duration of the block, unless the log manager
-    will lock it."""
+    directory id). The directory is locked until the end of the block, unless the log manager locks
+    it."""
     directory = config.controller.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 AUTO = "auto"
-"""Value of the number of brokers on a host that means one broker per processor core."""
+"""Value of the setting for the number of brokers on a host: one broker per processor core."""
 CPU_QUOTA_FILE = "/sys/fs/cgroup/cpu.max"
 
 
 def machine_cores() -> int:
-    """Return the number of processor cores that this process may use. The CPU quota of its control
-    group is respected if there is one."""
+    """Return the number of processor cores that this process may use, including the limit of a CPU
+    quota of its control group."""
     return usable_cores(len(os.sched_getaffinity(0)), _text_of(Path(CPU_QUOTA_FILE)))
 
 

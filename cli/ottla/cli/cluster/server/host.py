@@ -23,8 +23,8 @@ STOP_S = 40.0
 """Maximum seconds that the brokers of a host may take to stop before they are killed. The systemd
 unit waits for 45 s."""
 LOOK_S = 2.0
-"""Seconds between two checks whether a surplus broker (beyond the configured number) still has
-replicas."""
+"""Seconds between two checks of the replica count of a surplus broker (a broker beyond the
+configured number)."""
 NOTIFY_VARIABLE = "NOTIFY_SOCKET"
 
 
@@ -34,8 +34,8 @@ class HostSupervisor:
     def __init__(
         self, path: Path, brokers: Sequence[HostBroker], given: Sequence[str] = ()
     ) -> None:
-        """Create the supervisor of a host's brokers, without starting them. `given` are settings
-        KEY=VALUE from the command line."""
+        """Create the supervisor of a host's brokers, without starting them. `given` contains
+        settings KEY=VALUE from the command line."""
         self._given = [f"--set={text}" for text in given]
         self._brokers = {broker.name: broker for broker in brokers}
         self._stopping: set[str] = set()

@@ -1,13 +1,17 @@
 """Derives the brokers of a host with many cores from one settings file. This module starts nothing.
 
-The file describes the host: its node.id is the number of the host. Broker `core` (from 0) has
+The file describes the host: its node.id is the number of the host. The settings of broker `core`
+(from 0) are those of the file, with these exceptions:
 
-| setting | value | |---|---| | node.id | host × 100 + core | | ports of listeners,
-advertised.listeners, metrics | the port in the file + 10 × core | | log.dirs, metadata.log.dir |
-the subdirectory `broker-ID` of each | | log.file | with `-ID` before the suffix |
+| setting | value |
+|---|---|
+| node.id | host × 100 + core |
+| ports of listeners, advertised.listeners, metrics | the port in the file + 10 × core |
+| log.dirs, metadata.log.dir | the subdirectory `broker-ID` of each |
+| log.file | with `-ID` before the suffix |
 
-and everything else as in the file. The rule does not depend on the number of brokers, so that a
-broker keeps its identity when brokers are added or removed.
+The rule does not depend on the number of brokers. A broker therefore keeps its identity when
+brokers are added or removed.
 """
 
 import os
@@ -26,11 +30,11 @@ OPTION = "--brokers-per-host"
 CORES_MAX = 100
 """Maximum number of brokers on one host. Higher broker ids belong to the next host."""
 HOST_MAX = ((1 << 31) - 1) // CORES_MAX - 1
-"""Maximum number of a host (the node.id in its settings file). Broker ids, which are derived from
-it, must fit into int32."""
+"""Maximum number of a host (the node.id in its settings file). Broker ids are derived from this
+number and must fit into int32."""
 PORT_STEP = 10
 """Distance between the ports of neighbouring brokers. With 1, the second broker of a file with
-ports 9092 and 9093 would need the port of the first one's other listener."""
+ports 9092 and 9093 would need port 9093, which the first broker uses."""
 
 LISTENER_KEYS = ("listeners", "advertised.listeners")
 PROMETHEUS_PORT = "metrics.prometheus.port"
@@ -51,8 +55,7 @@ class HostBroker:
     directories: tuple[Path, ...]
     """Log directories of this broker."""
     is_surplus: bool = False
-    """True if the host is configured for fewer brokers, but this additional broker still has
-    replicas."""
+    """True if this broker exceeds the configured number of brokers, but still has replicas."""
 
     @property
     def name(self) -> str:
@@ -71,8 +74,8 @@ class HostBroker:
 
 
 def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> int | None:
-    """Return the number of brokers on this host that the option or the settings file requests.
-    Returns None if neither requests a number.
+    """Return the number of brokers on this host that the option or the settings file requests, or
+    None if there is no such request.
 
     Raises ConfigError if the number is invalid, or if the process has another role than broker.
     """
@@ -90,7 +93,7 @@ def wanted_brokers(texts: Mapping[str, str], option: str | None, cores: int) -> 
 
 
 def host_brokers(texts: Mapping[str, str], count: int) -> list[HostBroker]:
-    """Return the brokers of a host: `count` of them, and surplus brokers (beyond `count`) that
+    """Return the brokers of a host. The list also contains surplus brokers (beyond `count`) that
     still have replicas.
 
     Raises ConfigError if ids or ports are out of range, or if log.dirs contains the data of a
@@ -175,8 +178,8 @@ def _moved_listeners(key: str, text: str, core: int) -> str:
 
 
 def _moved_port(key: str, port: int, core: int) -> int:
-    """Return the port of the host's broker number `core`, for the port in the settings file. Port 0
-    is unchanged: the system chooses a free port."""
+    """Return the port of the host's broker number `core`. `port` is the port in the settings file.
+    Port 0 is unchanged: the system chooses a free port."""
     moved = port + PORT_STEP * core if port else 0
     if moved > PORT_MAX:
         raise ConfigError(key, f"has port {port}, and that of core {core} would be {moved}")

@@ -67,11 +67,11 @@ class NodeSupervisor:
 
     def start(self, timeout_s: float | None = None) -> int:
         """Start all nodes and wait until all of them serve requests. Returns an exit code: 0 if all
-        do, 1 if a node refused to start, or 2 if a node is unhealthy.
+        nodes serve requests, 1 if a node refused to start, or 2 if a node is unhealthy.
 
-        With `timeout_s`, the start fails if any node ends or is not ready in time. Without it, the
-        start fails only if a node refused to start. Other nodes that end are restarted if the
-        supervisor restarts nodes.
+        With `timeout_s`, the start fails if any node ends or is not ready within that many seconds.
+        Without `timeout_s`, the start fails only if a node refused to start. Other nodes that end
+        are restarted if the supervisor restarts nodes.
         """
         began_at = time.monotonic()
         for node in self._nodes:
@@ -101,7 +101,7 @@ class NodeSupervisor:
         """Report each node that ends, and restart it if the supervisor restarts nodes. Calls the
         function `look` about every `look_s` seconds. Returns when all nodes have ended.
 
-        The result is an exit code, which is 0 if every node was asked to stop.
+        Returns the exit code 0 if every node was asked to stop.
         """
         code = 0
         while any(node.process or node.restart_at for node in self._nodes):
@@ -112,7 +112,7 @@ class NodeSupervisor:
         return code
 
     def stop(self, names: str, patience_s: float) -> None:
-        """Stop the running nodes whose name begins with `names`, all at once. Nodes that still run
+        """Stop all running nodes whose name begins with `names`, in parallel. Nodes that still run
         after `patience_s` seconds are killed."""
         running = [
             node.process

@@ -11,8 +11,8 @@ from ottla.client.admin_parts.admin_configs import ConfigEntry
 
 HIDDEN = "(hidden)"
 SECRET_WORDS = ("password", "secret", "jaas", "token", "credential", "private")
-"""Words in the keys of settings whose values may be secret, in addition to the settings that are
-declared secret."""
+"""Words that mark a setting's value as possibly secret if the setting's key contains one of them.
+Settings that are declared secret need no such word."""
 
 
 def is_secret(key: str) -> bool:
@@ -22,8 +22,8 @@ def is_secret(key: str) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Convert a value to types of JSON: named tuples and dataclasses become objects, bytes become a
-    text with the number of bytes, and any other value becomes its text."""
+    """Convert a value to JSON types. Named tuples and dataclasses become objects, bytes become a
+    text with their number, and any other value becomes its text."""
     match value:
         case ConfigEntry():
             return _config(value)

@@ -21,7 +21,7 @@ from ottla.model.version import VERSION
 Section = Callable[[Admin], Awaitable[Any]]
 
 TOPICS_AT_ONCE = 500
-"""Number of topics whose settings one request of `ottla bundle` reads."""
+"""Number of topics whose settings `ottla bundle` reads by one request."""
 
 
 async def _brokers(admin: Admin) -> Any:

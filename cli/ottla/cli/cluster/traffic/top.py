@@ -64,22 +64,22 @@ def run(arguments: argparse.Namespace) -> int:
 async def next_rates(
     admin: Admin, before: TrafficSample, interval_s: float
 ) -> tuple[TrafficSample, TrafficRates]:
-    """Wait for `interval_s` seconds. Returns the next sample of the traffic, and the rates since
-    the sample `before`."""
+    """Wait for `interval_s` seconds, then take a sample of the traffic. Returns the sample, and the
+    rates since the sample `before`."""
     await trio.sleep(interval_s)
     after = await sample(admin, watch_ms=WATCH_MS + round(1_000 * interval_s))
     return after, rates_between(before, after)
 
 
 def rates_json(rates: TrafficRates, count: int) -> dict[str, Any]:
-    """Return rates of traffic as the JSON object that `ottla top` prints, with at most `count` rows
-    of each kind."""
+    """Return rates of traffic as the JSON object that `ottla top` prints. Each table has at most
+    `count` rows."""
     return {name: [one._asdict() for one in rows[:count]] for name, rows in rates._asdict().items()}
 
 
 def shown(rates: TrafficRates, count: int) -> str:
-    """Return rates of traffic as text with tables, at most `count` rows each. Bytes and requests
-    are per second."""
+    """Return rates of traffic as text with tables of at most `count` rows. Bytes and requests are
+    per second."""
     brokers = [
         (one.broker, round(one.cpu_percent), round(one.requests), *_bytes(one[3:]))
         for one in rates.brokers[:count]

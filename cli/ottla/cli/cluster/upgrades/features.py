@@ -103,8 +103,8 @@ def question_of(kind: FeatureUpdateKind) -> str:
 def consequences_of(
     changes: Iterable[tuple[str, int, int]], known: Mapping[str, FeatureLevels]
 ) -> list[str]:
-    """Return one sentence for each change of a feature level that starts or ends the service of
-    share groups."""
+    """Return one sentence for each change of a feature level that enables or disables share
+    groups."""
     found = []
     for name, now, level in changes:
         if name != SHARE_VERSION or (now > 0) == (level > 0):
@@ -133,8 +133,8 @@ def show_changes(arguments: argparse.Namespace, changes: Iterable[tuple[str, int
 def changes_of(
     levels: Mapping[str, int], known: Mapping[str, FeatureLevels]
 ) -> list[tuple[str, int, int]]:
-    """Return the features whose level a request would change, as (feature, finalized level, wanted
-    level)."""
+    """Return the features whose level a request would change, as tuples (feature, finalized level,
+    requested level)."""
     off = FeatureLevels(0, 0, 0)
     found = ((name, known.get(name, off).finalized, level) for name, level in levels.items())
     return [(name, now, level) for name, now, level in found if now != level]

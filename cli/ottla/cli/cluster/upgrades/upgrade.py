@@ -1,6 +1,6 @@
 """`ottla cluster upgrade`: shows the releases of the nodes, and finalizes feature levels.
 
-Until the levels are finalized, each node may return to the previous release.
+Nodes may return to the previous release until the feature levels are finalized.
 """
 
 import argparse
@@ -49,8 +49,8 @@ class BrokerLevels(NamedTuple):
     features: Mapping[str, FeatureLevels]
 
     def highest(self, name: str) -> int:
-        """Return the highest level of the feature `name` that the broker supports, or 0 if it does
-        not know the feature."""
+        """Return the highest level of the feature `name` that the broker supports, or 0 if the
+        broker does not know the feature."""
         found = self.features.get(name)
         return 0 if found is None else found.supported_max
 
@@ -71,8 +71,8 @@ class UpgradeState:
 
     @property
     def finalized(self) -> dict[str, int]:
-        """Finalized level of each feature in the cluster. A broker of an earlier release does not
-        report features that it does not know."""
+        """Finalized level of each feature in FINALIZED_TOGETHER, or 0 if no broker reports the
+        feature."""
         return {name: self._finalized_level(name) for name in FINALIZED_TOGETHER}
 
     def _finalized_level(self, name: str) -> int:
@@ -118,7 +118,7 @@ class UpgradeState:
 
 
 async def state_of(admin: Admin) -> UpgradeState:
-    """Return the state of the cluster's upgrade, from the responses of all brokers."""
+    """Return the state of the cluster's upgrade, as all brokers report it."""
     found = []
     for broker in await brokers_of(admin):
         levels: Mapping[str, FeatureLevels] = {}
@@ -183,7 +183,7 @@ async def status(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 def _outlook(state: UpgradeState) -> str:
-    """Return one sentence on whether nodes can return to the previous release."""
+    """Return a sentence that explains if nodes can return to the previous release."""
     lowered = state.lowered_before_return
     if not state.can_return:
         return f"no node may return to release {FORMER_RELEASE}: it does not support these levels"
@@ -220,8 +220,8 @@ def _say(state: UpgradeState, wanted: Mapping[str, int]) -> None:
 
 
 async def finalize(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla cluster upgrade finalize`: raise feature levels to the given levels, or by default to
-    the highest levels that all nodes support. Returns the exit code.
+    """`ottla cluster upgrade finalize`: raise feature levels. By default, they are raised to the
+    highest levels that all nodes support. Returns the exit code.
 
     Raises RefusedError if a broker did not respond, or if a node does not support a level.
     """

@@ -19,7 +19,7 @@ from ottla.insight.changes.controller_registrations_driver import (
 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
     """`ottla quorum unregister`: delete the registration of a controller, and return the exit code.
-    Raises RefusedError if it is a voter, or is not registered."""
+    Raises RefusedError if the controller is a voter, or is not registered."""
     node = arguments.id
     running = await check_controller_gone(admin, node)
     if running:

@@ -1,4 +1,4 @@
-"""`ottla quorum snapshot`: makes the active controller write a snapshot of the metadata."""
+"""`ottla quorum snapshot`: requests a metadata snapshot from the active controller."""
 
 import argparse
 
@@ -15,13 +15,13 @@ from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.messages.write_snapshot_response import WriteSnapshotResponse
 
 NOTE_S = 3.0
-"""Interval in seconds between printed notes that the controller is still writing the snapshot. With
-a million partitions, that takes half a minute."""
+"""Interval, in seconds, between printed notes that the controller is still writing the snapshot. A
+snapshot of a million partitions takes half a minute."""
 
 
 async def snapshot(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla quorum snapshot`: make the active controller write a snapshot of the metadata, and
-    print its end offset and size. Returns the exit code."""
+    """`ottla quorum snapshot`: request a metadata snapshot from the active controller, and print
+    the snapshot's end offset and size. Returns the exit code."""
     async with trio.open_nursery() as nursery:
         if not arguments.dry_run:
             nursery.start_soon(_note_progress)

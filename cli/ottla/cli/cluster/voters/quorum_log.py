@@ -22,8 +22,8 @@ LATEST, EARLIEST = -1, -2
 STARTS = {"latest": LATEST, "earliest": EARLIEST}
 AGAIN_S = 1.0
 WAIT_MS = 2_000
-"""Maximum time in milliseconds for which a broker waits for the next change of the metadata before
-it responds. With a longer time, the command reacts later to Ctrl-C and to the loss of a broker."""
+"""Maximum milliseconds that a broker waits for the next metadata change before it responds. With a
+longer wait, the command reacts later to Ctrl-C and to the loss of a broker."""
 
 
 async def log(admin: Admin, arguments: argparse.Namespace) -> int:

@@ -68,8 +68,8 @@ async def remove(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def confirm_steps(arguments: argparse.Namespace, plan: VoterPlan, question: str) -> bool:
-    """Show the steps of a change of the voters, and ask the user to confirm them. Returns whether
-    the user did."""
+    """Show the steps of a change of the voters, and ask the user for confirmation. Returns True if
+    the user confirms."""
     if not arguments.yes:
         rows = [
             (one.voter.id, Identifier(one.directory_id), one.address or None, one.change)
