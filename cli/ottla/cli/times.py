@@ -7,8 +7,8 @@ from ottla.model.points_in_time import UNITS_MS
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Parse a duration such as 90s, 10m or 1h, the value of `option`. Returns seconds. Raises
-    ConfigError, with the name of the option, if the text is not a duration."""
+    """Parse a duration such as 90s, 10m or 1h, and return it in seconds. Raises ConfigError, which
+    names the option `option`, if the text is not a duration."""
     found = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
     if found is None:
         raise ConfigError(option, f"is {text!r}; it must be a duration such as 90s, 10m or 1h")

@@ -1,5 +1,4 @@
-"""Types and functions with which a command declares its verbs, each with its options and its
-handler.
+"""Types and functions with which a command declares its verbs and their options and handlers.
 
 The module of a command defines either `VERBS`, or `OPTIONS` and `run`. It may also define an
 `EPILOG`. Parsers, help, completion scripts and docs/reference/cli.md are generated from these
@@ -59,11 +58,10 @@ def admin_verb(
 
 
 def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any) -> int:
-    """Run the body of a verb with an admin client of the cluster that the options name. Returns the
-    exit code.
+    """Run the body of a verb with an admin client of the cluster that the options specify. Returns
+    the exit code.
 
-    A body may be given as the text `module:function`. Its module is then imported only when the
-    verb runs.
+    If the body is a text `module:function`, its module is imported only when the verb runs.
     """
     with importing():
         from ottla.client.admin import open_admin
@@ -84,8 +82,8 @@ def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any)
 
 
 async def _active_controller(text: str) -> tuple[str, int]:
-    """Return the host and port of the active controller, as reported by one of the controllers in
-    `text`."""
+    """Return the host and port of the active controller. `text` lists controllers, one of which is
+    asked."""
     with importing():
         from ottla.client.network.active_controller import active_controller
         from ottla.model.errors import ConfigError
@@ -107,7 +105,7 @@ def verbs_of(name: str, summary: str, *verbs: Verb) -> Verb:
 
 def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
     """Declare the options or verbs of a command in its argument parser. The parsed arguments then
-    contain its `handler`."""
+    contain the verb's `handler`."""
     parser.epilog = getattr(module, "EPILOG", None)
     verbs: tuple[Verb, ...] | None = getattr(module, "VERBS", None)
     if verbs is not None:
@@ -119,7 +117,7 @@ def declare(parser: argparse.ArgumentParser, module: ModuleType) -> None:
 
 def declare_verbs(parser: argparse.ArgumentParser, verbs: Iterable[Verb]) -> None:
     """Declare the verbs of a command in its argument parser. A command line must contain one of
-    them."""
+    these verbs."""
     rows = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for each in verbs:
         own = rows.add_parser(each.name, help=each.summary, **each.settings)

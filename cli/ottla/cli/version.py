@@ -12,8 +12,8 @@ OPTIONS: tuple[Declared, ...] = (FORMAT,)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla version`: print the version, and whether the modules that affect speed most are
-    compiled. Returns the exit code."""
+    """`ottla version`: print the version, and whether the modules with the largest effect on speed
+    are compiled. Returns the exit code."""
     form = installed_form()
     if arguments.format == "json":
         print_json({"version": VERSION, "form": form})

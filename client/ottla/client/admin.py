@@ -66,9 +66,9 @@ async def open_admin(
     block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`. The default port is
-    9092. `config` is an alternative to all further arguments. Raises TypeError if both are given.
-    With `enable_metrics_push`, the client reports its
-    own metrics to the cluster if the cluster collects them (KIP-714).
+    9092. `config` is an alternative to all further arguments. Raises TypeError if the caller uses
+    both. With `enable_metrics_push`, the client reports its own metrics to the cluster if the
+    cluster collects them (KIP-714).
     """
     recovery = DEFAULT_RECOVERY
     if config is not None:

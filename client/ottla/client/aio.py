@@ -2,7 +2,7 @@
 
 Import them with `from ottla.client.aio import open_producer, open_consumer, open_admin`. All
 clients of an asyncio event loop share one background thread, in which the trio client runs. Names,
-settings, results and errors are those of `ottla.client`. Methods and properties that are
+settings, results and errors are the same as in `ottla.client`. Methods and properties that are
 synchronous in `ottla.client` are coroutines here.
 
 If a task is cancelled, its call is cancelled as well. The cancelled call returns only after it has

@@ -43,8 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _rows(log: StoredPartition) -> Iterator[tuple[SegmentManifest, str]]:
-    """Yield each segment of the partition, with a text about its use: the range of offsets that the
-    log reads from the segment, or the reason why the log does not use it."""
+    """Yield each segment of the partition, with a text about its use. The text is the range of
+    offsets that the log reads from the segment, or the reason why the log does not use the
+    segment."""
     for piece in log.pieces:
         yield (
             piece.manifest,

@@ -1,6 +1,7 @@
-"""`ottla tier offload`: deletes the local copies of segments that the object store has, on all
-brokers with replicas. The topic's local retention does not matter. Reads of these records then go
-to the object store."""
+"""`ottla tier offload`: deletes the local copies of segments that are in the object store, on all
+brokers with replicas.
+
+The topic's local retention does not matter. Later reads of these records use the object store."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -20,16 +21,17 @@ from ottla.wire.messages.offload_logs_request import OffloadLogsRequest, TopicTo
 from ottla.wire.messages.offload_logs_response import OffloadLogsResponse
 
 PARTITIONS_PER_REQUEST = 20
-"""Number of partitions in one request. A broker deletes the segments of one partition after the
-other. A larger number delays the progress line and other commands on this connection."""
+"""Maximum number of partitions in one request. A broker deletes the segments of these partitions
+one after another. A larger number delays the progress line and other commands on this
+connection."""
 
 COLUMNS = ("PARTITION", "BROKER", "SEGMENTS", "SIZE", "LOCAL-START")
 KEYS = ("partition", "broker", "segments", "size_bytes", "local_start_offset")
 
 
 class OffloadedReplica(NamedTuple):
-    """One replica, with the local segments that its broker has deleted, or would delete in a
-    preview."""
+    """Result for one replica: the number and size of the local segments that its broker has deleted
+    or, in a preview, would delete."""
 
     at: TopicPartition
     broker: NodeId
@@ -49,17 +51,17 @@ class OffloadedReplica(NamedTuple):
 
 
 class BrokerOutcome(NamedTuple):
-    """Results of one broker for its replicas, and the refusals for other replicas."""
+    """Results of one broker: its offloaded replicas, and the refusals for its other replicas."""
 
     replicas: list[OffloadedReplica]
     refusals: list[RefusedError]
 
 
 async def offload(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla tier offload`: delete the local copies of copied segments.
+    """`ottla tier offload`: delete the local copies of segments that are in the object store.
 
     Returns exit code 2 if a broker refuses some of the partitions, 3 if a broker does not respond.
-    Raises RefusedError if all are refused.
+    Raises RefusedError if all partitions are refused.
     """
     targets = await replicas_of(admin, arguments.names, arguments.broker)
     count = sum(len(wanted or ()) for wanted in targets.values())

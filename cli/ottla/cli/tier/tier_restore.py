@@ -3,7 +3,7 @@
 The former cluster must not exist any longer, because its clients would find two clusters with the
 same topics. The bucket is only read. The new cluster has a new cluster id. Topics keep their ids,
 settings, offsets and leader epochs, and all their records are copied to the new cluster's disks.
-Groups continue at the offsets that they had committed at the last upload of these.
+Groups continue at the committed offsets that the former cluster uploaded last.
 """
 
 import argparse
@@ -58,16 +58,16 @@ from ottla.storage.tier.store_seam import ObjectEntry, ObjectNotFoundError, Obje
 from ottla.storage.tier.stored_partition import StoredPartition
 
 QUIET_MS = 3_600_000
-"""Minimum time in ms since the last upload before the former cluster is assumed to be gone. With
-usual settings (`segment.ms`, `segment.bytes`), a cluster with traffic uploads at least once an
-hour."""
+"""Minimum time, in ms, since the last upload after which the command assumes that the former
+cluster no longer exists. With usual settings (`segment.ms`, `segment.bytes`), a cluster with
+traffic uploads at least once an hour."""
 REPLICAS_DEFAULT = 3
 ALIVE_MS = 600_000
-"""Age in ms of the former cluster's heartbeat from which the cluster is assumed to be gone. A
-cluster writes one each minute; with a smaller value, a store that was down for some minutes makes a
-living cluster seem gone."""
+"""Minimum age, in ms, of the former cluster's last heartbeat after which the command assumes that
+the cluster no longer exists. A cluster writes a heartbeat each minute. With a smaller value, an
+outage of the store for some minutes would make a running cluster seem gone."""
 GROUPS_SHOWN = 50
-"""Maximum number of groups that are shown."""
+"""Maximum number of groups that `ottla tier restore` shows."""
 GROUP_COLUMNS = ("GROUP", "TOPICS", "PARTITIONS")
 COLUMNS = ("TOPIC", "PARTITIONS", "SEGMENTS", "SIZE", "RECORDS")
 
@@ -78,14 +78,15 @@ class BucketContent(NamedTuple):
     manifests: list[SegmentManifest]
     logs: Mapping[tuple[UUID, int], StoredPartition]
     newest_ms: int
-    """Time at which the newest segment was written, by the store's clock, in ms since 1970."""
+    """Time, in ms since 1970 on the store's clock, at which the newest segment was written."""
     heartbeat_ms: int
-    """Time of the last heartbeat of the former cluster, by the store's clock, or 0 if it has
-    written none."""
+    """Time, in ms since 1970 on the store's clock, of the former cluster's last heartbeat. It is 0
+    if the bucket has no heartbeat."""
     group_offsets: Sequence[OffsetsObject]
     """Committed offsets of groups in the bucket."""
     group_offsets_ms: int
-    """Time at which the newest committed offsets were written, in ms since 1970, or 0."""
+    """Time, in ms since 1970, at which the newest committed offsets were written. It is 0 if the
+    bucket has none."""
 
     def manifests_of(self, plan: RestorePlan) -> list[SegmentManifest]:
         """Return the manifests of the topics that are restored."""
@@ -231,7 +232,7 @@ def _check_room(size_bytes: int, directory: Path) -> None:
 
 @asynccontextmanager
 async def _formatted_disk(cluster: ClusterPlan, node: ListedNode) -> AsyncIterator[Disk]:
-    """Format the log directory of a broker, and yield the disk on which it is."""
+    """Format the log directory of a broker, and yield the disk that contains the directory."""
     async with RealDisk() as disk:
         await format_directories(
             disk,
@@ -280,7 +281,7 @@ async def _read(bucket: Bucket, arguments: argparse.Namespace) -> BucketContent:
 async def _group_offsets(
     bucket: Bucket, entries: Sequence[ObjectEntry]
 ) -> AsyncIterator[OffsetsObject]:
-    """Yield the contents of the objects with committed offsets. Raises ConfigError if one is
+    """Yield the contents of the objects with committed offsets. Raises ConfigError if an object is
     damaged."""
     for entry in entries:
         try:
@@ -353,8 +354,8 @@ def _show(plan: RestorePlan, arguments: argparse.Namespace) -> None:
 def _show_groups(
     groups: RestoredGroups, content: BucketContent, arguments: argparse.Namespace
 ) -> None:
-    """Print the groups whose committed offsets are restored, or their number if the output is
-    JSON."""
+    """Print the groups whose committed offsets are restored. If the output is JSON, print only
+    their number."""
     rows = groups.rows()
     if rows and arguments.format != "json":
         print_table(GROUP_COLUMNS, rows[:GROUPS_SHOWN])

@@ -1,5 +1,5 @@
-"""`ottla tier status`: shows how far tiered topics are copied, and which records only the object
-store has."""
+"""`ottla tier status`: shows the offset up to which each tiered partition is copied, and the
+records that are only in the object store."""
 
 import argparse
 

@@ -29,7 +29,8 @@ class BucketTopic(NamedTuple):
     segment_count: int
     size_bytes: int
     offset_count: int
-    """Sum over the partitions of the number of offsets from the first uploaded one to the last."""
+    """Sum over all partitions of the number of offsets from the first to the last uploaded
+    offset."""
     uploaded_ms: int
     """Time of the last upload by the broker's clock, in ms since the Unix epoch."""
     settings: Mapping[str, str]
@@ -84,8 +85,8 @@ def notes_of(scan: BucketScan) -> list[str]:
 
 
 def _last(segments: list[ListedSegment]) -> list[ListedSegment]:
-    """Return the segments of a partition with the highest start offset. One of them is the end of
-    the partition's log."""
+    """Return the segments with the highest start offset in a partition. One of these segments is
+    the end of the partition's log."""
     highest = segments[-1].names.start_offset
     return [one for one in segments if one.names.start_offset == highest]
 

@@ -57,17 +57,17 @@ class BucketCheck:
         """Number of segments that retention deleted during the check."""
         self.unused_count = 0
         """Number of segments that no log needs, because other segments contain the same records or
-        the records were removed."""
+        because the records were removed."""
 
     def add(self, partition: str, problem: str) -> None:
-        """Add a flaw. Only the first `FLAWS_MAX` are kept."""
+        """Add a flaw. Flaws beyond the first `FLAWS_MAX` are not stored."""
         self.flaw_count += 1
         if len(self.flaws) < FLAWS_MAX:
             self.flaws.append(BucketFlaw(partition, problem))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla tier verify`: check a bucket, and print what is damaged. Returns the exit code."""
+    """`ottla tier verify`: check a bucket, and print its flaws. Returns the exit code."""
 
     async def body() -> int:
         async with open_bucket(arguments) as bucket:
@@ -82,8 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def verify(
     bucket: Bucket, scan: BucketScan, *, topics: list[str], is_full: bool
 ) -> BucketCheck:
-    """Check the segments of the given topics, or of all topics if none is given, and return the
-    result."""
+    """Check the segments of the topics in `topics`, or of all topics if `topics` is empty. Returns
+    the result."""
     found = BucketCheck()
     segments = [
         one
@@ -126,8 +126,8 @@ async def _problems_of_sizes(
     store: ObjectStore, segment: ListedSegment, manifest: SegmentManifest
 ) -> list[str]:
     """Return the problems with the sizes of a segment's objects: an object is missing, or its size
-    differs from the size in the manifest. The listing may be outdated, so each difference is
-    checked again."""
+    differs from the size in the manifest. Each difference is checked again, because the listing may
+    be outdated."""
     problems = []
     wanted = {
         SegmentObject.LOG: manifest.size_bytes,
@@ -183,8 +183,8 @@ async def _check_content(
 
 
 async def _is_deleted(store: ObjectStore, manifest: SegmentManifest) -> bool:
-    """Return whether a segment was deleted since its manifest was read. A deletion begins with the
-    manifest."""
+    """Return whether a segment was deleted after its manifest was read. A deletion of a segment
+    starts with its manifest."""
     try:
         await within_deadline(store.head(manifest.names.key(SegmentObject.MANIFEST)))
     except ObjectNotFoundError:

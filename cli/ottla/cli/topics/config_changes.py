@@ -1,5 +1,5 @@
-"""Changes of settings of a topic, a broker or the whole cluster. Parses the changes, requests them,
-and computes the resulting values."""
+"""Parses changes of settings of a topic, a broker or the whole cluster, requests the changes, and
+computes the resulting values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,8 +79,8 @@ class Entity:
 
     @property
     def broker(self) -> NodeId | None:
-        """Id of the broker to which requests about this entity's settings must be sent, or None for
-        any broker. Settings files and loggers of a broker are known only to that broker."""
+        """Id of the broker that must receive requests about this entity's settings, or None if any
+        broker may receive them. Only a broker itself knows its settings file and its loggers."""
         is_one_brokers = self.kind in (ConfigKind.BROKER, ConfigKind.BROKER_LOGGER)
         return NodeId(int(self.name)) if is_one_brokers and self.name else None
 
@@ -94,8 +94,8 @@ class Change(NamedTuple):
     def after(self, now: ConfigEntry | None, own: ConfigSource) -> str | None:
         """Return the value of a setting after the change, or None if it then has no value.
 
-        `now` is the setting before the change. `own` is the source of values that are set on the
-        entity itself.
+        `now` is the setting before the change. `own` is the source (ConfigSource) of values that
+        are set on the entity itself.
         """
         match self.change:
             case None:
@@ -122,8 +122,8 @@ def default_of(entity: Entity, key: str) -> str | None:
 
 
 def value_after(entity: Entity, change: Change, before: Mapping[str, ConfigEntry]) -> str | None:
-    """Return the value of a setting after a change, given the settings before it. Returns None if
-    the setting has no value then."""
+    """Return the value of a setting after a change, or None if it then has no value. `before`
+    contains the entity's settings before the change."""
     after = change.after(before.get(change.key), own_source(entity))
     if after is None and change.change is None:
         return default_of(entity, change.key)
@@ -158,8 +158,7 @@ def parse_changes(option: str, texts: Sequence[str], unset: Sequence[str]) -> li
 async def settings_of(
     admin: Admin, entity: Entity, keys: Sequence[str] | None = None
 ) -> dict[str, ConfigEntry]:
-    """Return the settings of an entity, sorted by key: the settings named by `keys`, or all
-    settings."""
+    """Return the settings `keys` of an entity, or all settings if `keys` is None, sorted by key."""
     await _check_alive(admin, entity)
     try:
         found = await admin.describe_configs(
@@ -173,8 +172,8 @@ async def settings_of(
 async def alter(
     admin: Admin, entities: Sequence[Entity], changes: Sequence[Change], *, is_dry: bool
 ) -> dict[Entity, RefusedError]:
-    """Make changes of settings, or only validate them if `is_dry`. Returns the refusal of each
-    entity that was refused."""
+    """Make changes of settings, or only validate them if `is_dry` is True. Returns the refusal for
+    each entity whose changes were refused."""
     await _check_alive(admin, entities[0])
     outcomes = await admin.try_alter_configs(
         [entity.resource for entity in entities], changes, is_rehearsal=is_dry
@@ -191,8 +190,8 @@ async def alter(
 
 
 async def _check_alive(admin: Admin, entity: Entity) -> None:
-    """Raise RefusedError if an entity names a broker that is not alive. Only that broker can read
-    its settings file."""
+    """Raise RefusedError if the entity is a broker that is not alive. Only that broker can read its
+    settings file."""
     node = entity.broker
     if node is None:
         return

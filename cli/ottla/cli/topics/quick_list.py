@@ -1,9 +1,8 @@
-"""Fast path of `ottla topic list`, which prints the list with few imports. It is used if no login
-and no TLS is configured, and if all brokers respond at once.
+"""Fast path of `ottla topic list`, which prints the list with few imports. It requires that the
+command has no login and no TLS, and that all brokers respond at once.
 
-It uses blocking sockets, which avoids the import of trio; that import would take most of the
-command's time. All other cases are left to `topic_list`, which waits, prints notes and explains
-errors.
+It uses blocking sockets instead of trio, because importing trio would take most of the command's
+time. In all other cases, `topic_list` waits, prints notes and explains errors.
 """
 
 import argparse
@@ -24,12 +23,12 @@ from ottla.wire.messages.metadata_response import MetadataResponse, MetadataResp
 CLIENT_ID = "ottla"
 WAIT_S = 1.0
 """Maximum seconds that the fast path of `ottla topic list` waits for one broker. With a smaller
-value, requests to a busy broker are sent twice. With a larger value, a broker that hangs delays the
-list."""
+value, requests to a busy broker are sent twice. With a larger value, a broker that does not respond
+delays the list."""
 
 BROKERS_MAX = 16
-"""Maximum number of brokers for which the fast path of `ottla topic list` is used. It sends
-requests to them one after the other, while `topic_list` sends them concurrently."""
+"""Maximum number of brokers for which the fast path of `ottla topic list` is used. The fast path
+sends requests to brokers sequentially, while `topic_list` sends them concurrently."""
 
 
 class _UnusualError(Exception):
@@ -51,8 +50,8 @@ def list_at_once(arguments: argparse.Namespace) -> bool:
 
 
 def _ask(address: tuple[str, int]) -> tuple[list[MetadataResponseTopic], Counter[str]]:
-    """Request topics and log sizes from all brokers, starting with the one at `address`. Returns
-    the topics, and the bytes of all their replicas by topic."""
+    """Request topics and log sizes from all brokers, starting with the broker at `address`. Returns
+    the topics, and the total bytes of each topic's replicas."""
     held: Counter[str] = Counter()
     with ExitStack() as opened:
         connections: dict[tuple[str, int], BlockingConnection] = {}

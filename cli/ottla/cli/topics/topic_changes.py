@@ -166,9 +166,9 @@ async def elect(admin: Admin, arguments: argparse.Namespace) -> int:
     """`ottla topic elect`: elect leaders of the partitions that need an election. Returns the exit
     code.
 
-    Without --unclean, each partition that is not led by its preferred replica is led by it
-    afterwards. With --unclean, each partition without a leader is led by the replica that lacks the
-    fewest records, if the user confirms.
+    Without --unclean, the preferred replica of each partition becomes its leader. With --unclean,
+    partitions without a leader are led by the replica that lacks the fewest records, if the user
+    confirms.
     """
     if arguments.unclean and not arguments.names:
         raise ConfigError("--unclean", "may lose records; name the topics it is for")
@@ -227,11 +227,11 @@ async def _elect_best(
     wanted: dict[str, list[MetadataResponsePartition]],
     candidates: Sequence[UncleanCandidate],
 ) -> dict[TopicPartition, RefusedError]:
-    """Elect, in each partition without a leader, the replica that lacks the fewest records. Returns
+    """Elect the replica that lacks the fewest records in each partition without a leader. Returns
     the refusals by partition.
 
-    The controller elects the first live replica. The best candidate is therefore moved to the front
-    of the replicas, and moved back afterwards.
+    The controller elects the first live replica. Therefore, the best candidate is moved to the
+    front of the replica list before the election, and moved back after it.
     """
     replicas = _replicas(wanted)
     orders = best_first(candidates, replicas)

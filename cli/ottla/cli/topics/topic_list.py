@@ -1,7 +1,7 @@
 """`ottla topic list`: lists topics, with the bytes of all their replicas.
 
-People and shell completion run this command most often, so this module imports only the admin calls
-that it uses. In simple cases `quick_list` prints the list, and this module is not imported.
+Users and shell completion run this command most often, so this module imports only the admin calls
+that it needs. In simple cases `quick_list` prints the list, and this module is not imported.
 """
 
 import argparse

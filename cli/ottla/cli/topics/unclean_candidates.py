@@ -1,5 +1,5 @@
 """Finds the candidates for an unclean leader election, with the end offset of each replica's log
-and the number of records that it lacks."""
+and the number of records that the replica lacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def lacks(self) -> str:
-        """Text for the operator about the records that this replica lacks."""
+        """Description, for the operator, of the records that this replica lacks."""
         if self.replica is None:
             return "not known: its broker does not answer, or has no log of it"
         if self.replica.loss is None:
@@ -37,9 +37,9 @@ class UncleanCandidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """Comparison key of candidates for an unclean election: the best has the largest key. A
-        candidate that loses no records is best. Between others, the larger last epoch is better,
-        then the larger end offset."""
+        """Comparison key of candidates for an unclean election: the best candidate has the largest
+        key. A candidate that loses no records is best. Otherwise, a larger last epoch is better,
+        then a larger end offset."""
         found = self.replica
         if found is None:
             return (False, -2, -1)
@@ -77,10 +77,10 @@ COLUMNS = (
 async def candidates_of(
     admin: Admin, replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> list[UncleanCandidate]:
-    """Request the log end of each replica of the partitions from its broker. Returns the candidates
-    for an unclean election in the order of the partitions.
+    """Request the log end of each replica of the partitions from the replica's broker. Returns the
+    candidates for an unclean election in the order of the partitions.
 
-    If a broker does not respond within five seconds, its candidate has no known log end.
+    If a broker does not respond within five seconds, the log end of its replica is unknown.
     """
     found: dict[tuple[TopicPartition, int], NodeReplica] = {}
     wanted: dict[int, list[TopicPartition]] = {}

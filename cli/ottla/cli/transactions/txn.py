@@ -208,8 +208,8 @@ async def _partitions(admin: Admin, texts: Sequence[str]) -> list[TopicPartition
 
 
 async def _all_topics(admin: Admin) -> list[str]:
-    """Return the names of all topics, including internal topics, which may contain transactions as
-    well."""
+    """Return the names of all topics. Internal topics are included, because they may contain
+    transactions."""
     return sorted(topic.name or "" for topic in (await admin.cluster.metadata()).topics)
 
 

@@ -1,7 +1,7 @@
-"""Reads a password from a file, the environment, a prompt without echo or standard input; never
-from an argument.
+"""Reads a password from a file, the environment, a prompt without echo or standard input.
 
-Every user of the machine can see the arguments of a process.
+A password is never an argument, because every user of the machine can see the arguments of a
+process.
 """
 
 import os
@@ -17,7 +17,7 @@ PASSWORD_VARIABLE = "OTTLA_PASSWORD"  # the name of a variable
 
 def read_password(path: str | None, user: str) -> str:
     """Return the new password of a user, from a file, the environment, a prompt or standard input.
-    Raises ConfigError if it is empty."""
+    Raises ConfigError if the password is empty."""
     if path is not None:
         try:
             password = Path(path).read_text().removesuffix("\n")

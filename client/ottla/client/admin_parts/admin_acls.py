@@ -45,10 +45,10 @@ class AclCalls(AdminCalls):
         )
 
     async def create_acls(self, entries: Sequence[AclEntry]) -> None:
-        """Create ACLs. ACLs that exist already are left unchanged.
+        """Create ACLs. ACLs that already exist are left unchanged.
 
-        If the cluster refuses some of the ACLs, it nevertheless creates all others. The
-        RefusedError of the first refused ACL is then raised.
+        If the cluster refuses some of the ACLs, it creates all others, and the RefusedError of the
+        first refused ACL is raised.
         """
         request = CreateAclsRequest(creations=[creation_of(one) for one in entries])
         answer = await self._retry_until_timeout(

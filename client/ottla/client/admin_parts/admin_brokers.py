@@ -1,6 +1,6 @@
 """Admin calls that describe the brokers of a cluster and their log directories.
 
-They are in a module of their own, so that a command that needs only these calls imports less code.
+These calls have a separate module, so that a command that needs only these calls imports less code.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,11 +39,11 @@ class ClusterDescription:
     cluster_id: str
     """Id of the cluster."""
     controller: NodeId
-    """Id of the node that accepts requests for the controller. It may be a broker, which forwards
-    them, or a controller."""
+    """Id of the node that accepts requests for the controller. The node is a controller, or a
+    broker that forwards the requests to the controller."""
     brokers: tuple[BrokerDescription, ...]
-    """Brokers of the cluster that are registered. Fenced brokers are included only if the caller
-    requested them."""
+    """Registered brokers of the cluster. Fenced brokers are included only if the caller requested
+    them."""
 
 
 class ReplicaOnDisk(NamedTuple):
@@ -54,8 +54,8 @@ class ReplicaOnDisk(NamedTuple):
     """Lag of the replica, in records. It is measured from the high watermark or, for a future
     replica, from the end of the replica that it will replace."""
     is_future: bool
-    """True for a future replica: a copy that the broker is building in this directory, because it
-    moves the replica from another of its log directories to this one."""
+    """True for a future replica: a copy that the broker creates in this directory in order to move
+    the replica from another of its log directories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class LogDirDescription:
     path: str
     """Path of the log directory on the broker's machine."""
     error: ErrorCode
-    """Error code that tells why the directory is offline, or NONE if it is online."""
+    """Error code with the reason why the directory is offline, or NONE if it is online."""
     total_bytes: int | None
     """Size, in bytes, of the file system that contains the directory. None if the broker did not
     report it."""

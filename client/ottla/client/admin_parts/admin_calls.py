@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 RETRY_WAIT_S = 0.1
 ANSWER_WAIT_S = 5.0
-"""Time in seconds that the client waits for a response after the timeout in the request has ended.
-A broker may respond only at the end of that timeout.
+"""Additional seconds that the client waits for a response after the timeout in the request has
+ended. A broker may respond only at the end of that timeout.
 
 With a smaller value, the client of a slow network reports a lost connection instead of the broker's
 error. With a larger value, the client notices later that a broker does not respond.
@@ -48,8 +48,8 @@ class AdminCalls(ReportingClient):
         return self._cluster
 
     async def _retry_until_timeout(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Call `attempt`, which must be idempotent, and return its result. After a temporary
-        failure, the call is repeated until the timeout of the admin client."""
+        """Call `attempt`, which must be idempotent, and return its result. The call is repeated
+        after a temporary failure, until the timeout of the admin client."""
         return await retry_until_timeout(
             attempt, timeout_s=self._timeout_s, retry_wait_s=RETRY_WAIT_S, passes=_passes
         )
@@ -91,7 +91,7 @@ async def open_calls(
 def _passes(error: RefusedError) -> bool:
     """Return True if an attempt that failed with `error` should be repeated.
 
-    A missing topic or partition is reported at once, although Kafka classifies that error as
+    The error of a missing topic or partition is raised at once, although Kafka classifies it as
     retriable.
     """
     return error.is_retriable and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

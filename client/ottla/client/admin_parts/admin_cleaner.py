@@ -26,12 +26,11 @@ from ottla.wire.messages.describe_cleaner_response import (
 
 PARTITIONS_PER_REQUEST = 100
 """Maximum number of partitions in one request for cleaning passes or for retries. A broker refuses
-requests with more."""
+larger requests."""
 
 
 class CleaningPass(NamedTuple):
-    """Statistics of the latest cleaning pass over one log. Passes before the start of the broker do
-    not count."""
+    """Statistics of the latest cleaning pass over one log since the broker started."""
 
     ended_ms: int
     """Time when the pass ended, in ms since 1970, on the broker's clock."""
@@ -115,7 +114,7 @@ class CleaningAnswer(NamedTuple):
     """Reason why the broker refused the request, or None if it accepted the request."""
     note: str | None
     """Reason why no cleaning pass of this log follows although the broker accepted the request.
-    None if a pass follows, or if the broker refused the request."""
+    None if a pass follows or the broker refused the request."""
 
 
 class CleanerCalls(AdminCalls):

@@ -34,14 +34,14 @@ FEATURES_FROM = 3
 
 
 class QuorumReplica(NamedTuple):
-    """A node that replicates the metadata log, as voter or observer. The leader of the quorum
-    reports it."""
+    """A node that replicates the metadata log as a voter or observer, as reported by the quorum
+    leader."""
 
     node: NodeId
     directory_id: UUID
     end_offset: Offset
     last_fetch_ms: int
-    """Time of the replica's last fetch, in ms since 1970.  -1 if unknown."""
+    """Time of the replica's last fetch, in ms since 1970, or -1 if unknown."""
     last_caught_up_ms: int
     """Time when the replica last had the complete log of the leader, in ms since 1970."""
 
@@ -49,7 +49,7 @@ class QuorumReplica(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
     """State of the controller quorum: its leader, voters and observers, and the offset up to which
-    each has replicated the metadata log."""
+    each node has replicated the metadata log."""
 
     leader: NodeId
     """Node id of the active controller, which leads the quorum."""
@@ -72,7 +72,7 @@ class QuorumDescription:
 
 
 class FeatureUpdateKind(IntEnum):
-    """Kind of change of a feature level: upgrade, or one of two kinds of downgrade."""
+    """Kind of change of a feature level: an upgrade, a safe downgrade, or an unsafe downgrade."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -137,11 +137,13 @@ class ClusterCalls(AdminCalls):
         """Add a running controller to the voters of the quorum. The controller must already
         replicate the leader's metadata log.
 
-        `listeners` contains host and port of each listener of the controller, by listener name.
-        Returns when the new set of voters is committed or, without `ack_when_committed`, as soon as
-        the leader has appended it to its log. Sends a single request. Raises RefusedError if the
-        change is refused. After REQUEST_TIMED_OUT or a lost connection, the change may still take
-        effect: `describe_quorum` shows it.
+        `listeners` contains the host and port of each listener of the controller, by listener name.
+        With `ack_when_committed`, returns when the new set of voters is committed; otherwise,
+        returns as soon as the leader has appended it to its log.
+
+        Sends a single request. Raises RefusedError if the change is refused. After
+        REQUEST_TIMED_OUT or a lost connection, the change may still take effect: `describe_quorum`
+        shows it.
         """
         request = AddRaftVoterRequest(
             cluster_id=None,
@@ -174,7 +176,7 @@ class ClusterCalls(AdminCalls):
         """Delete the registration of a controller that is no longer a voter. A controller that is
         still running registers itself again.
 
-        Sends a single request. Raises RefusedError if the controller is the active one, or is not
+        Sends a single request. Raises RefusedError if the controller is active or is not
         registered.
         """
         request = UnregisterControllerRequest(controller_id=node)
@@ -183,7 +185,7 @@ class ClusterCalls(AdminCalls):
 
     async def describe_features(self, node: int | None = None) -> dict[str, FeatureLevels]:
         """Return the finalized level of each feature, and the range of levels that a broker
-        supports. The request is sent to the broker `node`, or to any broker if it is None."""
+        supports. The request is sent to the broker `node`, or to any broker if `node` is None."""
         version = max(FEATURES_FROM, await self._cluster.version_of(ApiVersionsRequest.API_KEY))
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=VERSION)
         answer = await self._cluster.request(
@@ -210,7 +212,7 @@ class ClusterCalls(AdminCalls):
         disables a feature.
 
         With `is_dry_run`, the cluster only checks the changes. Raises RefusedError if a node does
-        not support a level, or if a feature must not be lowered to it.
+        not support a level, or if a feature must not be downgraded to a level.
         """
         request = UpdateFeaturesRequest(
             timeout_ms=self._timeout_ms,

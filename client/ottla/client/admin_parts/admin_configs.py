@@ -29,7 +29,8 @@ from ottla.wire.messages.incremental_alter_configs_request import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 OF_ONE_BROKER = frozenset({ConfigKind.BROKER, ConfigKind.BROKER_LOGGER})
-"""Kinds of resources whose settings must be requested from the broker to which they belong."""
+"""Kinds of resources whose settings are known only to one broker, which must receive requests about
+them."""
 
 
 class ConfigResource(NamedTuple):
@@ -111,8 +112,8 @@ class ConfigCalls(AdminCalls):
         has_synonyms: bool = False,
         has_documentation: bool = False,
     ) -> dict[str, ConfigEntry]:
-        """Return the effective settings of a resource: those in `keys`, or all if `keys` is
-        None."""
+        """Return the effective settings of a resource: the settings `keys`, or all settings if
+        `keys` is None."""
         outcomes = await self.try_describe_configs(
             [resource],
             keys=keys,
@@ -132,9 +133,8 @@ class ConfigCalls(AdminCalls):
         """Return the effective settings of each resource, or a RefusedError for a resource whose
         settings cannot be read.
 
-        The result contains the settings named by `keys`, or all settings if `keys` is None. A
-        single request is sent, without retries, to the broker that is responsible for the first
-        resource.
+        Only the settings `keys` are returned, or all settings if `keys` is None. A single request
+        is sent, without retries, to the broker that is responsible for the first resource.
         """
         wanted = None if keys is None else list(keys)
         request = DescribeConfigsRequest(
@@ -197,8 +197,8 @@ class ConfigCalls(AdminCalls):
     ) -> dict[ConfigResource, RefusedError | None]:
         """Make the same changes to each resource, by a single request without retries.
 
-        Returns, for each resource, the RefusedError or None if the changes were made. The request
-        is sent to the broker that is responsible for the first resource.
+        Returns the RefusedError of each resource, or None if its changes were made. The request is
+        sent to the broker that is responsible for the first resource.
         """
         alterations = [_alteration(key, change) for key, change in changes]
         request = IncrementalAlterConfigsRequest(
@@ -225,8 +225,8 @@ class ConfigCalls(AdminCalls):
         *,
         is_rehearsal: bool = False,
     ) -> None:
-        """Set the given settings of a resource, and restore the defaults of all its other settings
-        (AlterConfigs).
+        """Replace the settings of a resource by `settings` (AlterConfigs). Settings that are not in
+        `settings` get their default values.
 
         With `is_rehearsal`, the settings are only validated.
         """

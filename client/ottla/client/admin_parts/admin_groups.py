@@ -52,7 +52,8 @@ REMOVAL_REASON = "member was removed by an admin"
 """Start of the reason in the LeaveGroup request with which an admin client removes a member, as in
 Kafka's admin client."""
 REASON_CHARS_MAX = 255
-"""Maximum length of the reason in a LeaveGroup request (KIP-800). Longer ones are cut."""
+"""Maximum length of the reason in a LeaveGroup request, in characters (KIP-800). Longer reasons are
+truncated."""
 
 
 class GroupType(Enum):
@@ -66,7 +67,8 @@ class GroupType(Enum):
     STREAMS = "streams"
     """A group of Kafka Streams (KIP-1071). Its coordinator assigns the tasks to the members."""
     UNKNOWN = ""
-    """The broker is too old to report the type, or this client does not know the reported type."""
+    """The broker is too old to report the type of the group, or this client does not know the
+    reported type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +138,13 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class MemberToRemove:
-    """Member that an admin client removes from a group, named by its member id, or by its
-    group.instance.id if it is a static member."""
+    """Member that an admin client removes from a group. It is identified by its member id, or by
+    its group.instance.id if it is a static member."""
 
     member_id: str = ""
     """Member id. Empty for a static member, whose member id changes when it restarts."""
     instance_id: str | None = None
-    """The member's group.instance.id, or None if the member id names the member."""
+    """The member's group.instance.id, or None if the member is identified by its member id."""
 
 
 class GroupCalls(AdminCalls):
@@ -151,8 +153,8 @@ class GroupCalls(AdminCalls):
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()
     ) -> list[GroupListing]:
-        """Return the groups of all coordinators, sorted. `states` and `types` restrict the result
-        to groups with one of these states or types."""
+        """Return the groups of all coordinators, sorted. If `states` or `types` is not empty, only
+        groups with one of these states or types are returned."""
         found: dict[str, GroupListing] = {}
         brokers = (await self._cluster.metadata([])).brokers
         for node in sorted(NodeId(broker.node_id) for broker in brokers):
@@ -256,15 +258,15 @@ class GroupCalls(AdminCalls):
     ) -> dict[MemberToRemove, ErrorCode]:
         """Remove members from a classic or consumer group, or all members if `members` is None.
 
-        Their partitions are assigned to the other members. A removed client that still runs joins
-        the group again as a new member: at its next poll with the classic protocol, or at its next
-        heartbeat with the consumer protocol. It can no longer commit the offsets of its former
-        partitions. Coordinators of Apache Kafka write `reason` to their log.
+        The partitions of removed members are assigned to the other members. A removed client that
+        still runs joins the group again as a new member: at its next poll with the classic
+        protocol, or at its next heartbeat with the consumer protocol. It can no longer commit the
+        offsets of its former partitions. Coordinators of Apache Kafka write `reason` to their log.
 
         Returns the error code of each member: NONE, or UNKNOWN_MEMBER_ID if the group does not have
         the member or is a share or streams group. Raises RefusedError if the coordinator refuses
-        the whole request. If `members` is None, it raises RefusedError(GROUP_ID_NOT_FOUND) for an
-        unknown group.
+        the whole request, and RefusedError(GROUP_ID_NOT_FOUND) if `members` is None and the group
+        does not exist.
         """
         if members is None:
             described = (await self.describe_group(group_id)).members
@@ -407,8 +409,8 @@ class GroupCalls(AdminCalls):
 def _codes_of_removed(
     members: Collection[MemberToRemove], answer: LeaveGroupResponse
 ) -> dict[MemberToRemove, ErrorCode]:
-    """Return the error code of each member in a LeaveGroup response. Raises ProtocolError if the
-    response leaves a member out."""
+    """Return the error code of each member in a LeaveGroup response. Raises ProtocolError if a
+    member is missing in the response."""
     codes = {
         MemberToRemove(one.member_id, one.group_instance_id): code_of(one.error_code)
         for one in answer.members

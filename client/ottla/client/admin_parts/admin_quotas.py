@@ -51,8 +51,7 @@ class QuotaCalls(AdminCalls):
     """Methods of the admin client that describe and change quotas."""
 
     async def describe_quota_usage(self, node: NodeId, *, count_max: int) -> list[QuotaUsage]:
-        """Return how much of their quotas clients use at one broker, in at most `count_max`
-        entries.
+        """Return the usage of quotas by clients at one broker, in at most `count_max` entries.
 
         The entries of each quota start with the clients that are being throttled.
         """
@@ -94,8 +93,8 @@ class QuotaCalls(AdminCalls):
     ) -> list[RefusedError | None]:
         """Change the quotas of several entities by one request.
 
-        Returns, for each entity in order, the RefusedError or None if its quotas were changed. With
-        `is_trial`, the changes are only validated.
+        Returns a list with the RefusedError of each entity, in order, or None if its quotas were
+        changed. With `is_trial`, the changes are only validated.
         """
         request = AlterClientQuotasRequest(
             entries=[

@@ -44,7 +44,8 @@ class Reassignment(NamedTuple):
     """State of a partition that is being reassigned to other brokers."""
 
     replicas: tuple[NodeId, ...]
-    """Brokers that have a replica of the partition at present: old and new ones."""
+    """Brokers that have a replica of the partition at present, including replicas that are being
+    added or removed."""
     adding: tuple[NodeId, ...]
     """Brokers to which a replica is being added."""
     removing: tuple[NodeId, ...]
@@ -74,17 +75,17 @@ class ReplicaCalls(AdminCalls):
         """Elect the preferred replica of each partition as its leader.
 
         None for `partitions` means all partitions. With `is_unclean`, a replica that is not in sync
-        may become the leader. Records that only other replicas had are then lost. Returns the error
-        code of each partition: NONE, ELECTION_NOT_NEEDED or an error.
+        may become the leader. Records that only other replicas have are then lost. Returns the
+        error code of each partition: NONE, ELECTION_NOT_NEEDED or an error.
         """
         return _codes(await self.try_elect_leaders(partitions, is_unclean=is_unclean))
 
     async def try_elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, is_unclean: bool = False
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Elect leaders by the rules of `elect_leaders`, and return refusals with their messages.
+        """Elect leaders as `elect_leaders` does, and return refusals with their messages.
 
-        Returns, for each partition, the RefusedError or None if its election succeeded.
+        Returns the RefusedError of each partition, or None if its election succeeded.
         """
         wanted = None
         if partitions is not None:
@@ -113,7 +114,8 @@ class ReplicaCalls(AdminCalls):
         *,
         may_change_replication_factor: bool = True,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Reassign partitions to the given brokers. The first broker becomes the preferred leader.
+        """Reassign each partition to the brokers in `targets`. The first broker becomes the
+        preferred leader.
 
         None in place of the brokers cancels the reassignment of a partition. Returns the error code
         of each partition: NONE, or the reason of the refusal.
@@ -130,10 +132,10 @@ class ReplicaCalls(AdminCalls):
         *,
         may_change_replication_factor: bool = True,
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Reassign partitions by the rules of `alter_reassignments`, and return refusals with their
+        """Reassign partitions as `alter_reassignments` does, and return refusals with their
         messages.
 
-        Returns, for each partition, the RefusedError or None if the controller accepted the
+        Returns the RefusedError of each partition, or None if the controller accepted the
         reassignment.
         """
         topics: dict[str, ReassignableTopic] = {}
@@ -163,8 +165,8 @@ class ReplicaCalls(AdminCalls):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the reassignments in progress: those of `partitions`, or all if `partitions` is
-        None."""
+        """Return the reassignments in progress of `partitions`, or of all partitions if
+        `partitions` is None."""
         wanted = None
         if partitions is not None:
             wanted = [
@@ -187,11 +189,11 @@ class ReplicaCalls(AdminCalls):
     async def move_replicas(
         self, node: NodeId, directories: Mapping[TopicPartition, str]
     ) -> dict[TopicPartition, RefusedError | None]:
-        """Move replicas of a broker to other log directories of that broker, given by path
-        (KIP-113).
+        """Move replicas of a broker to other log directories of that broker (KIP-113).
+        `directories` has the path of the new directory of each partition.
 
-        Returns, for each partition, the RefusedError or None. None means that the move has started,
-        or that the replica is already in the directory. `describe_log_dirs` shows the progress.
+        Returns the RefusedError of each partition, or None if the move has started or the replica
+        is already in the directory. `describe_log_dirs` shows the progress.
         """
         request = AlterReplicaLogDirsRequest()
         for path in sorted(set(directories.values())):

@@ -60,14 +60,14 @@ class ShareOffset:
     """Start offset and lag of a share group in one partition."""
 
     start_offset: int | None
-    """Start offset: the lowest offset whose record may still be delivered. None if the group has
-    not read the partition yet. It will then start according to `share.auto.offset.reset`."""
+    """Lowest offset whose record may still be delivered. None if the group has not read the
+    partition yet; the group will then start according to `share.auto.offset.reset`."""
     leader_epoch: int
     """Epoch of the partition leader that last read the share group's state from the share
     coordinator."""
     lag: int | None
     """Number of records, from the start offset on, that are neither acknowledged nor archived yet.
-    None if it is unknown."""
+    None if the number is unknown."""
     error: RefusedError | None = None
     """Reason why the partition's end offset is unknown, or None if it is known."""
 
@@ -77,8 +77,8 @@ class ShareRecordCounts:
     """Numbers of records of a share group in one partition that wait for delivery or
     acknowledgement, by the reason for the wait.
 
-    Delayed records, and records that wait for others, are counted only up to the offset to which
-    the leader has read ahead.
+    Delayed records, and records that wait for other records, are counted only up to the offset to
+    which the leader has read ahead.
     """
 
     acquired_count: int
@@ -133,11 +133,12 @@ class ShareRecordRange:
     delivery_count: int
     """Number of deliveries of each record so far."""
     member_id: str | None
-    """Id of the member that has acquired the records, or None."""
+    """Id of the member that has acquired the records, or None if they are not acquired."""
     lock_end_ms: int | None
-    """Time in ms since 1970 at which the member's acquisition lock ends, or None."""
+    """Time in ms since 1970 at which the member's acquisition lock ends, or None if the records are
+    not acquired."""
     is_being_stored: bool
-    """True if the broker has not stored the state durably yet."""
+    """True if the broker has not stored the delivery state of the records durably yet."""
 
 
 class ShareGroupCalls(GroupCalls):
@@ -191,8 +192,8 @@ class ShareGroupCalls(GroupCalls):
     async def share_group_deliveries(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ShareRecordCounts]:
-        """Return, for each partition, the numbers of records of a share group that wait for
-        delivery or acknowledgement, by the reason for the wait.
+        """Return the numbers of a share group's records that wait for delivery or acknowledgement,
+        for each partition and by the reason for the wait.
 
         The result lacks partitions that no member fetches, and partitions whose leader is not a
         broker of Ottla.
@@ -320,8 +321,8 @@ class ShareGroupCalls(GroupCalls):
     async def delete_share_group_offsets(
         self, group_id: str, topics: Collection[str]
     ) -> dict[str, ErrorCode]:
-        """Delete a share group's start offsets in the given topics. The group must not have
-        members. Returns the error code of each topic."""
+        """Delete a share group's start offsets in `topics`. The group must not have members.
+        Returns the error code of each topic."""
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id,
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics],

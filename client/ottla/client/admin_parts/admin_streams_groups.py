@@ -58,8 +58,8 @@ class StreamsGroupCalls(ShareGroupCalls):
 
 
 def _inputs_of(row: DescribedGroup) -> dict[str, list[str]]:
-    """Return the input topics of each subtopology, by its id. Empty while the topology is not
-    initialized."""
+    """Return the input topics of each subtopology, by its id, or an empty mapping if the topology
+    is not initialized yet."""
     subtopologies = None if row.topology is None else row.topology.subtopologies
     return {
         one.subtopology_id: [

@@ -31,8 +31,8 @@ METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 TAIL_BYTES = 1_048_576
 FROM_NOW = -1
 FROM_OLDEST = 0
-"""Initial cursor for `tail_client_metrics` that selects all pushes which the broker still has. The
-other initial cursor, FROM_NOW, selects only pushes that arrive later."""
+"""Initial cursor for `tail_client_metrics` that selects all pushes that the broker still stores.
+The other initial cursor, FROM_NOW, selects only pushes that arrive later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class ClientInstanceDescription:
     source_port: int
     """TCP port from which the client connects to the broker."""
     subscription_id: int
-    """Id of the subscription that the client received last."""
+    """Id of the subscription that the client received most recently."""
     interval_ms: int
     """Interval between the client's pushes, in ms."""
     metrics: tuple[str, ...]
@@ -84,7 +84,7 @@ class ClientInstanceDescription:
     """Time in ms since the client last requested its subscription, or None if it has not requested
     one from this broker."""
     last_push_ms_ago: int | None
-    """Time since the client last pushed metrics, in ms. None if it has not pushed any to this
+    """Time in ms since the client last pushed metrics, or None if it has not pushed metrics to this
     broker."""
     push_count: int
     """Number of pushes that the broker accepted."""
@@ -210,7 +210,7 @@ class TelemetryCalls(ConfigCalls):
         """Return the pushes of metrics that one broker received after a cursor, oldest first.
 
         `client` selects the pushes of one client id, or of one client instance id in Kafka's text
-        form. A broker keeps only a few pushes. If the caller is too slow, it misses some; `missed`
+        form. A broker stores only a few pushes. A slow caller misses pushes; `missed` in the result
         is their number.
         """
         request = TailClientMetricsRequest(cursor=cursor, client=client, max_bytes=bytes_max)

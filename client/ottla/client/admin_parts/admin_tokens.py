@@ -23,7 +23,7 @@ from ottla.wire.messages.renew_delegation_token_request import RenewDelegationTo
 from ottla.wire.messages.renew_delegation_token_response import RenewDelegationTokenResponse
 
 AS_SET = -1
-"""Period in a request that selects the default in the cluster's settings."""
+"""Period in a request for a delegation token that selects the default in the cluster's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class TokenDescription:
     issued_ms: int
     """Time when the token was created, in ms since 1970."""
     expires_ms: int
-    """Time when the token expires unless it is renewed, in ms since 1970."""
+    """Time, in ms since 1970, at which the token expires if it is not renewed."""
     max_ms: int
     """Latest expiry time that renewals of the token can reach, in ms since 1970."""
 
@@ -53,11 +53,10 @@ class TokenCalls(AdminCalls):
     async def create_token(
         self, *, renewers: Iterable[str] = (), lifetime_s: float | None = None
     ) -> TokenDescription:
-        """Create and return a delegation token for the calling user. `lifetime_s` is its maximum
-        lifetime in seconds.
+        """Create and return a delegation token for the calling user. `lifetime_s` is the token's
+        maximum lifetime in seconds, or None for the lifetime in the cluster's settings.
 
-        None selects the lifetime in the cluster's settings. Raises RefusedError if delegation
-        tokens are not enabled in the cluster.
+        Raises RefusedError if delegation tokens are not enabled in the cluster.
         """
         request = CreateDelegationTokenRequest(
             renewers=[
@@ -106,8 +105,8 @@ class TokenCalls(AdminCalls):
         ]
 
     async def renew_token(self, hmac: bytes, *, period_s: float | None = None) -> int:
-        """Renew a delegation token for a period in seconds. None selects the period in the
-        cluster's settings.
+        """Renew a delegation token for `period_s` seconds, or for the period in the cluster's
+        settings if `period_s` is None.
 
         Returns the new expiry time, in ms since 1970.
         """
@@ -119,7 +118,7 @@ class TokenCalls(AdminCalls):
         return answer.expiry_timestamp_ms
 
     async def end_token(self, hmac: bytes) -> None:
-        """Make a delegation token expire at once. The brokers also end the sessions that were
+        """Expire a delegation token immediately. The brokers also end the sessions that were
         authenticated with it."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1)
         answer = await self._cluster.request(request, ExpireDelegationTokenResponse)

@@ -89,7 +89,7 @@ class TopicDescription:
 
 
 class CreatedTopic(NamedTuple):
-    """Properties of a topic that a request created. If the request was a rehearsal, the properties
+    """Properties of a topic that a request created. After a rehearsal, these are the properties
     that the topic would have."""
 
     partition_count: int
@@ -140,8 +140,8 @@ class TopicCalls(AdminCalls):
     ) -> dict[str, CreatedTopic | RefusedError]:
         """Create several topics that have the same settings.
 
-        Returns, for each topic, its properties or the RefusedError. With `is_rehearsal`, the
-        request is only validated.
+        Returns the properties of each topic, or the RefusedError. With `is_rehearsal`, the request
+        is only validated.
         """
         settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs]
         request = CreateTopicsRequest(
@@ -169,7 +169,7 @@ class TopicCalls(AdminCalls):
         granted(only(list((await self.delete_topics([name])).values()), "topic"))
 
     async def delete_topics(self, names: Iterable[str]) -> dict[str, RefusedError | None]:
-        """Delete topics and all their records. Returns, for each topic, the RefusedError or None if
+        """Delete topics and all their records. Returns the RefusedError of each topic, or None if
         it was deleted."""
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self._timeout_ms)
         answer = await self._cluster.request(
@@ -183,7 +183,8 @@ class TopicCalls(AdminCalls):
     async def create_partitions(self, topic: str, total_count: int) -> None:
         """Add partitions to a topic until it has `total_count` partitions.
 
-        Records with the same key as earlier records may go to another partition afterwards.
+        Afterwards, a record may be written to another partition than earlier records with the same
+        key.
         """
 
         async def attempt() -> None:
@@ -195,10 +196,11 @@ class TopicCalls(AdminCalls):
     async def try_create_partitions(
         self, total_counts: Mapping[str, int], *, is_rehearsal: bool = False
     ) -> dict[str, RefusedError | None]:
-        """Add partitions to topics until each topic has the given total.
+        """Add partitions to each topic until it has the total number of partitions in
+        `total_counts`.
 
-        Returns, for each topic, the RefusedError or None. With `is_rehearsal`, the request is only
-        validated.
+        Returns the RefusedError of each topic, or None if its partitions were added. With
+        `is_rehearsal`, the request is only validated.
         """
         request = CreatePartitionsRequest(
             topics=[
@@ -227,8 +229,8 @@ class TopicCalls(AdminCalls):
     async def describe_topics(
         self, names: Iterable[str], *, partition_count_max: int = 2_000
     ) -> dict[str, TopicDescription | RefusedError]:
-        """Describe several topics by one request. Returns, for each topic, the leaders and replicas
-        of its partitions, or the RefusedError.
+        """Describe several topics by one request. Returns the leaders and replicas of each topic's
+        partitions, or the RefusedError.
 
         With DescribeTopicPartitions (KIP-966), the partitions contain their eligible leader
         replicas, and at most `partition_count_max` partitions are returned, in order of the topics'
@@ -279,7 +281,7 @@ class TopicCalls(AdminCalls):
     async def list_offsets(
         self, times_ms: Mapping[TopicPartition, int], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return, for each partition, the first offset whose record has a timestamp at or after the
+        """Return the first offset in each partition whose record has a timestamp at or after the
         time in `times_ms`, in ms since 1970.
 
         The value -2 selects the first offset of the partition, and -1 the end offset.
@@ -291,8 +293,8 @@ class TopicCalls(AdminCalls):
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset]:
-        """Delete the records before a given offset in each partition. The offset -1 deletes all
-        records.
+        """Delete the records of each partition before the offset in `before`. The offset -1 deletes
+        all records.
 
         Returns the new first offset of each partition.
         """
@@ -308,10 +310,10 @@ class TopicCalls(AdminCalls):
     async def try_delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Offset | RefusedError]:
-        """Delete the records before a given offset in each partition, by one request to each
-        leader.
+        """Delete the records of each partition before the offset in `before`, by one request to
+        each leader.
 
-        Returns, for each partition, the new first offset or the RefusedError. There are no retries.
+        Returns the new first offset of each partition, or the RefusedError. There are no retries.
         """
         led: dict[NodeId, list[TopicPartition]] = {}
         for at in before:

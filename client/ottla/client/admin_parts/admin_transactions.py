@@ -1,9 +1,9 @@
 """Admin calls that describe transactions and abort hanging transactions.
 
-Transaction coordinators know transactions by transactional id. The leader of a partition knows the
-open transactions in it by producer id (`describe_producers`). A hanging transaction is known to a
-leader but to no coordinator, so it is never ended. It blocks all read_committed consumers of the
-partition.
+A transaction coordinator knows each transaction by its transactional id. The leader of a partition
+knows the partition's open transactions by producer id (`describe_producers`). A hanging transaction
+is known to a leader but to no coordinator, so it is never ended. It blocks all read_committed
+consumers of the partition.
 """
 
 from collections.abc import Iterable
@@ -77,7 +77,7 @@ class TransactionCalls(AdminCalls):
         longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Return the transactional ids of all coordinators that satisfy every given filter, sorted.
+        """Return the transactional ids of all coordinators that match all filters, sorted.
 
         `pattern` is a regular expression (RE2) that must match the whole id. Raises
         RefusedError(INVALID_REQUEST) for an unknown state, and RefusedError(UNSUPPORTED_VERSION) if
@@ -167,7 +167,8 @@ class TransactionCalls(AdminCalls):
         return NodeId(found.node_id)
 
     async def abort_transaction(self, at: TopicPartition, producer: ActiveProducer) -> None:
-        """Abort a producer's open transaction in one partition, by writing an abort marker there.
+        """Abort a producer's open transaction in one partition, by writing an abort marker into
+        that partition.
 
         Other partitions of the transaction get no marker. If a coordinator still knows the
         transaction, the call breaks the guarantee that all partitions of a transaction have the

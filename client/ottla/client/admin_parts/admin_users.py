@@ -84,7 +84,7 @@ class UserCalls(AdminCalls):
     async def delete_password(self, user: str, mechanism: str) -> None:
         """Delete the SCRAM credential of a user for one mechanism.
 
-        Raises RefusedError if the user has no such credential.
+        Raises RefusedError if the user has no credential for the mechanism.
         """
         number = SCRAM_BY_NAME[mechanism].number
         await self._alter(
