@@ -27,6 +27,18 @@ world.settings = lambda: settings(
 """Always the same examples, at most as many as by default, and no shrinking, to save time."""
 
 
+LAST_PAYMENT = """
+import ottla.testing.world as world
+import test_ledger
+
+FAULTS = world.FaultSchedule((world.Kill(0, world.Mark("store.committed", 3)),))
+
+
+def test_the_last_payment_is_delivered_again():
+    test_ledger.test_every_payment_counts_once.hypothesis.inner_test(FAULTS, world.ClusterPlan())
+"""
+"""Fault at which the corrected ledger skipped the last payment without committing it."""
+
 EXAMPLE_COUNT = 100
 """Number of examples of a test of the page: Hypothesis' default."""
 
@@ -60,6 +72,7 @@ def test_each_bug_is_found_by_its_test(tmp_path: Path) -> None:
 
 def test_the_corrected_programs_pass(tmp_path: Path) -> None:
     assert len(CORRECTED) == 5
+    (tmp_path / "test_last_payment.py").write_text(LAST_PAYMENT)
     output = typed(tmp_path, BUGGY | CORRECTED, example_count=6)
 
-    assert "5 passed" in output, output[-2_000:]
+    assert "6 passed" in output, output[-2_000:]
