@@ -37,13 +37,13 @@ from ottla.wire.messages.describe_cleaner_response import (
 from ottla.wire.refusals import refuse
 
 PARTITIONS_MAX = 100
-"""Maximum number of partitions in one CleanLogs request. The handler may have to flush the log of
-each. A larger value blocks the event loop and the connection longer. With a smaller value, an
-operator of many partitions must send more requests."""
+"""Maximum number of partitions in one CleanLogs request. The handler may flush one log for each
+partition, so a larger value can block the event loop longer. A smaller value makes an operator with
+many partitions send more requests."""
 
 SEGMENTS_PER_COST = 20
-"""Number of log segments that the handler of DescribeCleaner can examine in the time in which it
-builds one entry of a response."""
+"""Number of log segments that cost the handler of DescribeCleaner as much time as one entry of its
+response. The handler yields to other tasks by this estimate."""
 
 R = TypeVar("R")
 

@@ -30,8 +30,8 @@ from ottla.wire.messages.describe_node_response import (
 )
 
 PROBLEMS_MAX = 100
-"""Maximum number of problem descriptions in a DescribeNode response. A broker with ten thousand
-offline partitions need not name all of them."""
+"""Maximum number of problem descriptions in a DescribeNode response. The limit bounds the response
+of a broker with thousands of offline partitions."""
 
 
 REPLICAS_MAX = 1_000
@@ -184,7 +184,8 @@ class DescribeNodeApi:
         ]
 
     def _client_traffic(self, watch_ms: int) -> list[NodeClientTraffic]:
-        """Return the counts of all clients, and have them counted for `watch_ms` milliseconds."""
+        """Return the traffic counts of all clients. The counting continues for `watch_ms`
+        milliseconds."""
         if self._quotas is None or watch_ms <= 0:
             return []
         self._quotas.watch(watch_ms)
@@ -201,8 +202,7 @@ class DescribeNodeApi:
         ]
 
     def _registrations(self) -> list[NodeRegistration]:
-        """Return those details of all registered brokers that no request of Kafka's protocol
-        reports."""
+        """Return the details of all registered brokers that Kafka's own requests do not report."""
         return [
             NodeRegistration(broker_id=one.id, host=one.host, is_cordoned=one.is_cordoned)
             for one in self._image().brokers.values()

@@ -44,8 +44,8 @@ LISTENER_NOT_FOUND_FROM = 6
 NO_TOPICS: frozenset[str] = frozenset()
 
 CREATION_WAIT_MS_MAX = 5_000
-"""Maximum time in milliseconds for which a Metadata response waits until a topic that it requested
-has been created. After this time, the client must retry."""
+"""Maximum time in milliseconds that a Metadata request waits for the creation of its missing
+topics. After this time, the client must retry."""
 
 
 class MetadataApi:

@@ -25,8 +25,7 @@ from ottla.wire.messages.describe_metadata_changes_response import (
 from ottla.wire.refusals import refuse
 
 LATEST, EARLIEST = -1, -2
-"""Offsets in a DescribeMetadataChanges request that stand for the end and for the start of the
-metadata log."""
+"""Special offsets in a DescribeMetadataChanges request: end and start of the metadata log."""
 
 CHANGES_MAX = 500
 """Maximum number of metadata log entries in a response. A larger value delays other requests. With
@@ -34,7 +33,7 @@ a smaller value, a reader of the whole log sends more requests."""
 
 READ_BYTES_MAX = 64 * KIB
 """Maximum bytes of the metadata log that are read for one response. At least one batch is read,
-whatever its size."""
+even if the batch is larger."""
 
 WAIT_MS_MAX = 5_000
 """Maximum milliseconds that a request waits for the next entry of the metadata log."""

@@ -1,8 +1,8 @@
 """OffloadLogs (Ottla's own, key 20011): deletes the local copies of segments that the object store
-has, or reports what would be deleted.
+has, or reports the segments that it would delete.
 
-It concerns the replicas of this broker only, whether they lead or follow. Local retention does not
-matter. The files are removed after `file.delete.delay.ms`.
+OffloadLogs affects only the replicas on this broker, both leaders and followers. Local retention
+settings are ignored. The files are removed after `file.delete.delay.ms`.
 """
 
 from collections.abc import Callable

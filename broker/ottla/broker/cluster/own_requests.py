@@ -1,9 +1,9 @@
 """Decides which clients may send requests of Ottla's own APIs (keys from 20000). Pure.
 
-Without an authorizer, the decision depends only on the connection. Requests that only read are open
-to every client. Requests that change state follow `ottla.admin.requests`: allowed from this machine
-alone (`loopback`), from `any` client, or from `none`. With an authorizer, a client needs the ACL
-operation that the API's row in `wire/apis` names, wherever the client is.
+Without an authorizer, the decision depends only on the connection. Read-only requests are open to
+every client. Requests that change state follow `ottla.admin.requests`: allowed only from this
+machine (`loopback`), from `any` client, or from `none`. With an authorizer, a client needs the ACL
+operation that `wire/apis` lists for the API, even on this machine.
 """
 
 from collections.abc import Callable
@@ -80,7 +80,7 @@ class OwnRequests:
         )
 
     def warning(self) -> str | None:
-        """Return a warning to log at broker startup that clients without authentication may send
+        """Return a warning for the broker's startup log: clients without authentication may send
         requests that change state.
 
         Returns None if there is an authorizer, or if all listeners without authentication are on

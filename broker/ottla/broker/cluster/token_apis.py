@@ -1,8 +1,8 @@
 """Handlers of delegation tokens. Changes are forwarded to the controller; descriptions are answered
 by this broker.
 
-A client that is not authenticated is refused. So is a client that authenticated with a token,
-because a token must not create other tokens.
+A client that is not authenticated is refused. A client that authenticated with a token is also
+refused, because a token must not create other tokens.
 """
 
 from collections.abc import Iterator

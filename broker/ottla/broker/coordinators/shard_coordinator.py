@@ -177,13 +177,14 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         subclasses override this method to initialise the shard."""
 
     def work(self) -> Iterator[None]:
-        """Run the coordinator's work that takes several event-loop iterations, one step per
-        iteration of the returned iterator."""
+        """Run the coordinator's work that takes several event-loop iterations. Each iteration of
+        the returned iterator runs one step."""
         return iter(())
 
     @property
     def has_work(self) -> bool:
-        """True if the coordinator has unfinished work for the steps that `work` returns."""
+        """True if the coordinator has unfinished work. The iterator of `work` runs this work in
+        steps."""
         return False
 
     def next_deadline_ms(self) -> int | None:
@@ -327,7 +328,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         """Replay a coordinator shard's log again after a pause. The pause is needed if a disk error
         or an unexpected exception ended the shard.
 
-        The cause may still be there: without the pause, a full disk would cause thousands of loads
+        The error may occur again: without the pause, a full disk would cause thousands of loads
         before it has space again.
         """
         index = partition.index
@@ -389,9 +390,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             )
 
     def delay_load(self, led: LedShard[ShardT, WriteT], reason: str) -> None:
-        """Load a coordinator shard again after a pause, because of a temporary shortage.
-
-        This broker stays the coordinator, since a shortage, such as of file descriptors, passes.
+        """Load a coordinator shard again after a pause, because of a temporary shortage, such as of
+        file descriptors. This broker remains the coordinator of the shard.
         """
         self.logger.error(
             "the %s of %r cannot be loaded yet: %s", self.serves, led.partition, reason

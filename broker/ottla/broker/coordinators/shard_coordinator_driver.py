@@ -81,7 +81,7 @@ class CoordinatorDriver:
                 await trio.lowlevel.checkpoint()
 
     async def _load(self, led: LedShard[Any, Any]) -> None:
-        """Replay the log of a coordinator shard up to its end. No other writer appends to this
+        """Replay the log of a coordinator shard up to its end. Only the coordinator appends to this
         log."""
         core, clock = self._core, self._core.clock
         await trio.sleep(max(0, led.load_at_ms - clock.monotonic_ms()) / 1000)

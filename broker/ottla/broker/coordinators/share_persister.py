@@ -44,7 +44,7 @@ class SharePartitionKey(NamedTuple):
 
 def parse_share_partition_key(text: str) -> SharePartitionKey | None:
     """Parse the key of a FindCoordinator request for a share coordinator. Returns the share
-    partition that it names, or None if the text is no such key.
+    partition of the key, or None if the text is not a valid key.
 
     A group id may contain colons.
     """
@@ -129,7 +129,7 @@ class SharePersister(Protocol):
         start_offset: int,
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Create the state of a share partition, or replace it by one without batches.
+        """Create the state of a share partition, or replace it with a state without batches.
 
         If the start offset is -1, the first write sets it. If the stored state already has this
         epoch, the call is a retry and changes nothing, so that it cannot undo progress. (Kafka 4.4

@@ -21,7 +21,8 @@ class Timers(Generic[K]):
     def __init__(self) -> None:
         self._due: dict[K, int] = {}
         self._queued: dict[K, int] = {}
-        """Time in milliseconds under which each deadline's name is stored in the heap."""
+        """Time in milliseconds of each deadline's entry in the heap, by the deadline's name. The
+        deadline itself may be later."""
         self._heap: list[tuple[int, int, K]] = []
         self._sequence = 0
 

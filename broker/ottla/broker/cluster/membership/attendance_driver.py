@@ -20,13 +20,13 @@ longer time leaves the call open at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500
-"""Maximum delay in milliseconds before this broker repeats its open call to the controller after
-the call ended. The controller considers a broker dead if no call arrives for longer than this delay
+"""Maximum delay in milliseconds before this broker replaces an ended call to the controller. The
+controller considers a broker dead if no call arrives for longer than this delay
 (`ottla.controller.membership.attendances`)."""
 
 NOT_SUPPORTED_MS = 60_000
-"""Delay in milliseconds before this broker makes its open call again, if the controller is of an
-older release that does not support it."""
+"""Delay in milliseconds before this broker tries its call again after the controller answered that
+its release does not support the call."""
 
 
 class AttendanceDriver:

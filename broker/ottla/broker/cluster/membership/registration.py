@@ -1,4 +1,4 @@
-"""Builds the content of a broker's registration, and the warnings about it. Pure."""
+"""Builds the registration request of a broker, and warnings about a wrong registration. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice

@@ -210,7 +210,7 @@ class AlterCertificates:
         request: Request, refused: Mapping[int, RefusedError]
     ) -> tuple[Request, Callable[[Any], Message]]:
         """Return the request without its refused resources (such as brokers), and a function that
-        adds the errors of these resources to the response."""
+        adds the errors of the refused resources to the response."""
         resources: list[Any] = list(request.resources)
         left = [one for index, one in enumerate(resources) if index not in refused]
         is_replaced = isinstance(request, AlterConfigsRequest)

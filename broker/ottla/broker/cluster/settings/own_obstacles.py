@@ -23,8 +23,8 @@ broker checks all of these values, because Kafka's tools may expect a refusal of
 
 
 class BrokerObstacles:
-    """Checks of changes to this broker's settings and to the cluster-wide broker settings, which
-    only this broker can make."""
+    """Checks of changed broker settings against this broker's own state, such as its log
+    directories and its number of threads."""
 
     def __init__(self, config: BrokerConfig, image: Callable[[], MetadataImage]) -> None:
         self._config = config

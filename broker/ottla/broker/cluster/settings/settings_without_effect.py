@@ -1,9 +1,9 @@
-"""Warnings of settings in the metadata that are accepted without an effect.
+"""Warns about settings in the metadata that are accepted but have no effect.
 
 These settings are known keys without an effect, unknown keys, and values that a release with other
-bounds accepted. The publisher warns of each setting once per process, and names one resource that
-has it. Hundreds of topics with the same setting therefore cause one line. The settings file of the
-broker is checked where it is read.
+bounds accepted. The publisher warns of each setting once per process, and names one resource with
+the setting. Hundreds of topics with the same setting therefore cause one line. The settings file of
+the broker is checked by the code that reads it.
 """
 
 import logging
