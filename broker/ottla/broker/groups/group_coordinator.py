@@ -40,8 +40,8 @@ from ottla.storage.producers.verification import VerificationGuard
 from ottla.wire.batch import NO_SEQUENCE
 
 PAUSE_MS = 1_000
-"""Delay in milliseconds of a call of `on_time` from which the coordinator assumes that the process
-was paused. Such a pause must not cause session timeouts of members."""
+"""Minimum delay in milliseconds of a call of `on_time` after which the coordinator assumes that the
+process was paused. Such a pause must not cause session timeouts of members."""
 
 
 class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
@@ -178,7 +178,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     def _perform_on_shares(
         self, group_id: str, responder: Responder, action: Callable[[StateOutcomes, Instant], None]
     ) -> None:
-        """Call `action` with the share groups of the shard that serves a group now. `responder` is
+        """Call `action` with the share groups of the shard that contains a group. `responder` is
         called with an error code if this broker does not serve that shard."""
         self.perform(group_id, responder, lambda shard, now: action(shard.shares, now))
 

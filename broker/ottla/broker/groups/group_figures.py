@@ -42,8 +42,8 @@ class Rebalances:
         return {kind: counts[kind] for kind in self._rates}
 
     def rates(self, counts: dict[str, int], now_ms: int) -> dict[str, float]:
-        """Return the rebalances per second of the last minute by protocol. `counts` are their
-        present numbers, as `counts` returns them."""
+        """Return the rebalances per second in the last minute, by group protocol. `counts` contains
+        the current totals from the method `counts`."""
         return {kind: rate.per_second(counts[kind], now_ms) for kind, rate in self._rates.items()}
 
 

@@ -93,8 +93,8 @@ from ottla.wire.messages.share_group_target_assignment_metadata_value import (
 )
 
 OFFSET_COMMIT_BEFORE_KIP_211 = 0
-"""Old kind number of the record key of a committed offset. The key's body has the same format as
-with the current number."""
+"""Old kind number of the record key of a committed offset. The format of the key's body is the same
+under the current kind number."""
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 
@@ -107,18 +107,17 @@ GROUP_VERSION = 3
 NO_EXPIRY = -1
 
 TEXT_LENGTH_MAX = 8_191
-"""Maximum number of characters of a text in a record of `__consumer_offsets`. At four bytes each,
-that many fill the 32,767 bytes of a string."""
+"""Maximum number of characters of a text in a record of `__consumer_offsets`. At four bytes for
+each character, a text of this length fits into the 32,767 bytes of a string."""
 
 INSTANCE_ID_LENGTH_MAX = 249
-"""Maximum number of characters of a group.instance.id, as in Kafka's clients. Member ids begin with
-it and are stored in records too. With a longer instance id, a member id would not fit into any
-record."""
+"""Maximum number of characters of a group.instance.id, as in Kafka's clients. A member id begins
+with the instance id, and must also fit into a record."""
 
 LISTED_COUNT_MAX = 10_000
-"""Maximum number of members, protocols or topics in one request of a group member, which is also
-the maximum in any record of a group. A check of a hundred times as many blocks the event loop for a
-second."""
+"""Maximum number of members, protocols or topics in one request of a group member. The limit also
+applies to each record of a group. The check of a request that is a hundred times larger would block
+the event loop for a second."""
 
 _int16 = Struct(">h")
 _key_start = Struct(">hh").pack
@@ -236,8 +235,8 @@ def _keep_tags(topic_id: UUID) -> bytes:
 
 
 TOPICS_KEPT_MAX = 1_024
-"""Maximum number of topics whose encoded tagged fields are cached. With a smaller value, some are
-encoded again for each commit."""
+"""Maximum number of topics whose encoded tagged fields are cached. With a smaller value, the fields
+of some topics are encoded again for each commit."""
 
 _tags_of: dict[UUID, bytes] = {}
 

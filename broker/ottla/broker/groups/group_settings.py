@@ -1,5 +1,5 @@
-"""Effective settings of one group: its dynamic settings, and the broker's settings where the group
-has no setting. Pure."""
+"""Effective settings of one group: its dynamic settings, and the broker's settings as defaults.
+Pure."""
 
 import logging
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ value, the broker parses settings more often."""
 
 
 def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) -> GroupConfig:
-    """Return a broker's group settings in which dynamic assignment intervals replace those in
-    `config`, the settings of the broker's file.
+    """Return a broker's group settings with the dynamic assignment intervals applied. `config`
+    contains the settings of the broker's file.
 
     As in Kafka, a dynamic value outside the broker's limits is replaced by the nearest limit.
     """
@@ -46,8 +46,8 @@ def groups_in_force(image: MetadataImage, node_id: NodeId, config: GroupConfig) 
 def _value_in_force(
     image: MetadataImage, node_id: NodeId, field_name: str, config: GroupConfig | ShareGroupConfig
 ) -> int:
-    """Return the effective value of the group setting `field_name`. Other settings, `FIELD_min` and
-    `FIELD_max`, contain its bounds."""
+    """Return the effective value of the group setting `field_name`. The settings `FIELD_min` and
+    `FIELD_max` contain its bounds."""
     definition = _DYNAMIC[field_name]
     value: Any = value_in_force(image, node_id, definition, config)
     lowest, highest = getattr(config, f"{field_name}_min"), getattr(config, f"{field_name}_max")

@@ -1,12 +1,12 @@
-"""Handles requests to the groups of one partition of `__consumer_offsets`, while this broker leads
-it. Pure.
+"""Handles requests to the groups of one partition of `__consumer_offsets` while this broker leads
+the partition. Pure.
 
-A request and the time go in; records and responses come out (`take_effects`). A request changes the
-groups in memory at once, and its records are written afterwards. `replay` makes the same changes
-when a log is loaded. A response that depends on a write is sent when the write is committed: no
-client learns of a change that is lost with this leader.
+Each method accepts a request and the time. `take_effects` returns the resulting records and
+responses. A request changes the groups in memory at once, and its records are written afterwards.
+`replay` makes the same changes when a log is loaded. A response that depends on a write is sent
+when the write is committed. Therefore no client learns of a change that is lost with this leader.
 
-Waiting JoinGroup and SyncGroup requests, and session timeouts, are in memory only. After a change
+Waiting JoinGroup and SyncGroup requests, and session timeouts, are only in memory. After a change
 of leader the sessions restart, and the clients of waiting requests must retry.
 """
 
@@ -61,8 +61,8 @@ from ottla.wire.messages.sync_group_request import SyncGroupRequest
 NO_RETENTION = -1
 
 REMOVAL_COST = 25
-"""Cost of removing a member from a group, in units of the cost of one entry in a response. A
-removal takes a tenth of a millisecond."""
+"""Cost of removing a member from a group, relative to the cost of one entry in a response. A
+removal takes about a tenth of a millisecond."""
 
 
 class GroupShard:
@@ -159,7 +159,7 @@ class GroupShard:
         return None if self._is_ending_overdue else self._timers.next_deadline_ms
 
     def on_time(self, now: Instant) -> None:
-        """Handle the groups' expired deadlines: at once, or in steps if there are very many."""
+        """Handle the groups' expired deadlines: at once, or in steps if their number is large."""
         if not self._is_ending_overdue:
             self._is_ending_overdue = True
             self._backlog.begin(self._end_overdue(), now)
@@ -195,8 +195,8 @@ class GroupShard:
         self._outbox.end_event()
 
     def on_topics(self, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics to the groups that subscribe to them. A change of the topics that
-        match a regular expression counts as well."""
+        """Apply changes of topics to the groups that subscribe to the topics by name or by regular
+        expression."""
         if self._changed_topics is not None:
             self._changed_topics |= changed
             return
@@ -226,8 +226,8 @@ class GroupShard:
         """Apply one record of the log to the groups. Raises CorruptDataError if the record cannot
         be read.
 
-        `producer_id` is given only for a record of a transaction: its offsets stay pending until
-        the transaction ends.
+        `producer_id` is the producer of the record's transaction, if there is one. The offsets of
+        such a record stay pending until the transaction ends.
         """
         found = read_record(key, value)
         if found is None:
@@ -404,10 +404,11 @@ class GroupShard:
         member_epoch: int = -1,
         is_stable: bool = False,
     ) -> None:
-        """Call the responder with (topic, partition, committed offset or None) for each wanted
-        partition, or for all partitions if `wanted` is None.
+        """Pass a group's committed offsets to `responder`, as tuples of topic, partition and
+        committed offset or None. The tuples cover the partitions `wanted`, or all partitions if
+        `wanted` is None.
 
-        With `is_stable`, no offset is returned that an open transaction may change.
+        With `is_stable`, offsets that an open transaction may change are not returned.
         """
         try:
             if (group := self.groups.get(group_id)) is not None:
@@ -461,8 +462,8 @@ class GroupShard:
     ) -> None:
         """Delete an empty group with its offsets. `responder` is called with an error code.
 
-        If the group has data outside this shard, that data is deleted first. Then `delete_again` is
-        called, which must repeat this request.
+        If the group has data outside this shard, that data is deleted first. Afterwards
+        `delete_again` is called, which must call this method again.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -488,7 +489,7 @@ class GroupShard:
 
     def list_groups(self, states: frozenset[str], types: frozenset[str]) -> list[CoordinatedGroup]:
         """Return the groups of this shard with the given states and types (in lower case). An empty
-        set selects all."""
+        set selects all states or all types."""
         return [
             group
             for group in self.groups.values()

@@ -101,8 +101,8 @@ class ClassicGroup(CoordinatedGroup):
         self.static_members: dict[str, str] = {}
         """Member id of each static member, by group.instance.id (KIP-345)."""
         self.pending_joins: set[str] = set()
-        """Member ids that the coordinator gave to clients and with which no client has joined yet
-        (KIP-394)."""
+        """Member ids that the coordinator has assigned, but whose clients have not joined the group
+        yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Ids of the group members of this generation that have not sent SyncGroup yet."""
         self.has_new_member = False
@@ -199,8 +199,8 @@ class ClassicGroup(CoordinatedGroup):
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Remove a member, or a member id that was given to a client that has not joined. Returns
-        the removed member, or None. If it was the leader, the next member becomes the leader."""
+        """Remove a member, or an assigned member id whose client has not joined. Returns the
+        removed member, or None. If the leader is removed, the next member becomes the leader."""
         member = self.members.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             del self.static_members[member.instance_id]
@@ -211,7 +211,7 @@ class ClassicGroup(CoordinatedGroup):
         return member
 
     def replace_static(self, instance_id: str, new_id: str) -> ClassicMember:
-        """Give a new member id to a restarted static member. Returns the member."""
+        """Assign a new member id to a restarted static member. Returns the member."""
         old_id = self.static_members[instance_id]
         member = self.members.pop(old_id)
         member.member_id = new_id
@@ -307,8 +307,8 @@ class ClassicGroup(CoordinatedGroup):
         return frozenset(topics)
 
     def used_topics(self) -> frozenset[str] | None:
-        """Return the names of the topics whose committed offsets do not expire. Returns None, for
-        all topics, while members rebalance."""
+        """Return the names of the topics whose committed offsets do not expire. Returns None while
+        members rebalance: the offsets of all topics are then kept."""
         if self.is_empty:
             return frozenset()
         return self.subscribed_topics() if self.state is GroupState.STABLE else None
@@ -388,8 +388,8 @@ def _topics_of(metadata: bytes) -> Iterable[str] | None:
     """Return the topics in a consumer's subscription, or None if the format of the subscription is
     unknown.
 
-    The fields of version 0 come first in every version. As in Kafka, only they are read, since some
-    clients write a later version without its new fields.
+    Every version begins with the fields of version 0. Only these fields are read, as in Kafka,
+    because some clients write a later version without its new fields.
     """
     if len(metadata) < VERSION_BYTES:
         return None

@@ -438,8 +438,8 @@ class Rebalancer:
         return ErrorCode.NONE
 
     def on_session_timer(self, group: ClassicGroup, member_id: str, now: Instant) -> None:
-        """Handle the session timeout of a classic member. A member whose request is waiting cannot
-        send heartbeats, and is kept."""
+        """Handle the session timeout of a classic member. A member with a waiting request remains
+        in the group, because it cannot send heartbeats."""
         member = group.members.get(member_id)
         if member is None and member_id not in group.pending_joins:
             return
@@ -480,8 +480,8 @@ class Rebalancer:
             self.begin_rebalance(group, now)
 
     def restart_sessions(self, group: ClassicGroup, now: Instant) -> None:
-        """Restart the session timeouts of all members of a classic group. A new member that is
-        joining has a long deadline anyway."""
+        """Restart the session timeouts of all members of a classic group. New members that are
+        joining are left out, because their deadline is longer."""
         for member in group.members.values():
             if not member.is_new:
                 self._extend_session(group, member, now)
@@ -512,7 +512,7 @@ class Rebalancer:
 
     def forget(self, group: ClassicGroup) -> None:
         """Cancel the timers of a deleted classic group. A group without members may still have
-        timers, for member ids that were assigned to clients that never joined."""
+        timers for member ids whose clients never joined."""
         for member_id in list(group.pending_joins):
             self._remove(group, member_id)
 

@@ -21,7 +21,7 @@ AssignedGroupT = TypeVar("AssignedGroupT", bound=AssignedGroup[Any])
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
     """Changes of groups of one kind (consumer or share), each applied in memory and written to the
-    log. The only state of this object is the number of rebalances."""
+    log. This object stores no state except the number of rebalances."""
 
     def __init__(self, outbox: Outbox, record_bytes_max: Callable[[], int]) -> None:
         self._outbox = outbox

@@ -25,7 +25,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.node.network.dispatch import Permissions
 
 NO_OWNER = -1
-"""Member epoch that stands for the owner of a partition without an owner."""
+"""Member epoch that `owner_epoch_of` returns for a partition without an owner."""
 
 
 CONSUMER = "consumer"
@@ -37,9 +37,9 @@ class ConsumerGroupState(StrEnum):
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
-    """The target assignment of the group must be computed again."""
+    """State of a group whose target assignment must be computed again."""
     RECONCILING = "Reconciling"
-    """Some members of the group have not reached their target assignment."""
+    """State of a group with members that have not reached their target assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
 

@@ -258,18 +258,18 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     def check_commit(
         self, group: ConsumerGroup, request: OffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError unless the OffsetCommit request has the current epoch of the
-        committing member."""
+        """Raise RefusedError if the epoch in an OffsetCommit request is not the current epoch of
+        the committing member."""
         check_consumer_commit(group, request, version)
 
     def check_transactional_commit(
         self, group: ConsumerGroup, request: TxnOffsetCommitRequest, version: int
     ) -> None:
-        """Raise RefusedError if the TxnOffsetCommit request names a member, but not with the
-        current epoch of that member."""
+        """Raise RefusedError if a TxnOffsetCommit request names a member with an epoch other than
+        the member's current epoch."""
         check_consumer_transactional_commit(group, request, version)
 
     def check_fetch(self, group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-        """Raise RefusedError if the OffsetFetch request names a member, but not with the current
-        epoch of that member."""
+        """Raise RefusedError if an OffsetFetch request names a member with an epoch other than the
+        member's current epoch."""
         check_consumer_fetch(group, member_id, member_epoch)

@@ -36,13 +36,13 @@ class MemberState(IntEnum):
     """Progress of a consumer group member towards its target assignment, with Kafka's numbers."""
 
     STABLE = 0
-    """The group member owns exactly the assignment of its epoch."""
+    """State of a group member that owns exactly the assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
     """State of a group member that must give up partitions. It keeps its epoch until it has revoked
     them."""
     UNRELEASED_PARTITIONS = 2
-    """The group member has entered the epoch of the target assignment, while other members still
-    own partitions of its target."""
+    """State of a group member that has entered the epoch of the target assignment, while other
+    members still own some of its target partitions."""
     UNKNOWN = 127
     """State of a group member that a later version of the coordinator has written. The member must
     join again."""

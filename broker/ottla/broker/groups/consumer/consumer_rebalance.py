@@ -1,18 +1,18 @@
 """Decides the membership of consumer groups (KIP-848): joining, assignment, heartbeats, leaving.
 Pure.
 
-Members do all of this with heartbeats. Epoch 0 joins, -1 leaves, and -2 leaves temporarily (static
-members). Any other epoch keeps the member alive and reports its changes. Each heartbeat has these
-steps:
+Members join, report changes and leave with heartbeats. A heartbeat with epoch 0 joins the group, -1
+leaves, and -2 leaves temporarily (static members). Any other epoch keeps the member alive and
+reports its changes. Each heartbeat has these steps:
 
 1. The member is added or updated.
-2. If that changes the group's subscriptions, the group's epoch is incremented.
+2. If the group's subscriptions change, the group's epoch is incremented.
 3. If the target assignment is older than the group epoch, it is computed again (`target_job.py`).
 4. The member advances one step towards its target (`reconcile.py`).
 
 Other members advance with their own heartbeats. A large target is computed over several event-loop
 iterations. Members meanwhile continue towards the previous target, and joins are answered when the
-new one is ready.
+new target is ready.
 """
 
 from collections.abc import Callable, Iterator, Set
@@ -249,7 +249,7 @@ class ConsumerRebalancer:
         self, group: ConsumerGroup, heartbeat: MemberHeartbeat, owned: Assignment | None
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
         """Return the group member before the heartbeat, and the static member that it replaces. The
-        latter is None if the member replaces no other one."""
+        second value is None if no member is replaced."""
         request = heartbeat.request
         instance_id, is_joining = request.instance_id, request.member_epoch == JOINING_EPOCH
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -333,7 +333,7 @@ class ConsumerRebalancer:
         self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, now: Instant
     ) -> ConsumerGroupHeartbeatResponse:
         """Remove a member that leaves the consumer group. A static member that leaves temporarily
-        is kept as absent until its session times out."""
+        remains in the group until its session times out."""
         if request.instance_id is None:
             member = group.members.get(request.member_id)
             if member is None:
@@ -430,8 +430,8 @@ class ConsumerRebalancer:
         self._outbox.answer_when_committed(heartbeat.responder, answer)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
-        """Remove and yield the callbacks of requests that wait for a target assignment, in one
-        group or (if `group_id` is None) in all."""
+        """Remove and yield the callbacks of requests that wait for a target assignment. If
+        `group_id` is None, the requests of all groups are included."""
         return self._targets.take_waiting(group_id)
 
     # ---- topics
@@ -505,8 +505,8 @@ class ConsumerRebalancer:
             self._time_revocation(group, member, now)
 
     def extend_session(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
-        """Restart the session timeout of a consumer group member. A classic member has its own
-        timeout, any other the group's."""
+        """Restart the session timeout of a consumer group member. Members of the classic protocol
+        have their own timeouts; all others have the group's."""
         if member.classic is None:
             timeout_ms = self._settings(group.group_id).session_timeout_ms
         else:

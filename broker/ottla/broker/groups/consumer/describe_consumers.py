@@ -25,8 +25,8 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """Values for the protocol of a group member in ConsumerGroupDescribe responses since version 1."""
 
 MEMBER_COST = 10
-"""Cost of describing a group member with its current and its target assignment, in units of the
-cost of one entry in a response."""
+"""Cost of describing a group member with its current and target assignments. Describing a group
+without members has the cost 1."""
 
 
 class ConsumerGroupDescribeApi:

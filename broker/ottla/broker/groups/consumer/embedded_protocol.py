@@ -87,8 +87,8 @@ def _read(kind: type[M], data: bytes) -> M | None:
 
 
 def _version_of(data: bytes, latest: int) -> int:
-    """Return the version, at most `latest`, in which to decode a subscription or assignment. It is
-    negative if the bytes contain no version."""
+    """Return the version in which to decode a subscription or assignment, at most `latest`. Returns
+    a negative number if the bytes contain no version."""
     if len(data) < PREFIX_BYTES:
         return -1
     return min(int.from_bytes(data[:PREFIX_BYTES], signed=True), latest)

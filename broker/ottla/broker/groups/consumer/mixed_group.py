@@ -280,9 +280,9 @@ class MixedGroups:
         self._outbox.answer_when_committed(responder, response)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: Instant) -> ErrorCode:
-        """Restart the session timeout of a classic member, and return an error code.
-        REBALANCE_IN_PROGRESS means that the member must join again to take its next step, and NONE
-        means that it need not."""
+        """Restart the session timeout of a classic member. Returns REBALANCE_IN_PROGRESS if the
+        member must join again to take its next step, an error code if the request is invalid, or
+        NONE."""
         try:
             member, _ = self._find(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -350,8 +350,8 @@ class MixedGroups:
         return member, member.classic
 
     def _time_join(self, group: ConsumerGroup, member: ConsumerMember, now: Instant) -> None:
-        """Start the rebalance timeout of a classic member that must join again, unless it is
-        running."""
+        """Start the rebalance timeout of a classic member that must join again. A timeout that is
+        already running is not changed."""
         name = self._timer(group, member, TimerKind.JOIN)
         if self._timers.deadline_of(name) is None:
             self._timers.set(name, now.mono_ms + member.rebalance_timeout_ms)

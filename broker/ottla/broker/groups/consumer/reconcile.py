@@ -101,8 +101,8 @@ def _next(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Return True if the group member may still own any of these partitions. If it did not report
-    its partitions (None), it may."""
+    """Return True if the group member may still own any of these partitions, or if `owned` is None
+    because the member has not reported its partitions."""
     if owned is None:
         return True
     return any(not partitions.get(topic, NO_INDEXES).isdisjoint(owned[topic]) for topic in owned)

@@ -28,8 +28,8 @@ from ottla.model.ids import NodeId
 from ottla.node.network.steps import StepPace, Steps
 
 PARTITIONS_PER_COUNT = 8
-"""Number of partitions in a record of a target assignment whose encoding takes as long as one unit
-of work in a step."""
+"""Number of partitions in the record of a target assignment that are encoded in the time of one
+unit of work."""
 
 
 class _Change(NamedTuple):

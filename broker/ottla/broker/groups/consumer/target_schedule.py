@@ -1,8 +1,9 @@
-"""Schedules the computation of groups' target assignments, and the joins that wait for them. Pure.
+"""Schedules the computation of groups' target assignments, and the joins that wait for a target.
+Pure.
 
 A target that is older than its group's epoch is computed again, at most once per assignment
-interval (KIP-1263). A large one takes several event-loop iterations. Members meanwhile keep to the
-previous target, and joins are answered when the new one is ready.
+interval (KIP-1263). The computation of a large target takes several event-loop iterations. Members
+meanwhile use the previous target, and joins are answered when the new target is ready.
 """
 
 from collections.abc import Callable, Iterator
@@ -97,8 +98,8 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         self._waiting.setdefault(group.group_id, []).append(waiting)
 
     def take_waiting(self, group_id: str | None = None) -> Iterator[Responder]:
-        """Remove and yield the callbacks of requests that wait for a target assignment, in one
-        group or (if `group_id` is None) in all."""
+        """Remove and yield the callbacks of requests that wait for a target assignment. If
+        `group_id` is None, the requests of all groups are included."""
         for each in list(self._waiting) if group_id is None else [group_id]:
             for one in self._waiting.pop(each, []):
                 yield one.responder

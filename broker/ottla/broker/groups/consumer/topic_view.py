@@ -34,8 +34,8 @@ name. With a larger value, costly expressions block the event loop longer. With 
 even with few topics a member must wait for its partitions until its next heartbeat."""
 
 COMPILE_COST = SLICE_COST // 2
-"""Cost of compiling a regular expression again, in the same unit as SLICE_COST: a millisecond or
-two, at most ten."""
+"""Cost of compiling a regular expression again, in the unit of SLICE_COST. A compilation takes one
+or two milliseconds, at most ten."""
 
 PROGRAMS_MAX = 1_000
 """Maximum number of compiled regular expressions that are stored. At 64 KiB each, they take at most
@@ -46,8 +46,7 @@ REGEX_COUNT_MAX = 5_000
 each takes time for every new topic."""
 
 PRUNE_COUNT_MIN = 500
-"""Number of stored regular expressions above which unused expressions are searched for and
-deleted."""
+"""Number of stored regular expressions above which the unused expressions are deleted."""
 
 
 class _TopicChanges(NamedTuple):
@@ -72,10 +71,11 @@ class _Resolution:
         self.is_known = False
         self.news: deque[_TopicChanges] = deque()
         self.at = 0
-        """Number of topic names in the oldest entry of `news` that have been matched already."""
+        """Number of topic names that have been matched already in the oldest entry of `news`, the
+        list of topic changes."""
         self.found: set[str] = set()
-        """Names of the matching topics found so far. They become `topics` when all of `news` are
-        searched."""
+        """Names of the matching topics in the current search. They become `topics` when the search
+        of all entries in `news` is complete."""
 
 
 class ResolvedTopics(NamedTuple):
@@ -99,7 +99,8 @@ class TopicView:
         self._programs: OrderedDict[str, TopicRegex] = OrderedDict()
         self.queue: list[tuple[int, int, str]] = []
         """Heap of the regular expressions that still have topics to match, ordered by the cost of
-        matching them. It is read at each commit, and is not a property for the sake of speed."""
+        matching them. It is a plain attribute and not a property for speed, because it is read at
+        each commit."""
         self._sequence = count()
         self._prune_at = PRUNE_COUNT_MIN
 

@@ -31,8 +31,8 @@ def check_commit_of_no_group(request: OffsetCommitRequest, version: int) -> None
 
 
 def check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> None:
-    """Raise RefusedError unless an OffsetCommit request is from a member of the classic group's
-    current generation."""
+    """Raise RefusedError if an OffsetCommit request does not come from a member of the classic
+    group's current generation."""
     generation_id = request.generation_id_or_member_epoch
     is_member = bool(request.member_id) or request.group_instance_id is not None
     if generation_id < 0 and not is_member:
@@ -47,8 +47,8 @@ def check_classic_commit(group: ClassicGroup, request: OffsetCommitRequest) -> N
 
 
 def check_consumer_commit(group: ConsumerGroup, request: OffsetCommitRequest, version: int) -> None:
-    """Raise RefusedError unless an OffsetCommit request names a member of the consumer group and
-    its current epoch."""
+    """Raise RefusedError if an OffsetCommit request names a member that is not in the consumer
+    group, or an epoch that is not the member's current epoch."""
     member = group.members.get(request.member_id)
     if member is None:
         raise unknown_member(group.group_id, request.member_id)
@@ -76,7 +76,8 @@ def check_transactional_commit_of_no_group(request: TxnOffsetCommitRequest, vers
 def names_member(request: TxnOffsetCommitRequest) -> bool:
     """Return whether a TxnOffsetCommit request names a group member.
 
-    Clients before KIP-447 name none, and are fenced by their producer epoch alone.
+    Requests of clients before KIP-447 name no member. Such clients are fenced only by their
+    producer epoch.
     """
     is_named = bool(request.member_id) or request.group_instance_id is not None
     return request.generation_id_or_member_epoch >= 0 or is_named

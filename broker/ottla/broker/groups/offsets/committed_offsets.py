@@ -81,9 +81,9 @@ def committed_offset_of(value: OffsetCommitValue) -> CommittedOffset:
 
 
 UNSTABLE, PENDING = CommittedOffset(-1), CommittedOffset(-1)
-"""Placeholders that stand for the committed offset of a partition. UNSTABLE: an open transaction
-may change the offset. PENDING: only open transactions have committed one. They are compared by
-identity."""
+"""Placeholders for the committed offset of a partition. UNSTABLE: an open transaction may
+change the offset. PENDING: only open transactions have committed an offset. They are compared
+by identity."""
 
 
 class OffsetTable:

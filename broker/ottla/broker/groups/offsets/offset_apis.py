@@ -57,16 +57,16 @@ NO_OFFSET = -1
 
 FetchedPartition: TypeAlias = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
 FetchedTopic: TypeAlias = OffsetFetchResponseTopic | OffsetFetchResponseTopics
-"""OffsetFetch response entry for a topic: one class before version SEVERAL_GROUPS_FROM of
-OffsetFetch, another from then on. Each entry is created in the class of the request's version,
-since converting hundreds of thousands would be slow."""
+"""OffsetFetch response entry for a topic. Versions before SEVERAL_GROUPS_FROM use another class
+than later versions. Each entry is created in the right class at once, because converting hundreds
+of thousands of entries would be slow."""
 
 GROUP_COST = 5
-"""Cost of asking the coordinator for one group's offsets, in units of the cost of one entry in a
-response."""
+"""Cost of requesting one group's offsets from the coordinator, relative to the cost of one entry in
+a response."""
 
 OFFSETS_PER_COST = 4
-"""Number of committed offsets that the handler can look up in the time in which it adds one offset
+"""Number of committed offsets that the handler looks up in the time that it needs to add one offset
 to a response."""
 
 
@@ -195,8 +195,8 @@ class OffsetApis:
         pace: StepPace,
         permissions: Permissions | None,
     ) -> Steps[list[FetchedTopic]]:
-        """Return all committed offsets of a group by topic, for an OffsetFetch response. If the
-        request names topics by id, offsets of deleted topics are left out."""
+        """Return all committed offsets of a group by topic, for an OffsetFetch response. In
+        versions that name topics by id, offsets of deleted topics are left out."""
         by_name: dict[str, list[FetchedPartition]] = {}
         for topic, index, offset in answer:
             if offset is PENDING:
@@ -279,8 +279,8 @@ class OffsetApis:
 def asked_once(
     groups: Iterable[OffsetFetchRequestGroup],
 ) -> Steps[list[OffsetFetchRequestGroup]]:
-    """Return each group in an OffsetFetch request once, with each topic and partition once. A null
-    list of topics means all topics.
+    """Return the groups of an OffsetFetch request without duplicates of groups, topics and
+    partitions. A null list of topics means all topics.
 
     If a request names a group several times, the member id and epoch of its first entry are used.
     """
@@ -364,8 +364,8 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
 def _single(
     answer: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int, pace: StepPace
 ) -> Steps[OffsetFetchResponse]:
-    """Convert the OffsetFetch response for one group to the format of old versions. Its topics
-    already have the right classes."""
+    """Convert the OffsetFetch response for one group to the format of versions that support only
+    one group. The topics already have the classes of these versions."""
     code = ErrorCode(answer.error_code)
     topics: list[Any] = answer.topics
     if code is not ErrorCode.NONE and version < ERROR_OF_ALL_FROM:
@@ -377,7 +377,7 @@ def _all_refused(
     asked: Iterable[OffsetFetchRequestTopics], code: ErrorCode, version: int, pace: StepPace
 ) -> Steps[list[FetchedTopic]]:
     """Return the partitions that an OffsetFetch request names, each with the group's error code.
-    Used for versions whose response has no error code of its own."""
+    Versions whose response has no error code for the whole request need these entries."""
     topics = []
     for topic in asked:
         partitions = []

@@ -1,10 +1,10 @@
 """OffsetCommit: commits offsets of groups. Pure.
 
-`OffsetCommitApi.handle` serves every request. A `FlatCommit` is a request whose offsets are read
-straight from its bytes, without message objects; only the encoding of its response differs. A
-request with many offsets is committed in steps, so that it does not hold up others. Topics are
-named by id from version 10 on, and by name before. The coordinator stores both, so that offsets of
-a deleted topic are not used for a new topic with its name.
+`OffsetCommitApi.handle` serves every request. The offsets of a `FlatCommit` are read directly from
+the bytes of the request, without message objects. Only the encoding of its response differs. A
+request with many offsets is committed in steps, so that other requests are not delayed. Requests
+name topics by id from version 10 on, and by name in earlier versions. The coordinator stores both,
+so that offsets of a deleted topic are not used for a new topic with its name.
 """
 
 from collections.abc import Collection, Sequence
@@ -31,8 +31,8 @@ from ottla.wire.messages.offset_commit_response import (
 )
 
 CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
-"""OffsetCommit request, as message objects or as a `FlatCommit`, which is read straight from its
-bytes."""
+"""OffsetCommit request, either as message objects or as a `FlatCommit`, whose offsets are read
+directly from the request's bytes."""
 
 COMMITS_PER_PIECE: Final = 500
 """Maximum number of partitions whose offsets are committed per event-loop iteration. This takes at
@@ -45,14 +45,14 @@ repeats some lookups. A larger value takes up to two KiB for each object."""
 
 
 class TopicCommitter:
-    """Group member (or group without members) and topic that commit requests name. It is cached, so
-    that repeated commits need no lookup of the topic."""
+    """Cache entry for a group member (or a group without members) and a topic in commit requests.
+    Repeated commits then need no lookup of the topic."""
 
     __slots__ = ("partitions", "place", "request", "topic")
 
     def __init__(self, flat: FlatCommit, topic: Topic) -> None:
         self.request = flat.head()
-        """Fields that all OffsetCommit requests of the member have in common: all except the
+        """Fields that are equal in all OffsetCommit requests of the member: all fields except the
         topics."""
         self.place = flat.place
         self.topic = OffsetTopic(self.request.group_id, topic.name, topic.id)
@@ -60,8 +60,8 @@ class TopicCommitter:
 
 
 class FlatTopicCommit(TopicCommit):
-    """Offsets of one topic in a `FlatCommit` (an OffsetCommit request that is read straight from
-    its bytes), with the corresponding part of the response."""
+    """Offsets of one topic in a `FlatCommit` (an OffsetCommit request that is read directly from
+    its bytes), with the topic's part of the response."""
 
     __slots__ = ("_committer", "_slot")
 
@@ -81,7 +81,7 @@ class FlatTopicCommit(TopicCommit):
 
     def answer(self, said: Any) -> None:
         """Complete the OffsetCommit response with one error code for all partitions, or with one
-        for each partition."""
+        error code for each partition."""
         slot, rows = self._slot, self.rows
         codes: list[ErrorCode] = [said] * len(rows) if isinstance(said, ErrorCode) else said[0]
         correlation_id, place = slot.header.correlation_id, self._committer.place
@@ -209,8 +209,8 @@ class OffsetCommitApi:
 def _known_rows(
     asked: OffsetCommitRequestTopic, topic: Topic, pace: StepPace
 ) -> Steps[list[CommitRow]]:
-    """Return, for each existing partition that an OffsetCommit request names in a topic, the offset
-    to commit."""
+    """Return the offsets to commit for the existing partitions of a topic that an OffsetCommit
+    request names."""
     there = topic.partitions
     rows: list[CommitRow] = []
     for at in range(0, len(asked.partitions), VALUES_PER_STEP):

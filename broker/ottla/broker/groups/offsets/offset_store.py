@@ -1,8 +1,8 @@
-"""Stores the offsets of the groups in one partition of `__consumer_offsets`: committed ones, and
-pending ones of open transactions. Pure.
+"""Stores the committed offsets of the groups in one partition of `__consumer_offsets`, and the
+pending offsets of open transactions. Pure.
 
 Every change is applied in memory and written in the same step. A transactional commit is written
-first, as a batch of its own, and then waits in memory for the end of its transaction.
+first, as a separate batch, and then waits in memory for the end of its transaction.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -158,8 +158,8 @@ class OffsetStore:
     def find_all(
         self, group_id: str, wanted: Iterable[tuple[str, int]] | None, *, is_stable: bool
     ) -> list[tuple[str, int, CommittedOffset | None]]:
-        """Return a group's committed offsets in the wanted partitions, or of all if `wanted` is
-        None.
+        """Return a group's committed offsets in the partitions `wanted`, or in all partitions if
+        `wanted` is None.
 
         With `is_stable`, an offset that an open transaction may change is replaced by UNSTABLE, or
         by PENDING if only open transactions have committed it.
@@ -187,8 +187,8 @@ class OffsetStore:
         said: OffsetCommitValue | None,
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Apply one record of a committed offset from the log. `producer_id` is given only if the
-        record belongs to a transaction."""
+        """Apply one record of a committed offset from the log. `producer_id` is NO_PRODUCER_ID if
+        the record does not belong to a transaction."""
         group, topic, index = named.group, named.topic, named.partition
         if said is None:
             self.committed.remove(group, topic, index)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ottla.broker.groups.offsets.committed_offsets import CommittedOffset, TopicAndIndex
 
 OffsetPlace = tuple[str, str, int]
-"""Place that a committed offset belongs to: group id, topic name and partition index."""
+"""Key of a committed offset: group id, topic name and partition index."""
 
 
 class PendingOffset:

@@ -35,8 +35,8 @@ TRANSACTIONAL_TOPIC_IDS_FROM = 6
 """First version of TxnOffsetCommit that names topics by id (KIP-1319)."""
 
 OFFSETS_PER_PIECE = 500
-"""Number of partitions whose offsets are committed per event-loop iteration. That many take some
-ten milliseconds at most."""
+"""Number of partitions whose offsets are committed per event-loop iteration. Committing them takes
+at most about ten milliseconds."""
 
 UNCHANGED_CODES = frozenset(
     (
@@ -59,7 +59,7 @@ UNCHANGED_CODES = frozenset(
     )
 )
 """Error codes of a TxnOffsetCommit that a producer receives unchanged. Other codes result from a
-failed append to the coordinator's log, and are replaced by codes that clients understand."""
+failed append to the coordinator's log, and are replaced by codes that clients expect."""
 
 
 class TransactionalOffsetsApi:

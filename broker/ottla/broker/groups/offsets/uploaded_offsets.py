@@ -1,8 +1,9 @@
 """Copies of the groups' committed offsets in the object store. Pure.
 
-One object has the offsets in tiered topics that the groups of one partition of `__consumer_offsets`
-have committed. It is a line of JSON, and then record batches with the records of that topic. Topics
-are identified by their ids, so that no offset is restored into another topic of the same name.
+Each object belongs to one partition of `__consumer_offsets`. It contains the offsets in tiered
+topics that the groups of this partition have committed. An object consists of a line of JSON and of
+record batches in the format of `__consumer_offsets`. Topics are identified by their ids, so that no
+offset is restored into another topic with the same name.
 """
 
 import json
@@ -69,8 +70,8 @@ class OffsetsObject(NamedTuple):
 def tiered_offsets_of(
     table: OffsetTable, group: str, topic_ids: Mapping[str, UUID]
 ) -> list[StoredOffset]:
-    """Return the offsets that a group has committed in tiered topics. `topic_ids` has the ids of
-    these topics by name. Offsets of a deleted topic of the same name are left out."""
+    """Return the offsets that a group has committed in tiered topics. `topic_ids` maps the names of
+    these topics to their ids. Offsets of a deleted topic with the same name are left out."""
     found = []
     for (topic, partition), one in table.of_group(group).items():
         topic_id = topic_ids.get(topic)

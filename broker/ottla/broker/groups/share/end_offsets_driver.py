@@ -24,7 +24,7 @@ from ottla.wire.offset_timestamps import LATEST
 
 TIMEOUT_S = 10.0
 """Maximum time in seconds to wait for the responses of all leaders about end offsets. If a leader
-is frozen, the description of a share group takes that long."""
+is frozen, the description of a share group is delayed by this time."""
 
 CONSUMER = -1
 

@@ -1,8 +1,8 @@
 """Initialises, resets and deletes the durable states of a share group's partitions. Pure.
 
 A request is sent to the share coordinator once the records that announce it are committed. Its
-result is a new event of the shard that serves the group at that time. This may be another shard
-object than the one that sent the request.
+result is an event of the shard that serves the group when the result arrives. The shard object may
+have been replaced since the request was sent.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ Codes: TypeAlias = Sequence[ErrorCode]
 
 
 ROUND_MAX = 1_000
-"""Maximum number of requests about durable states of one group that are sent at once. Sending that
-many takes some ten milliseconds. A larger value blocks the event loop longer. With a smaller value,
-a large group takes more rounds."""
+"""Maximum number of requests about durable states of one group that are sent at once. Sending this
+many requests takes about ten milliseconds. A larger value blocks the event loop longer. With a
+smaller value, a large group takes more rounds."""
 
 
 def ask_in_rounds(
@@ -104,8 +104,8 @@ class PartitionStates:
     coordinator shard."""
 
     def __init__(self, outbox: Outbox, ports: SharePorts | None) -> None:
-        """Create the sender of these requests. If `ports` is None, no request is sent, and no
-        partition is ever initialised."""
+        """Create the sender of requests about durable states. If `ports` is None, no request is
+        sent, and no partition is ever initialised."""
         self._outbox = outbox
         self._ports = ports
 
@@ -121,7 +121,8 @@ class PartitionStates:
 
     def reset(self, group_id: str, wanted: Sequence[Initialization], responder: Responder) -> None:
         """Initialise the durable states of share partitions again, with other start offsets.
-        `responder` is called with an error code for each partition, or one for all."""
+        `responder` is called with an error code for each partition, or with one error code for all
+        of them."""
         self._initialize(
             group_id,
             wanted,
@@ -133,7 +134,7 @@ class PartitionStates:
         self, group_id: str, keys: Sequence[SharePartitionKey], responder: Responder
     ) -> None:
         """Delete the durable states of share partitions. `responder` is called with an error code
-        for each partition, or one for all."""
+        for each partition, or with one error code for all of them."""
         ports = self._ports
 
         def send(code: ErrorCode) -> None:
@@ -188,5 +189,5 @@ class PartitionStates:
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Ignore the error of a state initialisation that could not be sent, since a timer or the next
-    coordinator repeats it."""
+    """Ignore the error code of an initialisation that could not be sent. A timer or the next
+    coordinator repeats the initialisation."""

@@ -62,7 +62,8 @@ class ShareGroup(AssignedGroup[ShareMember]):
 
 def check_epoch(member: ShareMember, epoch: int) -> None:
     """Raise RefusedError if the epoch in a request is neither the share group member's current
-    epoch nor its previous epoch. Epoch 0 is accepted, since with it a member joins again."""
+    epoch nor its previous epoch. Epoch 0 is accepted, because a member joins again with this
+    epoch."""
     if epoch in (0, member.member_epoch):
         return
     if epoch < member.member_epoch and epoch == member.previous_member_epoch:

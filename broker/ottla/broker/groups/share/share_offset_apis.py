@@ -53,7 +53,7 @@ from ottla.wire.messages.describe_share_group_offsets_response import (
 NO_LAG = -1
 
 GROUP_COST = 20
-"""Cost of the first step of describing a share group's offsets, in units of the cost of one entry
+"""Cost of the first step of describing a share group's offsets, relative to the cost of one entry
 in a response."""
 
 NO_LEADER_EPOCH = 0
@@ -150,8 +150,8 @@ class ShareOffsetApis:
         found: DescribeShareGroupOffsetsResponseGroup,
         permissions: Permissions | None,
     ) -> list[tuple[Topic, int]]:
-        """Return the partitions whose offsets a request asks for. For topics that do not exist, or
-        that the client may not describe, an error is added to `found`."""
+        """Return the partitions whose offsets a request names. Adds an error to `found` for each
+        topic that does not exist, or that the client may not describe."""
         shard, image = self._coordinator.shard_of(asked.group_id), self._image()
         if asked.topics is None:
             group = shard.shares.find(asked.group_id)

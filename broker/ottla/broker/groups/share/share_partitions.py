@@ -1,8 +1,8 @@
 """Stores the partitions that a share group consumes, by the progress of their durable state. Pure.
 
 The share coordinator must create the state of a partition before the partition is assigned. The
-group records that it is waiting for that, and for deletions. If the group coordinator changes, the
-new one continues (KIP-932).
+group records each creation or deletion that it waits for, so that a new group coordinator can
+continue it (KIP-932).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +21,8 @@ class TopicStates(NamedTuple):
 
 class Initialization(NamedTuple):
     """Request to initialise the durable state of one share partition. A retry repeats the request
-    unchanged, because the first attempt may have succeeded, and a later value would undo progress
-    made since."""
+    unchanged. The first attempt may have succeeded, and a later value would undo the progress since
+    then."""
 
     topic_id: UUID
     partition: int
@@ -38,8 +38,8 @@ class SharePartitions:
 
     def __init__(self) -> None:
         self.initializing: dict[UUID, TopicStates] = {}
-        """Partitions whose durable state is being created, by topic id. The group has sent the
-        request to the share coordinator, and has no confirmation yet."""
+        """Partitions whose durable state is being created, by topic id. The share coordinator has
+        not confirmed the request yet."""
         self.initialized: dict[UUID, TopicStates] = {}
         """Partitions whose durable state exists, by topic id. Only these partitions are assigned to
         members."""
@@ -53,8 +53,8 @@ class SharePartitions:
         not stored in the log."""
 
     def missing(self, topic_id: UUID, count: int) -> list[int]:
-        """Return the indexes of a topic's partitions, below `count`, whose durable state was not
-        requested yet."""
+        """Return the indexes of a topic's partitions, below `count`, whose durable state has not
+        been requested."""
         known: set[int] = set()
         for states in (self.initializing, self.initialized):
             if topic_id in states:
@@ -67,8 +67,8 @@ class SharePartitions:
         return topic_id in self.initialized or topic_id in self.initializing
 
     def topic_ids(self) -> set[UUID]:
-        """Return the ids of all topics that the share group consumes, and of those whose durable
-        states are being deleted."""
+        """Return the ids of all topics that the share group consumes, and of the topics whose
+        durable states are being deleted."""
         return {*self.initializing, *self.initialized, *self.deleting}
 
     def states_of(self, topic_id: UUID) -> frozenset[int]:

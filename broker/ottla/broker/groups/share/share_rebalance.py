@@ -1,13 +1,13 @@
 """Decides the membership of share groups (KIP-932): joining, assignment, heartbeats, leaving. Pure.
 
-Members do all of this with heartbeats. Epoch 0 joins, -1 leaves, any other epoch keeps the member
-alive. Each heartbeat takes these steps:
+Members join, report changes and leave with heartbeats. A heartbeat with epoch 0 joins the group,
+and -1 leaves. Any other epoch keeps the member alive. Each heartbeat has these steps:
 
 1. The member is added or updated.
-2. If that changes the group's subscriptions, the group's epoch is incremented.
+2. If the group's subscriptions change, the group's epoch is incremented.
 3. Partitions that the group has not consumed are recorded, and their states are requested.
 4. If the target assignment is older than the group epoch, it is computed again.
-5. The member gets its target. Nothing is revoked, since members may consume a partition together.
+5. The member receives its target. Nothing is revoked, since members may share a partition.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
@@ -258,8 +258,8 @@ class ShareRebalancer:
         consumed yet.
 
         New partitions of a topic that the group has consumed before are read from their start. For
-        other topics, `share.auto.offset.reset` applies when their partitions are first read. If
-        there are very many, they are requested in rounds.
+        other topics, `share.auto.offset.reset` applies when their partitions are first read. A
+        large number of partitions is requested in rounds.
         """
         names, image, partitions = group.subscribed_topics(), self._topics.image, group.partitions
         searched = group.searched
@@ -303,8 +303,7 @@ class ShareRebalancer:
         self._timers.set(retry, now.mono_ms + self._retry_ms)
 
     def _initialize_again(self, group: ShareGroup, now: Instant) -> None:
-        """Repeat the requests to initialise durable states of partitions that are not confirmed
-        yet."""
+        """Repeat the unconfirmed requests to initialise durable states of partitions."""
         wanted = tuple(group.partitions.unfinished(group.group_epoch))
         if wanted:
             self._request(group, wanted, now)
@@ -315,7 +314,7 @@ class ShareRebalancer:
         """Record the durable states of partitions that now exist, so that the group's target
         assignment is computed again.
 
-        Requests for states that could not be created are repeated after a while. If the group needs
+        If a state could not be created, its request is repeated after a pause. If the group needs
         further rounds of requests, the next round begins.
         """
         partitions = group.partitions
@@ -381,7 +380,8 @@ class ShareRebalancer:
         self, group: ShareGroup, topic_ids: Collection[UUID], responder: Responder
     ) -> Sequence[SharePartitionKey]:
         """Begin to delete the durable states of topics for a share group, and return the keys of
-        their partitions. `responder` is called with an error code for each key, or one for all."""
+        their partitions. `responder` is called with an error code for each key, or with one error
+        code for all of them."""
         partitions, keys = group.partitions, []
         for topic_id in sorted(topic_ids):
             indexes = set(partitions.states_of(topic_id))
@@ -408,8 +408,8 @@ class ShareRebalancer:
     def on_deleted(
         self, group: ShareGroup, keys: Sequence[SharePartitionKey], codes: Codes, now: Instant
     ) -> None:
-        """Record the topics whose durable states are all deleted. Deletions that failed are
-        repeated after a while, since the share group cannot consume these topics until then."""
+        """Record the topics whose durable states are all deleted. Failed deletions are repeated
+        after a pause. Until then, the share group cannot consume the topics."""
         failed = {
             key.topic_id
             for key, code in zip(keys, codes, strict=True)

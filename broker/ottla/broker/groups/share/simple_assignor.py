@@ -2,9 +2,9 @@
 one partition. Pure.
 
 The members of a share group may consume one partition together (KIP-932). With enough partitions,
-each has one member, which the uniform assignor selects. A member that has no partition after that
-shares the partition with the fewest members. Balance has priority over stickiness; stickiness
-decides between equally balanced assignments (KIP-1263).
+each partition has one member, which the uniform assignor selects. If a member has no partition
+after that, it shares the partition with the fewest members. Balance has priority over stickiness;
+stickiness decides between equally balanced assignments (KIP-1263).
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,10 +76,10 @@ def _share(
     counts: Mapping[UUID, int],
     owned: dict[str, Assignment],
 ) -> Steps[None]:
-    """Give each share group member without a partition one partition of its subscription.
+    """Assign one partition of its subscription to each share group member without a partition.
 
-    First, such a member keeps a partition that it had. Then members move from the partitions with
-    the most members to the partitions with the fewest, while that improves the balance.
+    A member first keeps one of its former partitions. Then members move from the partitions with
+    the most members to the partitions with the fewest, while a move improves the balance.
     """
     idle: dict[frozenset[UUID], list[str]] = {}
     assignable = frozenset(counts)
@@ -138,7 +138,7 @@ def _former(
     member: AssignedSubscription, topic_ids: frozenset[UUID], sharers: Mapping[Partition, int]
 ) -> Partition | None:
     """Return the partition with the fewest members among the member's former partitions, or None if
-    it had none."""
+    the member had no partition."""
     former = [
         (sharers[topic_id, place], topic_id.int, place, topic_id)
         for topic_id, places in member.assigned.items()

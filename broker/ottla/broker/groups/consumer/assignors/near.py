@@ -44,8 +44,8 @@ def _exchange_both(
     pace: StepPace,
 ) -> Steps[None]:
     waiting: dict[tuple[str, str], deque[T]] = {}
-    """Partitions without a replica in the rack of their owner, by that rack and by the rack of each
-    of their replicas."""
+    """Partitions without a replica in their owner's rack. The key consists of the owner's rack and
+    the rack of one replica; a partition is listed once for each replica rack."""
     done: set[T] = set()
     for one in list(owners):
         near, rack = racks[one], members[owners[one]].rack
@@ -75,7 +75,7 @@ def _exchange_new(
     pace: StepPace,
 ) -> Steps[None]:
     waiting: dict[str | None, deque[T]] = {}
-    """Partitions without a replica in the rack of their owner, by that rack."""
+    """Partitions without a replica in their owner's rack, by the owner's rack."""
     for one in new:
         near, rack = racks[one], members[owners[one]].rack
         if pace.is_due(1 + len(near)):

@@ -38,10 +38,10 @@ Partition: TypeAlias = tuple[UUID, int]
 
 SEARCH_STEPS_MAX = 200_000
 """Maximum number of steps in the uniform assignor's search for moves of partitions through other
-members. That many take some 50 ms.
+members. A search of this length takes about 50 ms.
 
-A larger value takes longer, and finds moves in larger groups with different subscriptions. A
-smaller value leaves members less balanced than possible.
+A larger value makes the search slower, and finds moves in larger groups with different
+subscriptions. A smaller value leaves members less balanced than possible.
 """
 
 
@@ -54,8 +54,8 @@ class _Pool(NamedTuple):
     unowned: dict[Partition, None]
     """Partitions of the pool without an owner, in the order of topics and partitions."""
     owned: dict[str, list[Partition]]
-    """Partitions of the pool by member, oldest assignment first. A member that must give up
-    partitions gives up the last ones, and so keeps those that it has owned longest."""
+    """Partitions of the pool by member, oldest assignment first. A member gives up partitions from
+    the end of its list, so it keeps its oldest assignments."""
 
     def move(self, giver: str, taker: str) -> None:
         self.owned[taker].append(self.owned[giver].pop())
@@ -190,12 +190,12 @@ def _move(pool: _Pool, giver: str, taker: str, loads: dict[str, int]) -> None:
 
 
 def _level_over_others(pools: list[_Pool], loads: dict[str, int]) -> Steps[None]:
-    """Balance members without a common topic by moving partitions through members that share topics
-    with both.
+    """Balance members without a common topic. Partitions move between these members through other
+    members that share a topic with each.
 
-    If no path of moves starts at the member with the most partitions, that member is finished, and
-    so are all members that the search reached. Their numbers of partitions differ by at most one,
-    and no other member has enough partitions to give them one.
+    If no path of moves starts at the member with the most partitions, this member is finished. All
+    members that the search reached are then finished too. Their numbers of partitions differ by at
+    most one, and no other member has enough partitions to pass one on to them.
     """
     ways = _PathSearch(pools, loads)
     heap = [(-load, member_id) for member_id, load in loads.items()]
@@ -235,12 +235,11 @@ class _PathSearch:
                 self._pools_of[member_id].append(pool)
 
     def shortest_from(self, giver: str) -> Steps[list[_Step]]:
-        """Return moves that together transfer one partition from a member to one with at least two
-        partitions fewer.
+        """Return moves that together transfer one partition from a member to a member with at least
+        two partitions fewer.
 
-        The last move of the path comes first, so that each member owns the partition that it gives.
-        If there is no such path of moves, the list is empty, and all members that were searched are
-        finished.
+        The last move of the path comes first, so that each member owns the partition that it passes
+        on. If no path exists, the list is empty, and all members that were searched are finished.
         """
         came_by: dict[str, _Step | None] = {giver: None}
         seen: set[int] = set()
