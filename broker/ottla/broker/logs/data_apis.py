@@ -94,7 +94,8 @@ class DataApis:
         self.leader_epochs = LeaderEpochsApi(table=table)
 
     def register(self, dispatcher: Dispatcher) -> None:
-        """Register the handlers of these client requests with the dispatcher."""
+        """Register the handlers of Produce, Fetch, ListOffsets and the other client requests on
+        partitions."""
         produce, fetch, behind = self.produce, self.fetch, self._early.behind
         dispatcher.register(PRODUCE, produce.handle, read_flat=read_flat_produce)
         dispatcher.register(FETCH, fetch.handle, read_flat=read_flat_fetch)

@@ -1,5 +1,5 @@
-"""DeleteRecords: raises the log start offset of partitions. Segments wholly below it are deleted
-later (KIP-107).
+"""DeleteRecords: raises the log start offset of partitions (KIP-107). Segments that end below the
+new start offset are deleted later.
 
 Pure except for awaiting the log. A response without an error means that the records are deleted on
 every live replica. The request waits in the purgatory until each live replica has raised its log
@@ -26,8 +26,8 @@ from ottla.wire.messages.delete_records_response import (
 )
 
 HIGH_WATERMARK = -1
-"""Offset in a DeleteRecords request that stands for the high watermark, so that all committed
-records are deleted."""
+"""Special offset in a DeleteRecords request that denotes the high watermark. All committed records
+are then deleted."""
 
 NO_LOW_WATERMARK = -1
 
@@ -112,8 +112,8 @@ class WaitingDeletion(WaitingEntry):
 
 
 DELETIONS_PER_STEP = 50
-"""Number of partitions of a DeleteRecords request that are handled per event-loop iteration, before
-other requests have their turn."""
+"""Number of partitions of a DeleteRecords request that are handled per event-loop iteration, so
+that other requests are not delayed."""
 
 
 class Deletion(NamedTuple):

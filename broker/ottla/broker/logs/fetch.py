@@ -1,14 +1,14 @@
 """Fetch: reads many partitions, and waits for more records if there are too few.
 
 Pure; nothing awaits. `FetchApi.handle` serves every request. A `FlatFetch` is a request for one
-partition that is read straight from its bytes, without message objects. If its response has this
-partition and no error, the response is encoded without message objects too.
+partition that is read directly from its bytes, without message objects. If the response contains
+this partition without an error, it is also encoded without message objects.
 
 A response contains file slices, which the connection sends with sendfile. A fetch with too few
 bytes waits in the purgatory under its partitions. An append or an advance of the high watermark
-wakes it; nothing polls. A follower's fetch also reports the follower's log end offset. A separate
-step (`note_positions`) stores it in the partitions, which may advance the high watermark. Reading
-never does.
+wakes the fetch; nothing polls. A follower's fetch also reports the follower's log end offset. A
+separate step (`note_positions`) stores this offset in the partitions, which may advance the high
+watermark. A read never advances the high watermark.
 """
 
 from collections.abc import Collection, Iterable
@@ -74,16 +74,17 @@ from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
 
 PARTITIONS_READ_AGAIN = 32
-"""Number of partitions up to which a waiting fetch without a session reads all of its partitions
-when it is woken. Above it, the fetch reads only the partition that woke it, and builds its response
-in steps. With a larger value, one append blocks the event loop longer if many such fetches wait."""
+"""Maximum number of partitions for which a waiting fetch without a session reads all of its
+partitions when it is woken. A fetch of more partitions reads only the partition that woke it, and
+builds its response in steps. With a larger value, one append blocks the event loop longer if many
+such fetches wait."""
 
 FULL_EPOCHS = (FINAL_EPOCH, INITIAL_EPOCH)
 """Session epochs of full Fetch requests, which name all of their partitions."""
 
 PLACES_MAX = 256
 """Maximum number of cached partition lookups, by topic and index bytes in a `FlatFetch` (the bytes
-of a one-partition fetch). A smaller value repeats lookups. A larger one keeps old partitions."""
+of a one-partition fetch). A smaller value repeats lookups. A larger value keeps old partitions."""
 
 
 class Fetch:
@@ -118,13 +119,13 @@ class Fetch:
         self.targets = targets
         """Partitions to read. The list is empty if the fetch continues a session."""
         self.session = session
-        """Fetch session that the request continues, or None if it continues none."""
+        """Fetch session that the request continues, or None if the request has no session."""
         self._session_epoch = 0 if session is None else session.epoch
         self._opens_session = opens_session
         self._flat = flat
-        """The request as a `FlatFetch`, if it was read straight from its bytes, or else None."""
+        """The request as a `FlatFetch` (read directly from its bytes), or None if it is decoded."""
         self._flat_target = flat_target
-        """Partition to read for a `FlatFetch` (the bytes of a fetch of one partition)."""
+        """Partition to read for a `FlatFetch`, or None if the request was decoded."""
 
     def is_enough(self, reading: FetchReading) -> bool:
         """Return whether the records and errors read so far suffice to answer the fetch now."""
@@ -164,7 +165,7 @@ class Fetch:
         return reading
 
     def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
-        """Read these partitions of the fetch, within the byte limit that earlier reads left."""
+        """Read the partitions in `due`, within the byte limit that earlier reads left."""
         limits, api, context = self.limits, self._api, self.context
         left, is_first = limits.bytes_max - reading.byte_count, not reading.byte_count
         readers = api.cold_reads.readers
@@ -234,7 +235,7 @@ class Fetch:
             reading.results.append(result)
 
     def _redirect(self, reading: FetchReading, partition: Partition, target: FetchTarget) -> bool:
-        """Name a nearer replica to the consumer (KIP-392). Returns False if there is none."""
+        """Redirect the consumer to a nearer replica (KIP-392). Returns False if none is nearer."""
         selector, context = self._api.selector, self.context
         assert selector is not None, "a rack is noted for a selector only"
         rack, offset, listener = self.limits.rack, target.fetch_offset, context.peer.listener_name
@@ -449,11 +450,11 @@ class WaitingFetch(WaitingEntry):
 
 
 class WaitingFetchOfMany(WaitingFetch):
-    """Fetch request for very many partitions without a session, which waits in the purgatory.
+    """Fetch request for many partitions without a session, which waits in the purgatory.
 
     It stores the available bytes of each partition, reads only the partition that wakes it, and
-    builds its response in steps. Many such fetches may wait for one partition. An append to that
-    partition must not make all of them read all of their partitions.
+    builds its response in steps. Many such fetches may wait for one partition. Without this class,
+    an append to that partition would make each fetch read all of its partitions.
     """
 
     __slots__ = ("_byte_count", "_sizes", "_targets")
@@ -585,7 +586,7 @@ class FetchApi:
         flat: FlatFetch | None = None,
         flat_target: FetchTarget | None = None,
     ) -> HandlerResult:
-        """Begin a fetch: read the partitions of a full request, or those partitions of the session
+        """Begin a fetch: read the partitions of a full request, or the partitions of the session
         that may have new records or changed offsets."""
         opens_session = False
         if session is None:
@@ -602,14 +603,14 @@ class FetchApi:
         return self._conclude(request, fetch, reading)
 
     def _read_rest(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> Answer:
-        """Read, in steps, the partitions of a fetch that the first step has left."""
+        """Read, in steps, the partitions of a fetch that the first step did not read."""
         yield
         while fetch.read_step(reading):
             yield
         return self._conclude(request, fetch, reading)
 
     def _conclude(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> HandlerResult:
-        """Answer a fetch with the records read, or let it wait for more."""
+        """Answer a fetch with the records read, or put it into the purgatory."""
         if fetch.is_enough(reading) or is_impatient(request, reading):
             return fetch.answer(reading)
         self._park(request, fetch, reading)
@@ -701,9 +702,9 @@ class FetchApi:
         """Return whether the metadata image has a broker with the follower's id and epoch
         (KIP-903).
 
-        Only the positions of such a follower are trusted. An earlier incarnation may have lost
-        records since. An epoch above the registered one is either forged, or of a new incarnation
-        that the image does not have yet.
+        Only the positions of a registered follower are trusted. An earlier incarnation may have
+        lost records since its report. An epoch above the registered epoch is either forged, or
+        belongs to a new incarnation that the image does not contain yet.
         """
         broker = self.table.image.brokers.get(NodeId(limits.replica_id))
         return broker is not None and broker.epoch == limits.replica_epoch
@@ -720,7 +721,7 @@ class FetchApi:
         return fetch.answer(reading)
 
     def _look_up(self, request: FlatFetch) -> Partition | None:
-        """Look up the partition of a `FlatFetch` (a fetch of one partition, read straight from its
+        """Look up the partition of a `FlatFetch` (a fetch of one partition, read directly from its
         bytes) and cache it. Returns None if the partition is not on this broker."""
         found = self._places.get(request.place)
         if found is not None and not found.is_removed:

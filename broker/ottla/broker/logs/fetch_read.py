@@ -1,9 +1,9 @@
 """Reads one partition for a fetch: its readable offsets, and the records to return.
 
 Pure; no record byte is read. A follower may read the whole log, and a consumer the records below
-the high watermark. A READ_COMMITTED consumer may read the records below the last stable offset. If
-a client reports the epoch of its last record and its log diverges from this broker's, it gets the
-diverging epoch and end offset instead of records (KIP-595).
+the high watermark. A READ_COMMITTED consumer may read the records below the last stable offset. A
+client may report the epoch of its last record. If its log diverges from this broker's log, the
+result contains the diverging epoch and end offset instead of records (KIP-595).
 """
 
 from collections.abc import Collection, Hashable, Iterable, Iterator
@@ -70,8 +70,7 @@ REMOTE_WAIT_MS = 500
 """Default of remote.fetch.max.wait.ms, in milliseconds."""
 
 FetchForm: TypeAlias = FetchRequest | FlatFetch
-"""A Fetch request as message objects, or as a `FlatFetch`, which is read straight from its
-bytes."""
+"""A Fetch request as message objects, or as a `FlatFetch` (read directly from its bytes)."""
 
 TargetKey = tuple[str | UUID, int]
 """Name of a partition in a Fetch request: topic name (or, from version 13 on, topic id), and
@@ -148,8 +147,8 @@ class FetchTarget:
         that request have not been passed to `partition` yet. Used only if a follower fetches."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
-        """Replace the fetch offset, the limits, and the client's other values for this partition by
-        those in a later request."""
+        """Apply the entry of a later request to this fetch target: replace the fetch offset, the
+        limits and the client's other values."""
         self.fetch_offset = asked.fetch_offset
         self.partition_bytes_max = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
@@ -164,8 +163,8 @@ class FetchTarget:
             self.session.note_event(self, key)
 
     def must_report(self, result: "PartitionResult") -> bool:
-        """Return whether the response to an incremental fetch must include this partition. If so,
-        the offsets that it reports are stored."""
+        """Return whether the response to an incremental fetch must include this partition. If it
+        must, its reported offsets are stored."""
         is_changed = (
             result.size > 0
             or result.error_code != 0
@@ -214,13 +213,13 @@ class PartitionResult:
         self.size = size
         """Number of bytes of the records in this result."""
         self.aborted: list[tuple[int, Offset]] | None = None
-        """Producer id and first offset of each aborted transaction among the records. None unless
-        the client reads only committed records."""
+        """Producer id and first offset of each aborted transaction among the records, or None if
+        the client also reads uncommitted records."""
         self.preferred_replica = NO_REPLICA
         """Id of the replica from which the consumer should fetch instead, or NO_REPLICA."""
         self.diverging: EpochEndOffset | None = None
-        """Epoch and end offset at which the client's log diverges from this broker's, or None if it
-        does not diverge."""
+        """Epoch and end offset at which the client's log diverges from this broker's log, or None
+        if the logs do not diverge."""
 
     def encodable(self) -> PartitionData:
         """Return this result as the entry for a partition in a Fetch response."""
@@ -281,8 +280,8 @@ class FetchLimits:
         """Rack of the consumer if the response may name a nearer replica, otherwise the empty
         string."""
         self.whole_batches = False
-        """True if the response may not end with a truncated batch. A client with a quota would be
-        charged for a truncated batch twice, since it fetches it again."""
+        """True if the response may not end with a truncated batch. A client fetches a truncated
+        batch again, so its quota would be charged twice."""
 
 
 def asked_partitions(
@@ -404,10 +403,10 @@ def read_partition(
     """Return the records and offsets of one partition. Raises RefusedError with Kafka's error code.
 
     `is_first` is True while no partition of the response has records. The first batch is then
-    returned whole, whatever its size, so that a client always makes progress. If `bytes_max` is 0
-    and `is_first` is False, no records are returned and the disk is not read. With `may_copy` a few
-    records may be returned as bytes, not as a slice. Raises NotCachedError if the records are not
-    in the page cache, and RemoteOffsetError if only the object store may have them.
+    returned whole, even if it exceeds `bytes_max`, so that a client always makes progress. If
+    `bytes_max` is 0 and `is_first` is False, no records are returned and the disk is not read. With
+    `may_copy` a few records may be returned as bytes, not as a slice. Raises NotCachedError if the
+    records are not in the page cache, and RemoteOffsetError if only the object store may have them.
     """
     epoch = target.current_leader_epoch
     reads_any = limits.reads_followers
@@ -465,8 +464,8 @@ def read_partition(
 
 def _check_unread(state: LogState, offset: Offset, bound: Offset, is_from_follower: bool) -> None:
     """Raise RefusedError if an offset is outside the log, or RemoteOffsetError if it is below the
-    local start of a tiered log. Called for offsets from which the local log has no readable
-    records."""
+    local start of a tiered log. The caller has found no readable records at the offset in the local
+    log."""
     if not state.log_start_offset <= offset <= state.end_offset:
         raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if offset < bound:
@@ -487,7 +486,7 @@ def read_remote(
     """Return the records of a partition from the object store if they were read already. Otherwise
     begin to read them, and return a result without records.
 
-    `left` is the number of bytes that the response may still have. Only the first partition of a
+    `left` is the number of bytes that the response may still add. Only the first partition of a
     response gets a batch that is larger (KAFKA-19795).
     """
     log = partition.log
@@ -517,8 +516,8 @@ def read_remote(
 
 
 def extended_wait(reading: FetchReading, wait_ms: int, remote_wait_ms: int) -> tuple[int, bool]:
-    """Return how long the fetch waits for records that are being loaded, in ms, and whether this is
-    longer than the client's maximum wait `wait_ms`."""
+    """Return the time in milliseconds that the fetch waits for records that are being loaded. Also
+    returns whether this time is longer than the client's maximum wait `wait_ms`."""
     if reading.is_remote:
         return remote_wait_ms, True
     return max(wait_ms, DISK_WAIT_MS), wait_ms < DISK_WAIT_MS
@@ -528,7 +527,7 @@ def may_be_held_back(partition: Partition, replica: int) -> bool:
     """Return whether the leader's replication quota may delay the records of a partition to a
     follower.
 
-    A follower in the ISR is never throttled, since it would drop out of the ISR.
+    A follower in the ISR is never throttled, because throttling would remove it from the ISR.
     """
     throttled = partition.config.leader_replication_throttled_replicas
     return replica not in partition.isr and throttled.has(partition.index, partition.local_id)
@@ -611,8 +610,8 @@ def refused(target: FetchTarget, code: ErrorCode) -> PartitionResult:
 
 
 def _divergence(log: Log, offset: Offset, epoch: Epoch) -> EpochEndOffset | None:
-    """Return the epoch and end offset at which a client's log diverges from this broker's log.
-    Returns None if the client's log is a prefix of it."""
+    """Return the epoch and end offset at which a client's log diverges from this broker's log, or
+    None if the client's log is a prefix of the broker's log."""
     if epoch == log.last_epoch and offset <= log.end_offset:
         return None
     ours = log.end_offset_for_epoch(epoch)

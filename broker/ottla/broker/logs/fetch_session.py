@@ -1,17 +1,18 @@
-"""Fetch sessions: a client names its partitions once, and then only changes (KIP-227).
+"""Fetch sessions: a client names its partitions once, and afterwards only changes (KIP-227).
 
-Pure. For each partition a session stores the requested position and the offsets last reported. An
-incremental request may thus be empty, and its response contains only partitions with news. A
-session also lists the partitions that may have news: a request named them again, an event occurred
-in them, or they have more records than the last response contained. A fetch reads only these
-partitions, so that a thousand idle partitions cost nothing.
+Pure. For each partition a session stores the requested position and the offsets that were last
+reported. An incremental request may thus be empty, and its response contains only partitions with
+records or changed offsets. A session also lists the partitions that are due to be read. A partition
+is due if a request named it again, an event occurred in it, or it has more records than the last
+response contained. A fetch reads only the due partitions, so that a thousand idle partitions cost
+nothing.
 
-The cache has a fixed number of slots. If all are in use, a new session may take the slot of another
-one by Kafka's rules: a follower's before a consumer's, and a larger session before a smaller one. A
-session that was used within the last two minutes is not evicted for an equal one.
+The cache has a fixed number of slots. If all are in use, a new session may evict another session by
+Kafka's rules: a follower's session before a consumer's, and a larger session before a smaller one.
+A session that was used within the last two minutes is not evicted for an equal one.
 
 Invariants: OneEpochAtATime (a repeated or lost request is detected), SlotsNeverExceeded,
-SettledMeansSilent (a partition that is neither due nor failed has no news).
+SettledMeansSilent (a partition that is neither due nor failed has nothing to report).
 """
 
 from collections import OrderedDict, deque
@@ -47,8 +48,8 @@ of ACLs. With a larger value, the event loop is blocked longer. With a smaller v
 permissions of an idle topic take effect later."""
 
 PARTITIONS_MAX = 200_000
-"""Maximum number of partitions in all fetch sessions together. That many take about 100 MB. When
-the maximum is reached, clients fetch without a session."""
+"""Maximum number of partitions in all fetch sessions together. This number of partitions takes
+about 100 MB. When the maximum is reached, clients fetch without a session."""
 
 
 class FetchSession:
@@ -368,7 +369,7 @@ def next_epoch(epoch: int) -> int:
 
 def flat_target(flat: FlatFetch, partition: Partition, session: FetchSession | None) -> FetchTarget:
     """Return the fetch target for the partition of a `FlatFetch` (a fetch of one partition, read
-    straight from its bytes). A request that continues a session uses the session's target. Any
+    directly from its bytes). A request that continues a session uses the session's target. Any
     other request gets a new target."""
     topic_id, index = partition.topic_id, partition.index
     key = topic_id, index

@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch: returns the end offset of a leader epoch. A client compares it with its own
-log, or with the offsets that it consumed, to detect a truncation.
+"""OffsetForLeaderEpoch: returns the end offset of a leader epoch. A client detects a truncation by
+comparing this offset with its log, or with the offsets that it consumed.
 
 Pure (KIP-101, KIP-320).
 """

@@ -13,8 +13,8 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 
 HINTED = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
-"""Error codes that indicate a wrong leader. The response names the current leader, so that the
-client need not look it up."""
+"""Error codes that indicate a wrong leader. The response then names the current leader, which saves
+the client a lookup."""
 
 
 class LeaderEndpoint(NamedTuple):

@@ -2,8 +2,8 @@
 timestamp.
 
 Pure. Start and end offsets are returned at once. A lookup by timestamp may read index and log bytes
-from disk, and from the object store if only that has the oldest records. It is awaited, and several
-lookups of a request run concurrently.
+from disk. If only the object store has the oldest records, the lookup reads from the object store.
+Lookups are awaited, and several lookups of a request run concurrently.
 """
 
 from collections import Counter
@@ -98,8 +98,8 @@ class ListOffsetsApi:
         """Create the handler. `run_all` runs the given lookups by timestamp, and returns when all
         are done.
 
-        `remote` reads copied segments. Each of its lookups may take the time that the request
-        allows or, if it names none, `remote_timeout_ms`.
+        `remote` reads copied segments. Each of its lookups is limited by the timeout in the
+        request, or by `remote_timeout_ms` milliseconds if the request has no timeout.
         """
         self._table = table
         self._run_all = run_all

@@ -2,13 +2,13 @@
 arrived.
 
 Pure; nothing awaits. `ProduceApi.handle` serves every request. A `FlatProduce` is a request that is
-read straight from its bytes, without message objects; only the encoding of its response differs.
+read directly from its bytes, without message objects; only the encoding of its response differs.
 
 * acks 0 and 1 are answered after the append.  acks -1 waits in the purgatory until the high
   watermark passes the batch.  Partitions still open at the timeout are answered REQUEST_TIMED_OUT.
-* Some batches must be read record by record (`record.validation`, a compacted topic, a topic with a
-  compression codec of its own).  A large one is read in a worker thread.  The next request of the
-  connection is not started until it has been read.
+* Some batches must be read record by record (`record.validation`, a compacted topic, a topic with
+  its own compression codec).  A large batch is read in a worker thread.  The next request of the
+  connection is not started until the batch has been read.
 * The first batch of a transaction in a partition waits for the transaction coordinator
   (`transactional_appends`).
 * A request with more batches than PARTITIONS_PER_STEP is appended in steps.
@@ -79,8 +79,8 @@ value yields more often. A larger value delays other connections."""
 
 PLACES_MAX: Final = 256
 """Maximum number of cached lookups of partitions, by the bytes of topic and index in a
-`FlatProduce` (a Produce request read straight from its bytes). A smaller value repeats lookups. A
-larger value keeps more removed partitions in memory."""
+`FlatProduce` (a Produce request that is read directly from its bytes). A smaller value repeats
+lookups. A larger value keeps more removed partitions in memory."""
 
 FLAGS_AT: Final = 22
 """Position of the low byte of the attributes in the header of a record batch."""
@@ -89,7 +89,7 @@ _peek: Final = Struct(">8xi4xb4xh").unpack_from
 """Function that unpacks the length, magic and attributes from the header of a record batch."""
 
 ProduceForm: TypeAlias = ProduceRequest | FlatProduce
-"""A Produce request as message objects, or as a `FlatProduce`, which is read straight from its
+"""A Produce request as message objects, or as a `FlatProduce`, which is read directly from its
 bytes."""
 
 Outcome: TypeAlias = AppendInfo | RefusedError | RecordsToInspectError
@@ -120,8 +120,8 @@ class WaitingPartition:
 
 
 class BatchToInspect:
-    """Produced batch whose records must be read one by one in a worker thread, since that takes too
-    long for the event loop."""
+    """Produced batch whose records must be read one by one. A worker thread reads them, because
+    this would block the event loop too long."""
 
     __slots__ = ("_config", "answer", "partition", "records", "topic")
 
@@ -276,7 +276,7 @@ class ProduceApi:
         self._by_id: dict[bytes, Partition] = {}
         self._by_name: dict[bytes, Partition] = {}
         """Cached partitions, by the topic and index bytes of a `FlatProduce` (a Produce request
-        read straight from its bytes)."""
+        that is read directly from its bytes)."""
 
     def handle(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
         """Append every batch of a Produce request. Answers at once, or with acks=all when the
@@ -320,8 +320,8 @@ class ProduceApi:
         return self._serve_decoded(context, request)
 
     def _look_up(self, request: FlatProduce) -> Partition | None:
-        """Look up the partition of a `FlatProduce` (a Produce request read straight from its bytes)
-        and cache it. Returns None if the partition is not on this broker."""
+        """Look up the partition of a `FlatProduce` (a Produce request that is read directly from
+        its bytes) and cache it. Returns None if the partition is not on this broker."""
         (topic,) = request.topic_data
         try:
             found = self._find(topic, topic.partition_data[0].index, is_by_id=request.is_by_id)
@@ -440,8 +440,8 @@ class ProduceApi:
 
         `verdict` has the verification guards of a transaction's batches. `first` is the validated
         batch if its records were read before. `is_behind` is True while an earlier batch of the
-        request is being read in a worker thread. If this batch must be read as well, it is then
-        appended after that earlier one.
+        request is being read in a worker thread. A batch that must also be read is then appended
+        after the earlier batch.
         """
         version = context.header.api_version
         try:
@@ -642,8 +642,8 @@ def _parts(
 def check_batch(batch: memoryview, version: int, has_transaction: bool) -> None:
     """Check the properties of a produced batch that do not depend on its log.
 
-    Raises RefusedError unless it is one whole v2 batch with a codec that the request version
-    allows. It may be transactional only in a request with a transactional id.
+    Raises RefusedError if `batch` is not exactly one v2 batch, if the request version does not
+    allow its codec, or if it is transactional in a request without a transactional id.
     """
     if not batch:
         raise RefusedError(

@@ -25,13 +25,13 @@ class RackAwareSelector:
     def preferred(
         self, partition: Partition, rack: str, fetch_offset: int, listener_name: str, now_ms: int
     ) -> int:
-        """Return the id of the replica from which a consumer in `rack` should fetch, or NO_REPLICA
-        if that is the leader.
+        """Return the id of the follower from which a consumer in `rack` should fetch, or NO_REPLICA
+        if the consumer should fetch from the leader.
 
-        The leader is chosen if it is in that rack, or if no other candidate is.  Among several
-        followers, the one with the highest log end offset is chosen, then the one that caught up
-        last, then the one with the highest id.  A follower without an endpoint on the consumer's
-        listener, or one that is fenced, is no candidate.
+        The leader is chosen if it is in that rack, or if no other candidate is in that rack.  Among
+        several followers, the follower with the highest log end offset is chosen, then the follower
+        that caught up last, then the follower with the highest id.  A follower is not a candidate
+        if it is fenced or has no endpoint on the consumer's listener.
         """
         if not partition.is_leader:
             return NO_REPLICA

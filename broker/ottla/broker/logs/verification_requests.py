@@ -3,8 +3,9 @@ coordinator (KIP-890).
 
 Pure. Before the first batch of a transaction is appended, the leader asks the coordinator whether
 the partition belongs to the transaction. Producers of newer versions do not add the partition to
-the transaction, so the leader has the coordinator add it. Verifications with the same transactional
-id and epoch are merged. If two have different epochs, the one with the older epoch is refused.
+the transaction, so the leader asks the coordinator to add it. Verifications with the same
+transactional id and epoch are merged. If the epochs of two verifications differ, the verification
+with the older epoch is refused.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -144,7 +145,7 @@ class TransactionVerification:
     @property
     def subject(self) -> tuple[int, bool]:
         """Producer id, and whether the coordinator adds missing partitions to the transaction. The
-        coordinator handles each combination of the two separately."""
+        coordinator handles each combination of these two values separately."""
         return self.producer_id, self.operation.is_add
 
     def answer(self, outcome: Outcome) -> None:
@@ -158,7 +159,7 @@ class TransactionVerification:
         self._on_answer(dict.fromkeys(self.partitions, code))
 
     def answer_failed(self, error: ErrorCode) -> None:
-        """Report to every partition that the verification request failed: no coordinator was
+        """Report to every partition that the verification request failed. Either no coordinator was
         reached, or the coordinator does not support verification."""
         is_too_old = error is ErrorCode.UNSUPPORTED_VERSION
         if is_too_old and not self.operation.is_add:
@@ -217,7 +218,7 @@ class VerificationQueue:
     def take(self) -> list[TransactionVerification]:
         """Remove and return the transaction verifications for the next request to the coordinator.
 
-        Responses identify a verification by its transactional id alone. Verifications with the same
+        Responses identify a verification only by its transactional id. Verifications with the same
         id that differ in more than their partitions are therefore sent one after the other.
         """
         taken = []

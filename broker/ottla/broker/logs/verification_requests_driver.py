@@ -40,9 +40,9 @@ from ottla.wire.apis import ADD_PARTITIONS_TO_TXN
 from ottla.wire.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
 
 IDLE_S = 60.0
-"""Seconds after which a connection to a coordinator without verifications is closed. A shorter time
-reconnects for a producer that commits once a minute. A longer time keeps connections to brokers
-that no longer coordinate any transaction."""
+"""Seconds after which an unused connection to a transaction coordinator is closed. With a shorter
+time, the broker reconnects for a producer that commits once a minute. A longer time keeps
+connections to brokers that no longer coordinate any transaction."""
 
 BROKERS_FROM_VERSION = 4
 """First version of AddPartitionsToTxn that brokers send, rather than clients."""
@@ -66,8 +66,8 @@ class VerificationRequests:
         """Create the senders of verification requests. `now_ns` is the event loop's monotonic clock
         in nanoseconds.
 
-        `own` is the loopback for requests that this broker sends to itself. Without it, they use a
-        connection like all others.
+        `own` is the loopback for requests that this broker sends to itself. If it is None, the
+        broker opens a connection to itself.
 
         `partition_of` maps a transactional id to its partition of `__transaction_state`.
         """

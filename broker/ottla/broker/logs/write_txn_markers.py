@@ -30,7 +30,7 @@ from ottla.wire.messages.write_txn_markers_response import (
 )
 
 MARKER_COST = 10
-"""Cost of writing one transaction marker, in units of the cost of one entry in a response."""
+"""Cost of writing one transaction marker, relative to the cost of one entry in a response."""
 
 COORDINATOR_ERRORS = frozenset(
     (
