@@ -2,7 +2,7 @@
 and sessions were refused. Pure.
 
 As in Kafka, a failed TLS handshake counts as a failed authentication. On a listener without SASL, a
-successful handshake counts as a successful one.
+successful handshake counts as a successful authentication.
 """
 
 from collections import Counter

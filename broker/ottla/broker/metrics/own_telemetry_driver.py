@@ -1,5 +1,5 @@
-"""Exports a broker's metrics and traces. Prometheus reads the metrics from an HTTP endpoint.
-Collectors get them pushed.
+"""Exports a broker's metrics and traces. Prometheus reads the metrics from an HTTP endpoint. The
+broker pushes metrics to collectors.
 
 Traces are sent only to collectors, by OpenTelemetry's SDK, and only if
 `telemetry.traces.sample.ratio` is above 0.
@@ -36,9 +36,9 @@ def unready_reason(
 ) -> str | None:
     """Return the reason why a broker is not ready, or None if it is ready.
 
-    A broker that cannot reach the controllers stays ready, since it serves the partitions that it
-    leads. If all brokers left a load balancer during an outage of the controllers, clients would
-    find none.
+    A broker that cannot reach the controllers stays ready, since it still serves the partitions
+    that it leads. Otherwise a load balancer would remove all brokers during an outage of the
+    controllers.
     """
     if state != RUNNING:
         return f"The broker is {state}."

@@ -18,8 +18,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 LABELS = ("topic", "partition")
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions whose metrics are computed before other tasks run. This takes some hundred
-microseconds."""
+"""Number of partitions whose metrics are computed before other tasks run. Computing them takes a
+few hundred microseconds."""
 
 OF_LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
     ("Size", "Bytes of a log's segments, without indexes.", lambda log: log.size_bytes),

@@ -32,8 +32,8 @@ async def send_request_spans(
     attributes: Mapping[str, str],
     now_ns: Callable[[], int],
 ) -> None:
-    """Pass finished traces of requests to OpenTelemetry's SDK each second, until cancelled; then
-    send the rest.
+    """Pass finished traces of requests to OpenTelemetry's SDK each second until cancelled. Sends
+    the remaining traces when cancelled.
 
     `attributes` identifies the node, and `now_ns` is the clock of the traces in nanoseconds.
     """

@@ -26,8 +26,8 @@ from ottla.wire.messages.tail_client_metrics_request import TailClientMetricsReq
 from ottla.wire.messages.tail_client_metrics_response import ClientPush, TailClientMetricsResponse
 
 INSTANCES_MAX = 1_000
-"""Maximum number of clients in one DescribeClientInstances response. Building that many entries
-takes some milliseconds of the event loop."""
+"""Maximum number of clients in one DescribeClientInstances response. Building a response of this
+size blocks the event loop for some milliseconds."""
 TAIL_BYTES_MAX = 1_048_576
 
 
@@ -45,8 +45,8 @@ class TelemetryAdminApi:
     def describe_instances(
         self, context: RequestContext, request: DescribeClientInstancesRequest
     ) -> DescribeClientInstancesResponse:
-        """Answer the request with the clients whose instance ids follow the given one, ordered by
-        instance id."""
+        """Answer the request with the clients whose instance ids follow the request's instance id,
+        in ascending order."""
         following = [one for one in self._instances if _id(one) > request.after.int]
         limit = min(max(1, request.limit), INSTANCES_MAX)
         return DescribeClientInstancesResponse(

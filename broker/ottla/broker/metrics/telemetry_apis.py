@@ -30,8 +30,8 @@ type that it supports. Uncompressed pushes are always allowed, and not listed.""
 
 CLIENT_ID_CHARS_MAX = 256
 """Maximum number of characters that the broker stores of a client id, by which telemetry
-subscriptions select clients. The protocol allows 32 KiB, and thousands of clients are stored at
-once."""
+subscriptions select clients. The protocol allows 32 KiB, which would take too much memory for
+thousands of clients."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
 """Maximum throttle time in a telemetry response in milliseconds, equal to the window of a quota.

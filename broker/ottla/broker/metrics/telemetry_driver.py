@@ -1,4 +1,4 @@
-"""Client telemetry of a broker: checks the metric pushes of clients, stores them for a while and
+"""Client telemetry of a broker: checks the metric pushes of clients, stores the latest pushes and
 exports them.
 
 `ottla.telemetry.clients.instances` decides whether to accept pushes; `telemetry_apis` handles the
@@ -129,7 +129,7 @@ class ClientTelemetry:
         """Wait until the exporters have sent all metric pushes of clients, for at most
         FLUSH_MS_MAX.
 
-        A failing exporter is not waited for. Lost pushes are logged.
+        The method does not wait for a failing exporter. Lost pushes are logged.
         """
         with trio.move_on_after(FLUSH_MS_MAX / 1_000):
             await self.ingest.flush()

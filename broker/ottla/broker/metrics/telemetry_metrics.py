@@ -1,8 +1,8 @@
 """Computes the metrics about client telemetry: reporting clients, their pushes, the exporters.
 
 This module only reads. Kafka reports throttled and exported pushes for each client. Here one number
-covers all clients, since thousands of short-lived clients would be thousands of series. `ottla
-metrics clients` shows the numbers by client.
+covers all clients, because thousands of short-lived clients would result in thousands of series.
+`ottla metrics clients` shows the numbers by client.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,9 @@
 """Stores the latest metric pushes of clients, for operators who watch them. Pure.
 
 The pushes are in a ring buffer with a maximum number of pushes and of bytes. New pushes replace the
-oldest, and never wait for a reader. Every push has a number, from 1. A reader requests the pushes
-from a number on, and also receives the number of pushes that it missed. Numbers start again with
-the process.
+oldest, and never wait for a reader. The pushes are numbered from 1. A reader requests all pushes
+from a number on, and also receives the number of pushes that it missed. The numbers start again at
+1 when the process restarts.
 """
 
 from collections import deque
@@ -17,9 +17,9 @@ from ottla.telemetry.clients.exporter import LabelledPush
 
 PUSHES_MAX = 1_024
 BYTES_MAX = 4_194_304
-"""Maximum total bytes of the stored metric pushes of clients. A smaller value makes a reader miss
-pushes of ten clients with an interval of a second after a short pause. A larger value spends memory
-on pushes that are never read."""
+"""Maximum total bytes of the stored metric pushes of clients. With a smaller value, a reader of ten
+clients that push every second misses pushes after a short pause. A larger value spends memory on
+pushes that are never read."""
 FROM_NOW = -1
 FROM_OLDEST = 0
 
@@ -60,7 +60,7 @@ class TelemetryTail:
         """Return the stored metric pushes from number `cursor` on. `names` selects the clients;
         None selects all of them.
 
-        The pushes have at most `bytes_max` bytes in total, except if the first one alone is larger.
+        The pushes have at most `bytes_max` bytes in total, but the first push is always included.
         If the number is unknown, because it is from before a restart of this process, the page
         begins with the oldest stored push.
         """

@@ -11,11 +11,11 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 
 LATE_AFTER_MS = 5 * 60_000
 """Time in milliseconds, beyond the longest transaction timeout, after which an open transaction
-counts as late, as in Kafka. By then, its coordinator should have ended it."""
+counts as late, as in Kafka. Its coordinator should have ended the transaction before this time."""
 
 PARTITIONS_PER_SLICE = 256
-"""Number of partitions whose transaction metrics are computed before other tasks run. This takes
-some hundred microseconds."""
+"""Number of partitions whose transaction metrics are computed before other tasks run. Computing
+them takes a few hundred microseconds."""
 
 MANAGER = "kafka.server:type=AddPartitionsToTxnManager,name="
 

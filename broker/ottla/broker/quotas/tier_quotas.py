@@ -16,10 +16,10 @@ FETCH_RATE = "remote.log.manager.fetch.max.bytes.per.second"
 
 
 class TierQuotas:
-    """Quotas of a broker's copies to the object store, and of its reads from it.
+    """Quotas of a broker's copies to the object store, and of its reads from the store.
 
-    A read waits, before it asks the store, until the rate of earlier reads has fallen to the limit;
-    meanwhile its consumer gets no records, as in Kafka.
+    A read waits until the rate of earlier reads has fallen to the limit, and only then sends its
+    request to the store. Meanwhile its consumer gets no records, as in Kafka.
     """
 
     def __init__(self, config: QuotaConfig, now_ms: Callable[[], int]) -> None:
@@ -28,16 +28,19 @@ class TierQuotas:
         self.copy = ReplicationQuota(copies, config.remote_copy_rate_max, now_ms)
         self.fetch = ReplicationQuota(reads, config.remote_fetch_rate_max, now_ms)
         self.throttle_copy: Callable[[int], Awaitable[None]] = MoveThrottle(self.copy).take
-        """Function that waits until this number of bytes may be copied, and counts them."""
+        """Function that waits until a number of bytes may be copied to the object store, and counts
+        them."""
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the settings that change the quotas, and the metrics of their rates."""
+        """Register the settings that change the quotas of tiered storage, and the metrics of the
+        measured rates."""
         parts.setting(COPY_RATE, self.copy.set_limit)
         parts.setting(FETCH_RATE, self.fetch.set_limit)
         parts.families(self.families)
 
     def families(self) -> Iterator[Family]:
-        """Yield the measured rates as metric families."""
+        """Yield the measured rates of copies to the object store and of reads from it, as metric
+        families."""
         for name, text, quota in (
             ("RLMCopy", "copied to the object store", self.copy),
             ("RLMFetch", "read from the object store", self.fetch),

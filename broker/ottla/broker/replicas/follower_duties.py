@@ -46,7 +46,7 @@ async def perform_duty(
     errors: UnexpectedErrors,
 ) -> None:
     """Perform one disk operation on the log of a followed partition. If the log raises an error,
-    the partition is marked as failed and no longer fetched until a retry."""
+    the partition is marked as failed and is not fetched until a retry."""
     try:
         _check(core, followed, log, duty)
         await _change(log, duty)
@@ -61,7 +61,7 @@ async def perform_duty(
 
 def violated_high_watermark(followed: FollowedPartition, log: Log, duty: DiskDuty) -> Offset | None:
     """Return this replica's high watermark if a duty (disk work on the log) would drop committed
-    records. Returns None if the duty drops none, or is allowed to drop them.
+    records. Returns None if the duty drops no committed records, or may drop them.
 
     If the log ends in the epoch of the last unclean election, or later, it agrees with the outcome
     of that election. Records below this replica's high watermark were committed after the election.

@@ -54,8 +54,8 @@ NOT_KNOWN = -1
 """Value of a replica's lag before the leader has answered a fetch of the replica."""
 
 NOT_ASKED = 1 << 63
-"""Request number of a followed partition that no fetch request includes yet; higher than any real
-number."""
+"""Request number of a followed partition that no fetch request includes yet. It is higher than any
+real request number."""
 
 PASSING = frozenset(
     (
@@ -487,9 +487,9 @@ def place_of(
     """Return the disk work (duty) after which the follower's log continues the leader's log, which
     has the offsets [leader_start, leader_end).
 
-    If the follower's log begins after the shared prefix ends, it is emptied and starts again at the
-    leader's log start. If it continued at the end of the prefix, it would silently lack the
-    leader's earlier records.
+    If the follower's log begins after the end of the shared prefix, all its records are deleted and
+    it starts again at the leader's log start. Continuing at the end of the prefix would silently
+    omit the leader's earlier records.
     """
     log = followed.log
     shared_end = leader_end if followed.shared_end is None else followed.shared_end

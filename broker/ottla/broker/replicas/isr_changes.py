@@ -19,8 +19,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Broker epoch that an ISR change names for a replica that has not fetched in this leader epoch.
-The controller does not check it."""
+"""Broker epoch in an ISR change for a replica that has not fetched in this leader epoch. The
+controller does not check this epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,7 +18,8 @@ from ottla.telemetry.metrics.kafka_families import counter
 
 REQUEST_TIMEOUT_MS = 2_000
 """Milliseconds before an unanswered request for ISR changes is sent again. With a shorter time, a
-slow controller gets it twice. A longer time delays the retry when a controller has just died."""
+slow controller receives the request twice. A longer time delays the retry when a controller has
+just died."""
 
 BEAN = "kafka.server:type=ReplicaManager,name="
 

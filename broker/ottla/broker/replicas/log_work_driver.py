@@ -2,11 +2,11 @@
 different partitions.
 
 If a publisher awaited a disk, one hanging disk would block all metadata of its broker. The
-sequential creation of a thousand logs would block it too. Publishers therefore add steps to a queue
-and return. Steps for one partition name run in the order in which they were added. If a topic is
-deleted and created again, the old log is therefore deleted before the new one is created. Each step
-reads the metadata again when it runs. The log manager limits the number of logs in one directory
-that are worked on at the same time.
+sequential creation of a thousand logs would block the metadata too. Publishers therefore add steps
+to a queue and return. Steps for one partition name run in the order in which they were added. If a
+topic is deleted and created again, the old log is therefore deleted before the new log is created.
+Each step reads the metadata again when it runs. The log manager limits the number of logs in one
+directory that are processed at the same time.
 
 Steps without a waiting caller, such as the creation of a new topic's logs, start a little later and
 in small numbers. They start at once when a step for the same partition is added with `add`, or when
@@ -26,12 +26,12 @@ Step = Callable[[], Awaitable[None]]
 
 STARTED_PER_TURN = 16
 """Number of partitions whose disk work is started per event-loop iteration. A step without an await
-occupies the event loop for some 100 us. A smaller value only adds iterations."""
+occupies the event loop for about 100 µs. A smaller value only adds iterations."""
 
 LATER_S = 0.01
-"""Seconds by which steps of disk work without a waiting caller are delayed. A shorter time takes
-processor time from the response to the client that creates topics. A longer time leaves more work
-for the time when a client needs the topic."""
+"""Seconds by which steps of disk work without a waiting caller are delayed. With a shorter time,
+the steps delay the response to the client that creates the topics. With a longer time, more logs
+are still missing when a client first uses the topic."""
 
 LATER_AT_ONCE = 64
 """Maximum number of partitions without a waiting caller whose disk work runs at the same time. It

@@ -3,18 +3,18 @@
 Pure: no clock, no await; the log below it appends synchronously. The metadata image decides who
 leads (`apply`). The followers' fetches decide what is committed (`on_follower_fetch`). While an ISR
 change is pending, the high watermark waits for every replica in the *maximal* ISR, which contains
-the old and the new members. Therefore, no committed record is lost, whatever the controller
-decides. A replica that the controller's response removed from the ISR remains in the maximal ISR
-until the metadata has removed it too. Until then it may still be eligible as a leader, because this
-broker may not yet have the latest min.insync.replicas.
+the old and the new members. Therefore no committed record is lost, whether or not the controller
+applies the change. A replica that the controller's response removed from the ISR remains in the
+maximal ISR until the metadata has removed it too. Until then it may still be eligible as a leader,
+because this broker may not yet have the latest min.insync.replicas.
 
 Invariants: WatermarkNeverRecedes, WatermarkHeldByEveryInSyncReplica, NothingCommittedBelowMinIsr
 (the high watermark does not advance with fewer in-sync replicas than `min.insync.replicas`,
 KIP-966), MaximalIsrCoversController (the high watermark waits for each replica that the controller
 may elect in this epoch).
 
-After a change, the partition itself wakes waiting requests, and requests flushes of its log and
-checks of its ISR, through its `PartitionPort`. Its callers need not do this.
+After a change, the partition itself calls its `PartitionPort`. The port's callbacks wake waiting
+requests, and request flushes of the log and checks of the ISR.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -42,8 +42,8 @@ ACKS_ALL: Final = -1
 NO_REPLICAS: Final[frozenset[NodeId]] = frozenset()
 
 SHARED_SETS_MAX: Final = 10_000
-"""Maximum number of distinct in-sync replica sets that partitions share. With fewer, partitions of
-a large cluster have sets of their own, of 216 bytes or more each."""
+"""Maximum number of distinct in-sync replica sets that partitions share. With a smaller value, more
+partitions of a large cluster have a separate set of at least 216 bytes."""
 
 
 @lru_cache(SHARED_SETS_MAX)
@@ -166,8 +166,8 @@ class Partition:
     def readable_log(self, current_leader_epoch: int, now_ms: int) -> Log:
         """Return the log for a consumer that may also read from a follower (KIP-392).
 
-        Raises RefusedError as `leader_log` does if this broker has no replica that follows, or if
-        the log of the replica has a hole.
+        Raises the same errors as `leader_log` if this broker has no following replica, or if the
+        log of the replica has a hole.
         """
         log = self.log
         is_following = log is not None and self.leader_id not in (self.local_id, NO_NODE)
@@ -242,8 +242,8 @@ class Partition:
         """Append batches from a coordinator on this broker in one write. Returns their end offset.
 
         If there are too few in-sync replicas, the batches are still written. They are committed
-        when there are enough. `guard` is given for transactional batches, and `transaction_version`
-        for transaction markers.
+        when there are enough. `guard` is the verification guard of transactional batches, and
+        `transaction_version` the version of transaction markers.
         """
         log = self.leader_log()
         info = log.append_as_leader(
@@ -268,7 +268,8 @@ class Partition:
         """Advance the high watermark after a flush of `log`, and wake the produce requests that
         wait for the flush.
 
-        After a failed flush they are woken too, and are answered with its error.
+        After a failed flush, the produce requests are also woken, and are answered with the error
+        of the flush.
         """
         if self.log is log and self.is_leader:
             self.advance_high_watermark(now_ms)
@@ -372,10 +373,10 @@ class Partition:
         return log
 
     def apply(self, state: PartitionState, config: TopicConfig, now_ms: int) -> None:
-        """Apply the state of the partition that the metadata image contains.
+        """Apply the state of the partition from the metadata image.
 
-        The answer to this broker's own ISR change may have brought this state already, or a later
-        one.
+        The state may be old or already applied, because the response to this broker's own ISR
+        change may have arrived first.
         """
         if state.partition_epoch < self.partition_epoch:
             return
@@ -510,9 +511,9 @@ class Partition:
         `broker_epoch` is an epoch that the metadata has registered. Raises RefusedError for a fetch
         from an earlier incarnation of the follower, which may have lost records since (KIP-903).
 
-        A delayed fetch may replace the offsets of a newer fetch. The follower's fetch session reads
-        only partitions with changes. It is then woken to report the offsets again, even if nothing
-        is ever appended.
+        A delayed fetch may replace the offsets of a newer fetch. In this case, the follower's fetch
+        session, which reads only changed partitions, is woken. The follower then reports its
+        offsets again, even if no record is appended.
         """
         log = self.leader_log()
         follower = self.followers.get(replica)
@@ -648,10 +649,11 @@ class Partition:
     ) -> None:
         """Apply the controller's response to an ISR change.
 
-        The response takes effect before the metadata arrives (KIP-497), but a removed replica still
-        counts until then. The controller applies the current min.insync.replicas, and keeps removed
-        replicas eligible below it; this broker's value may be older and lower. A response has no
-        effect if it is for another leader epoch, or if newer metadata has arrived before it.
+        The response takes effect before the metadata arrives (KIP-497). A removed replica remains
+        in the maximal ISR until the metadata arrives. The controller applies the current
+        min.insync.replicas, and keeps removed replicas eligible below it; this broker's value may
+        be older and lower. A response has no effect if it is for another leader epoch, or if newer
+        metadata has arrived before it.
         """
         if self.pending_change is not change or leader_epoch != self.leader_epoch:
             return

@@ -15,8 +15,8 @@ class WakeKey:
 
 
 class AllKeys(Container[object]):
-    """Container that reports every key as contained. It is used if the watched keys are not
-    known."""
+    """Container that reports every key as contained. It is the default for a port without
+    information about the watched keys."""
 
     def __contains__(self, key: object) -> bool:
         return True

@@ -67,7 +67,7 @@ finds a restarted leader sooner. A larger value spares a machine that is down.""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures to fetch from a leader after which the failure is logged, once.
-That many failures take some 2 s."""
+This number of failures takes about two seconds."""
 
 Left = Callable[[], Awaitable[None]]
 """Function that waits until disk work has ended on the log of a partition that is no longer
@@ -79,11 +79,11 @@ then abandon it for a request that includes more partitions. With a smaller valu
 responses that are on their way. A larger value delays failovers."""
 
 TURN_BYTES = 1 << 20
-"""Number of bytes of fetched records that a follower appends per event-loop iteration, before other
-tasks get their turn."""
+"""Number of bytes of fetched records that a follower appends per event-loop iteration. Other tasks
+run before the next iteration."""
 
 PARTITIONS_PER_SLICE = 1_000
-"""Number of followed partitions that are read for metrics before other tasks get a turn."""
+"""Number of followed partitions that are read for metrics before other tasks run."""
 
 
 class ReplicaFetchers:

@@ -5,11 +5,11 @@ at once. Disk work (open, delete, complete a truncation) is added to `LogWork`, 
 metadata again when they run. Requests are served from the partition table meanwhile: with
 NOT_LEADER_OR_FOLLOWER until a new log is open, and as unknown once a topic is deleted.
 
-For each partition, the log of a deleted topic is deleted before one of the same name is created.
-This broker stops following a partition before it leads the partition, follows another leader or
-removes it. While disk work of the follower still changes the log, the log is detached, and the
-partition neither leads nor follows. The first image is compared with all the logs that were
-recovered under an older one.
+For each partition, the log of a deleted topic is deleted before a log with the same name is
+created. This broker stops following a partition before it leads the partition, follows another
+leader or removes it. While disk work of the follower still changes the log, the log is detached,
+and the partition neither leads nor follows. The first image is compared with all the logs that were
+recovered under an older image.
 """
 
 import logging
@@ -55,8 +55,9 @@ OPEN_RETRY_MS = 5_000
 value costs a slow disk more writes, since each attempt may write."""
 
 APPLIED_PER_TURN = 100
-"""Number of partitions to which a new metadata image is applied before other tasks run. Each takes
-some 20 us. A larger value occupies the event loop longer. A smaller value only adds iterations."""
+"""Number of partitions to which a new metadata image is applied before other tasks run. Each
+partition takes about 20 µs. A larger value occupies the event loop longer. A smaller value only
+adds iterations."""
 
 
 class TopicSettings(NamedTuple):
@@ -89,9 +90,9 @@ class ReplicaManager:
     ) -> None:
         """Create the replica manager. `port` is passed to each partition.
 
-        `on_placed` is called for each replica whose log directory differs from the one in the
-        metadata. `on_led` is called for each replica whose log is open and which the metadata names
-        leader; opening may take long.
+        `on_placed` is called for each replica whose log directory differs from the directory in the
+        metadata. `on_led` is called for each replica that the metadata names as leader, once its
+        log is open. Opening the log may take long.
         """
         self._config = config
         self._local_id = config.node_id
@@ -324,8 +325,8 @@ class ReplicaManager:
         return opening is not None
 
     def retry(self) -> None:
-        """Retry the creation of logs that failed, if the time for a retry has come: a full disk may
-        have space again."""
+        """Retry the creation of logs that failed, if OPEN_RETRY_MS has passed since the last
+        attempt. A full disk may have space again."""
         now_ms = self._clock.monotonic_ms()
         if not self._without_log or now_ms < self._retry_at_ms:
             return
@@ -447,8 +448,8 @@ class ReplicaManager:
     def is_placed(self, at: TopicPartition, directory_id: UUID) -> bool:
         """Return whether the metadata names this log directory for the broker's replica.
 
-        If not, the directory is reported to the controller. Raises RefusedError if there is no such
-        replica.
+        If the metadata names another directory, the actual directory is reported to the controller.
+        Raises RefusedError if the broker has no replica of the partition.
         """
         partition = self.table.by_name.get(at.topic, {}).get(at.partition)
         state = None if partition is None else self.table.image.partition(partition.key)
@@ -519,7 +520,8 @@ class ReplicaManager:
         """Delete the records of losses (lost acknowledged records) of replicas that are in sync
         again, or no longer on this broker.
 
-        The loss of a follower with a hole in its log is kept, although the follower may be in sync.
+        The record is kept for a follower with a hole in its log, although the follower may be in
+        sync.
         """
         for key, loss in self._logs.losses.items():
             state = image.partition(key)

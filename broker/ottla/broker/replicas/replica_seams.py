@@ -61,8 +61,8 @@ class ReplicaLogs(Protocol):
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the log of a partition. If the log does not exist, it is created, unless a
-        directory that might contain it is missing."""
+        """Return the log of a partition. A missing log is created, except if a log directory that
+        might contain it is missing."""
         ...
 
     async def delete(self, partition: TopicPartition) -> None:
