@@ -1,8 +1,8 @@
 """Share persister that calls the share coordinator in the same broker directly. Pure.
 
 It does not search for another coordinator, and does not retry a call that was refused with
-NOT_COORDINATOR. Simulations of one broker use it alone. A broker's driver uses it for the share
-partitions that the broker itself coordinates.
+NOT_COORDINATOR. Simulations of one broker use only this persister. A broker's driver uses it for
+the share partitions that the broker itself coordinates.
 """
 
 from collections.abc import Callable, Sequence

@@ -58,7 +58,7 @@ a coordinator should delay a write by less than that."""
 
 PATIENCE_MS = 15_000
 """Milliseconds after the first attempt during which a failed call to a share coordinator is
-repeated. After that time, the call fails. Kafka's five attempts take as long."""
+repeated. After that time, the call fails. Kafka's five attempts take about the same time."""
 
 PARTITIONS_PER_REQUEST = 500
 """Maximum number of share partitions in one request to a share coordinator."""

@@ -38,8 +38,8 @@ from ottla.wire.batch import BatchHeader
 from ottla.wire.records import Record
 
 GROUP_ID_CHARS_MAX = 8_191
-"""Maximum number of characters of a share group's id. At four bytes each, that many fill the 32,767
-bytes of a string in a record."""
+"""Maximum number of characters of a share group's id. At four bytes for each character, an id of
+this length fits into the 32,767 bytes of a string in a record."""
 
 LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
@@ -186,9 +186,9 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         """Call `action` with the coordinator shard that stores the state of a share partition.
         `action` must answer the request through `responder`.
 
-        With `is_write`, the request is refused at once if too few replicas are in sync. It is False
-        for reads. The first read by a leader stores the leader's epoch, and waits for the replicas;
-        later reads by this leader write nothing.
+        With `is_write`, the request is refused at once if too few replicas are in sync. For reads,
+        `is_write` is False. The first read by a leader stores the leader's epoch, and waits for the
+        replicas; later reads by this leader write nothing.
         """
         if len(key.group_id) > GROUP_ID_CHARS_MAX:
             responder(RefusedError(ErrorCode.INVALID_GROUP_ID))

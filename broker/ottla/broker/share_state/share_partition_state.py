@@ -124,8 +124,7 @@ class SharePartitionState:
         self.update_count += 1
 
     def snapshot(self, now_ms: int, *, create_ms: int | None = None) -> Snapshot:
-        """Return a snapshot of the share partition's present state, with the next snapshot
-        epoch."""
+        """Return a snapshot of the share partition's state, with the next snapshot epoch."""
         return Snapshot(
             snapshot_epoch=self._next_snapshot_epoch,
             state_epoch=self.state_epoch,
@@ -186,8 +185,8 @@ class SharePartitionState:
         """Return the update that a write adds to the log. The epochs in a write are checked and not
         stored.
 
-        If the start offset of a write is lower than the stored one, a later write overtook it. Its
-        batches are merged; its start offset and its count are ignored (KIP-1226).
+        A write with a start offset below the stored start offset was overtaken by a later write.
+        Its batches are merged, but its start offset and its count are ignored (KIP-1226).
         """
         if start_offset < self.start_offset:
             delivery_complete_count = self.delivery_complete_count

@@ -69,7 +69,7 @@ send."""
 
 REQUEST_MARGIN_MS = 5_000
 """Milliseconds that a request may take in addition to the time for which the coordinator waits for
-replicas. A frozen coordinator delays its calls by the sum of both."""
+replicas. A frozen coordinator delays its calls by the sum of these two times."""
 
 CALLS_MAX = 200_000
 """Maximum number of share persister calls without an answer. Further calls are refused."""
@@ -258,7 +258,8 @@ class SharePersisterDriver:
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Repeat the failed share persister calls at once if a partition of `__share_group_state`
-        has a new leader. Do not wait for the response of the old one, which may be frozen."""
+        has a new leader. The calls do not wait for the response of the old leader, which may be
+        frozen."""
         topic = image.topic(SHARE_STATE_TOPIC)
         if topic is not self._topic:
             self._topic = topic
@@ -380,7 +381,7 @@ class CoordinatorSender:
 
     def leave_moved(self, coordinator_of: Callable[[SharePartitionKey], NodeId]) -> None:
         """Fail the calls whose share partition has moved to another coordinator, so that they are
-        sent to the new one. A request is cancelled only if all of its calls have moved."""
+        sent to the new coordinator. A request is cancelled only if all of its calls have moved."""
 
         def is_moved(call: PersisterCall) -> bool:
             return coordinator_of(call.key) != self._node_id

@@ -1,9 +1,9 @@
 """Handlers of requests for the state of share partitions (KIP-932): Initialize, Read, Write, Delete
 and ReadSummary. Pure.
 
-Only brokers send them. A request names partitions of one group; each partition is handled and
-refused on its own. The response is sent when all partitions have a result. As in Kafka, a request
-without a group id gets an empty response.
+Only brokers send these requests. A request names partitions of one group. The handler handles or
+refuses each partition separately. The response is sent when all partitions have a result. As in
+Kafka, a request without a group id gets an empty response.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from ottla.wire.messages.read_share_group_state_summary_request import (
 from ottla.wire.messages.write_share_group_state_request import WriteShareGroupStateRequest
 
 PARTITION_COST = 8
-"""Cost of handling one share partition of a request, in units of the cost of one entry in a
+"""Cost of handling one share partition of a request, relative to the cost of one entry in a
 response."""
 
 Ask: TypeAlias = Callable[[SharePartitionKey, Any, Responder], None]
@@ -80,8 +80,8 @@ class ShareStateApis:
     def initialize(
         self, context: RequestContext, request: InitializeShareGroupStateRequest
     ) -> HandlerResult:
-        """Create the states of new share partitions, or reset existing states, as the request
-        demands."""
+        """Create the states of new share partitions, or reset existing states in a higher state
+        epoch."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(
@@ -187,8 +187,8 @@ class OpenResponse:
         return respond
 
     def end_part(self) -> None:
-        """Count an answer that has arrived, or the end of the handler. The last of them sends the
-        response."""
+        """Count an answer that has arrived, or the end of the handler. Sends the response if no
+        answer is missing and the handler has ended."""
         self._open_count -= 1
         if self._open_count:
             return

@@ -66,9 +66,9 @@ class RedundantRecords:
         self._snapshots: dict[SharePartitionKey, Offset] = {}
         """Offset of the last committed snapshot record of each share partition."""
         self._pending: deque[tuple[Offset, SharePartitionKey, bool]] = deque()
-        """Offset, key and whether it is a tombstone, for each snapshot or tombstone that may be
-        uncommitted, in log order. An uncommitted snapshot may be truncated, and the one before it
-        is then needed."""
+        """Snapshots and tombstones that may be uncommitted, in log order: offset, key, and True for
+        a tombstone. If an uncommitted snapshot is truncated, the snapshot before it is needed
+        again."""
 
     def note(self, key: SharePartitionKey, offset: Offset, *, is_tombstone: bool) -> None:
         """Add a snapshot or tombstone that was appended to the log or replayed from it."""
@@ -275,7 +275,7 @@ class ShareStateShard:
 
     def read_summary(self, key: SharePartitionKey, responder: Responder) -> None:
         """Pass the epochs and the start offset of a share partition to `responder`. The offset is
-        -1 if there is no state."""
+        -1 if the share partition has no state."""
 
         def decide() -> ShareSummary:
             _check_not_negative(key)

@@ -18,8 +18,8 @@ thousands of batches."""
 
 HELD_PER_INSERT = 64
 """Minimum number of stored state batches per changed batch at which changed batches are inserted
-one by one, even if there are more than SINGLE_INSERTS_MAX. If delayed records cause tens of
-thousands of stored batches, rewriting all of them takes longer than the inserts."""
+one by one, even if there are more than SINGLE_INSERTS_MAX. With tens of thousands of stored
+batches, which delayed records can cause, rewriting the list takes longer than the inserts."""
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:

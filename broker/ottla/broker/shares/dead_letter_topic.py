@@ -77,7 +77,7 @@ class LetterRoute(NamedTuple):
     topic_id: UUID
     partition: int
     leader: NodeId
-    """Leader of the dead letter partition, or NO_NODE if it has none."""
+    """Leader of the dead letter partition, or NO_NODE if the partition has no leader."""
     bytes_max: int
     """Size in bytes of the largest batch that the dead letter topic accepts
     (`max.message.bytes`)."""

@@ -56,10 +56,10 @@ class DeadLetter:
         """True if the dead letter is sent in a separate batch, because the leader refused a batch
         that contained it."""
         self.is_under_way = False
-        """True while the present step of the dead letter has begun and its outcome is not known
+        """True while the current step of the dead letter has begun and its outcome is not known
         yet."""
         self.failure_count = 0
-        """Number of consecutive failures of the dead letter's present step."""
+        """Number of consecutive failures of the dead letter's current step."""
         self.due_ms = 0
         """Monotonic time in milliseconds from which the next step of the dead letter may begin."""
 

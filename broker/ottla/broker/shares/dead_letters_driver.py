@@ -113,7 +113,7 @@ operator, by error code."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures of a dead letter after which a temporary error is logged. This
-takes some 6 s."""
+number of failures takes about six seconds."""
 
 FAILURE_KINDS_MAX = 1_000
 """Maximum number of different failures of dead letters that are stored, so that each is logged only
@@ -354,7 +354,7 @@ class DeadLetterSender:
         self.settle(led, failed, is_written=False)
 
     def _note(self, kind: LetterFailure) -> None:
-        """Record a failure to write dead letters, and log it unless a failure of this kind was
+        """Record a failure to write dead letters. Logs the failure if no failure of this kind was
         logged recently."""
         now_ms = self.clock.monotonic_ms()
         if kind not in self._failed_ms and len(self._failed_ms) >= FAILURE_KINDS_MAX:
@@ -537,8 +537,8 @@ class Parcel:
     async def fill(self, jobs: deque[LetterJob]) -> None:
         """Move queued dead letters to the batches of this request, until the request is full.
 
-        A job contains the queued letters of one share partition. From each job, at least one letter
-        is moved, unless the batch for its partition is full.
+        A job contains the queued letters of one share partition. At least one letter of each job is
+        moved if the batch for its partition is not full.
         """
         for _ in range(len(jobs)):
             if self.is_full:

@@ -53,8 +53,8 @@ class Span:
         self.count = count
         """Number of times that each record of the span was delivered."""
         self.member_id = member_id
-        """Id of the member that acquired the records of the span. It is kept while the end of the
-        acquisition is being written."""
+        """Id of the member that acquired the records of the span. The id remains set until the end
+        of the acquisition is durable."""
         self.deadline_ms = deadline_ms
         """Monotonic time in milliseconds at which the member's acquisition lock on the records
         ends."""

@@ -23,7 +23,7 @@ from ottla.wire.messages.describe_share_records_response import (
 
 END = -1
 """Value of `next_offset` in a DescribeShareRecords response after which no records are left. It is
-also the end of the lock of records that no member has acquired."""
+also the lock expiry that the response reports for records that no member has acquired."""
 RANGE_COUNT_MAX = 1_000
 """Maximum number of ranges of records in a DescribeShareRecords response, of 60 to 100 bytes each.
 A larger value blocks the event loop longer. A smaller value needs more requests for a partition
@@ -74,8 +74,8 @@ def described(
     led: LedShare, start_offset: int, *, range_count_max: int, has_waiting: bool
 ) -> DescribeShareRecordsResponse:
     """Return a DescribeShareRecords response with the unsettled records of a share partition from
-    an offset on. Records that no member has acquired and that need no dead letter are included if
-    `has_waiting`."""
+    an offset on. With `has_waiting`, the response includes records that no member has acquired and
+    that need no dead letter."""
     window, now = led.share.window, led.now
     response = DescribeShareRecordsResponse(next_offset=END)
     at = max(0, window.index_of(start_offset))

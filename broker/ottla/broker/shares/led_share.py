@@ -64,28 +64,28 @@ outdated. INVALID_REQUEST: the state was deleted."""
 LOCKS_COST = 4
 """Cost of ending the acquisition locks of a share partition and of writing its state. The unit is
 the cost of reading one partition in a fetch. With a smaller value, more locks end per event-loop
-iteration, which blocks the loop longer. With a larger value, records are released later if very
-many locks end at once."""
+iteration, which blocks the loop longer. With a larger value, records are released later if a large
+number of locks end at once."""
 
 RULES_KEPT = 1_000
 """Maximum number of distinct share group settings whose delivery rules are cached. Share partitions
 with equal settings share one object."""
 
 SPANS_PER_COST = 4
-"""Number of spans (ranges of records with equal state) that can be changed in the time of one
-partition's read by a fetch."""
+"""Number of spans (ranges of records with equal state) that are changed in the time in which a
+fetch reads one partition."""
 
 Answered = Callable[[ErrorCode], None]
 
 
 class Stage(Enum):
-    """Stage of a share partition on its way to deliver records, such as loading its state."""
+    """Stage of a share partition between its loading and the delivery of its records."""
 
     LOADING = auto()
-    """The durable state of the share partition is being read or compared, or its start offset is
-    being stored."""
+    """Stage in which the durable state of the share partition is being read or compared, or its
+    start offset is being stored."""
     NEEDS_OFFSET = auto()
-    """The start offset of the share partition must be looked up by its timestamp."""
+    """Stage in which the start offset of the share partition must be looked up by its timestamp."""
     READY = auto()
     DROPPED = auto()
 
@@ -111,7 +111,7 @@ class DeliveryPorts(NamedTuple):
     purgatory: Purgatory
     clock: Clock
     settings_of: Callable[[str], ShareGroupSettings]
-    """Function that returns the present settings of a share group, given its id."""
+    """Function that returns the current settings of a share group, given its id."""
     letters: LetterSender | None = None
     """Sender of dead letters. If it is None, rejected records are archived without a dead
     letter."""
@@ -222,11 +222,11 @@ class LedShare:
 
     @property
     def settings(self) -> ShareGroupSettings:
-        """Present settings of the share group that consumes this share partition."""
+        """Current settings of the share group that consumes this share partition."""
         return self._ports.settings_of(self.key.group_id)
 
     def apply_settings(self) -> ShareGroupSettings:
-        """Apply the present settings of the share group to this partition, and return them."""
+        """Apply and return the current settings of the share group that consumes this partition."""
         settings, topic = self.settings, self.partition.config
         has_letters = self._has_letters(settings)
         if (
@@ -318,8 +318,9 @@ class LedShare:
         self._store_start(end_offset if found is None else found.offset)
 
     def _store_start(self, start_offset: Offset) -> None:
-        """Store a start offset that this leader chose for a share partition. Kafka stores it only
-        with the first write. A new leader before that write would choose again and skip records."""
+        """Store a start offset that this leader chose for a share partition. In Kafka, the start
+        offset is stored only with the first write. If the leader changes before that write, the new
+        leader chooses another offset and skips records."""
         if self.stage is Stage.DROPPED:
             return
 
@@ -386,8 +387,8 @@ class LedShare:
 
     @property
     def is_worth_reading(self) -> bool:
-        """False if a fetch would certainly find no record to acquire in this share partition now,
-        and no error."""
+        """False if a fetch of this share partition now would certainly return neither records nor
+        an error."""
         if self.stage is not Stage.READY or not self.is_leading:
             return True
         share, log = self.share, self.partition.log
@@ -434,8 +435,8 @@ class LedShare:
             self._wake()
 
     def write(self) -> None:
-        """Write the pending changes of the share partition to the persister, unless a write is in
-        flight."""
+        """Write the pending changes of the share partition to the persister. Has no effect while
+        another write is in flight."""
         write = self.share.next_write() if self.stage is not Stage.DROPPED else None
         if write is None:
             return
@@ -528,7 +529,7 @@ class LedShare:
     @property
     def _may_close(self) -> bool:
         """True if the share partition can be dropped from memory without loss: all of its state is
-        durable, and no back-off is running that would start again."""
+        durable, and no record is in back-off. A back-off would start again after the next load."""
         order = self.share.order
         return self.share.is_idle and (order is None or not order.backoff_count)
 

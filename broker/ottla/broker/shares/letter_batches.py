@@ -29,7 +29,7 @@ BATCH_BYTES_MAX = MIB
 larger value uses more memory. A smaller value needs more requests."""
 
 FIELD_BYTES_MAX = 10
-"""Maximum bytes of a varint, as which each field and each length in a record is encoded."""
+"""Maximum bytes of a varint, the encoding of each field and each length in a record."""
 RECORD_FIELDS = 6
 
 ACKS_ALL = -1

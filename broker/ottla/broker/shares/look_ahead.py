@@ -26,8 +26,8 @@ RECORDS_PER_TURN = 500
 event loop longer. A smaller value needs more iterations to read the log again after a failover."""
 
 BYTES_PER_TURN = 256 * 1024
-"""Maximum bytes of the log that are read ahead per event-loop iteration. A larger batch is read
-whole nevertheless."""
+"""Maximum bytes of the log that are read ahead per event-loop iteration. A batch that is larger is
+still read whole."""
 
 DECOMPRESSED_BYTES_MAX = 16 * MIB
 """Maximum decompressed size in bytes of a batch whose records are read for keys and headers. A
@@ -70,8 +70,8 @@ def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now
 
 
 def _skip_settled(share: SharePartition, order: DeliveryOrder) -> None:
-    """Pass the records that are acknowledged or archived, without decoding them. After a failover,
-    most records of the delivery window may be."""
+    """Skip the records that are acknowledged or archived, without decoding them. After a failover,
+    these may be most records of the delivery window."""
     window = share.window
     for _ in range(RECORDS_PER_TURN):
         if not window.start_offset <= order.scanned_offset < window.end_offset:

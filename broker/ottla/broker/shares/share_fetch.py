@@ -1,9 +1,10 @@
 """ShareFetch: acknowledges records, then acquires records for a member and sends them (KIP-932).
 
 Pure, except that a lookup by timestamp awaits. The acknowledgements take effect at once, and become
-durable while the fetch reads or waits. The response is sent when both are done. A fetch with too
-few bytes waits in the purgatory under the keys of its partitions and share partitions. It is woken
-by an append, a release of records, the expiry of a lock or a loaded state.
+durable while the fetch reads or waits. The response is sent when the fetch has ended and the
+acknowledgements are durable. A fetch with too few bytes waits in the purgatory under the keys of
+its partitions and share partitions. It is woken by an append, a release of records, the expiry of a
+lock or a loaded state.
 
 Records are acquired in the event-loop iteration in which they are sent. If the client's byte quota
 does not allow them, the acquisition is undone in that iteration, so that throttling does not raise
@@ -59,17 +60,17 @@ acquires whole batches."""
 
 PARTITIONS_READ_MAX = 200
 """Maximum number of a session's partitions that one attempt of a ShareFetch reads. The session's
-next request begins with the other partitions. A larger value blocks the event loop longer. With a
-smaller value, sessions of very many partitions are delayed."""
+next request begins with the other partitions. A larger value blocks the event loop longer. A
+smaller value delays sessions with a large number of partitions."""
 
 SESSION_PARTITIONS_MAX = 100_000
 """Maximum number of partitions in a share session, including partitions that do not exist. A larger
-value lets a client use more memory. A smaller value refuses members with very many partitions on
-one broker."""
+value lets a client use more memory. A smaller value refuses members with a large number of
+partitions on one broker."""
 
 ROUNDS_MAX = 16
-"""Maximum number of times that one attempt of a ShareFetch reads the partitions. It reads them
-again if they contained only undeliverable records, such as transaction markers. A larger value
+"""Maximum number of times that one attempt of a ShareFetch reads the partitions. The partitions are
+read again if they contained only undeliverable records, such as transaction markers. A larger value
 blocks the event loop longer."""
 
 
@@ -181,7 +182,8 @@ class ShareFetch:
 
     def attempt(self, *, is_last: bool) -> bool:
         """Acquire records for the member if enough bytes are available or a partition has an error.
-        If `is_last`, acquire all available records, however few. Returns whether the fetch is done.
+        If `is_last` is True, acquire all available records, even if they are fewer than the member
+        requested. Returns whether the fetch is done.
         """
         clock = self.api.delivery.ports.clock
         begun_ms = clock.monotonic_ms()
@@ -254,8 +256,8 @@ class ShareFetch:
         self, partition: Partition, log: Log, offset: Offset, is_committed: bool
     ) -> RemoteRead | None:
         """Return records that only the object store has, if they were read already. Otherwise start
-        to read them, and return None. They are kept in memory for a while, because one attempt may
-        read them several times."""
+        to read them, and return None. Several attempts may need the same records, so they stay in
+        memory for some time."""
         key = RemoteKey(partition, offset, is_committed)
         request = RemoteRequest(key, log, COPIED_READ_BYTES, at_least_one=True)
         read = self.api.remote_fetches.take(request, self.context.arrived_ms, keep=True)
@@ -349,8 +351,8 @@ class ShareFetch:
     # ---- response
 
     def on_read(self) -> None:
-        """Record that this fetch has finished reading, and send the response unless
-        acknowledgements are pending."""
+        """Record that this fetch has finished reading. Sends the response if no acknowledgements
+        are pending."""
         self._is_read = True
         self.conclude()
 
@@ -392,8 +394,9 @@ class WaitingShareFetch(WaitingEntry):
     """ShareFetch request that waits in the purgatory for records, and tries to acquire them
     whenever it is woken.
 
-    Members of a group usually wait for the same partitions. Each event of a partition wakes them
-    all, but its records suffice for few of them: a partition without available records is not read.
+    Members of a group usually wait for the same partitions. Each event of a partition wakes all of
+    these requests, but the new records suffice only for a few. The other requests therefore skip a
+    partition without available records.
     """
 
     __slots__ = ("_fetch", "_targets")

@@ -27,9 +27,10 @@ class ReadTimes:
         self._ended_ms: int | None = None
 
     def note(self, begun_ms: int, ended_ms: int) -> None:
-        """Record an attempt to read the share partition. Its times are monotonic, in milliseconds.
+        """Record an attempt to read the share partition. Both times are monotonic, in milliseconds.
 
-        An attempt shorter than 1 ms counts as 1/n of the n ms since the previous one, as in Kafka.
+        As in Kafka, an attempt shorter than 1 ms counts as the share 1/n of the time, where n is
+        the number of milliseconds since the previous attempt.
         """
         took_ms = ended_ms - begun_ms
         idle_ms = 0 if self._ended_ms is None else begun_ms - self._ended_ms

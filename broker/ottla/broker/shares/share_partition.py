@@ -1,13 +1,13 @@
 """Share partition: delivery of the records of one partition to the members of one share group
 (KIP-932).
 
-Pure; times are parameters. `acquire` gives records to a member, `acknowledge` ends their
+Pure; times are parameters. `acquire` acquires records for a member, `acknowledge` ends their
 acquisition, `end_locks` and `release_member` release them. Each change that must survive a failover
 becomes a part of a write. `next_write` returns the write to send to the persister, and `on_written`
 applies its outcome.
 
-One write is in flight at a time. Changes that are made meanwhile share the next one. Kafka sends
-one write for each request. Its writes may therefore overtake each other, and cannot contain the
+One write is in flight at a time. Changes that are made meanwhile share the next write. Kafka sends
+one write for each request. Kafka's writes may therefore overtake each other, and cannot contain the
 start offset that results from them.
 
 Invariants:
@@ -19,9 +19,9 @@ Invariants:
 - ArchivedAfterItsLetter: a record in state Archiving is archived only after its dead letter is
   written, or if the record or the dead letter topic no longer exists.
 
-Records whose lock has expired can be acquired before the write is done, as in Kafka. If records
-are delayed, have a back-off or are ordered by key or priority, `ordering/` decides which available
-ones are next; `order` is None otherwise.
+Records whose lock has expired can be acquired before the write is done, as in Kafka. If records are
+delayed, have a back-off or are ordered by key or priority, `order` (see `ordering/`) selects the
+available records that are delivered next. Otherwise `order` is None.
 """
 
 from collections.abc import Iterable, Sequence
@@ -103,9 +103,9 @@ class Transition:
     def __init__(self, *, is_of_letters: bool = False) -> None:
         self.batches: list[StateBatch] = []
         self.code: ErrorCode | None = None
-        """Error code with which the write of the change was answered, or None until then."""
+        """Error code with which the write of the change was answered, or None before the answer."""
         self.is_of_letters = is_of_letters
-        """True if the change is a step of dead letters. Such a change belongs to no
+        """True if the change is a step of dead letters. Such a change does not result from an
         acknowledgement, and is repeated if its write fails."""
         self.is_rejected: set[int] = set()
         """First offset of each span whose records a consumer rejected."""
@@ -460,7 +460,7 @@ class SharePartition:
 
     @property
     def is_spread(self) -> bool:
-        """True if the durable state has nearly as many batches as one record can hold."""
+        """True if the durable state has nearly as many batches as fit into one record."""
         spans = self.window.spans
         if len(spans) < STORED_SPANS_MAX:
             return False
@@ -545,8 +545,8 @@ class SharePartition:
         """End or renew a member's acquisition of records. Returns the transition to write, or None
         if nothing has to be written.
 
-        All acknowledgements take effect or none does. Raises RefusedError: INVALID_RECORD_STATE if
-        the member has not acquired a record, INVALID_REQUEST if a record is beyond the window.
+        Either all acknowledgements take effect, or none. Raises RefusedError: INVALID_RECORD_STATE
+        if the member has not acquired a record, INVALID_REQUEST if a record is beyond the window.
         Records below the start offset are ignored.
         """
         window = self.window

@@ -61,11 +61,11 @@ class ShareRead:
         """Last offset and end position in the file of each batch whose header was read."""
 
     def batches(self, bytes_max: int, *, is_first: bool) -> Iterator[LogBatch]:
-        """Yield the batches of the log that fit into `bytes_max`. If `is_first`, the first batch is
-        yielded even if it is larger.
+        """Yield the batches of the log that fit into `bytes_max`. If `is_first` is True, the first
+        batch is yielded even if it is larger.
 
-        Raises NotCachedError if a header is not in the page cache, and CorruptDataError if it is
-        malformed.
+        Raises NotCachedError if a header is not in the page cache, and CorruptDataError if a header
+        is malformed.
         """
         piece = self.piece
         at = 0 if isinstance(piece, bytes) else piece.position

@@ -1,8 +1,9 @@
 """Share sessions: the partitions that one member of a share group fetches from this broker, and the
 epoch of its last request (KIP-932).
 
-Pure. A session belongs to a connection and ends with it. The rules are Kafka's: epoch 0 opens a
-session or replaces one, each following request increments the epoch, and -1 ends the session.
+Pure. A session belongs to a connection and ends when the connection closes. The rules are Kafka's:
+epoch 0 opens or replaces a session, each following request increments the epoch, and -1 ends the
+session.
 """
 
 from collections.abc import Iterator

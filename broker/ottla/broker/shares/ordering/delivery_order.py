@@ -1,7 +1,6 @@
-"""Unsettled records of a share partition, by the reason why each one is not delivered now.
+"""Unsettled records of a share partition, by the reason why each record is not delivered now.
 
-Pure; times are parameters. A record that the log has and that is not settled is in exactly one
-place:
+Pure; times are parameters. An unsettled record in the log is in exactly one place:
 
     delayed ─▶ waiting for its key ─▶ ready ─▶ taken ─▶ in back-off ─▶ ready …
 
@@ -12,10 +11,10 @@ Invariants:
 
 - NotBeforeItsTime: no record is ready before its due time and the end of its back-off.
 - OneInFlightPerKey: at most `key_concurrency` records of a key are ready, taken or in back-off.
-  They are the ones that became due first, and a released one precedes all later ones.
+  These records became due first, and a released record precedes all later records of its key.
 - NoClassStarves: the first ready record of each priority is among the next `len(TURNS)` that are
-  taken, unless a record of its priority with a lower offset becomes ready before.
-- OnePlace: the number of records in all places is that of the unsettled records below
+  taken.  The exception is that a record of this priority with a lower offset becomes ready before.
+- OnePlace: the number of records in all places equals the number of unsettled records below
   `scanned_offset`.
 
 This order is not stored. The next leader adds the records again as it reads the log. It computes
@@ -139,7 +138,7 @@ class DeliveryOrder:
         self.log_start_offset = start_offset
         """Start offset of the log. Records below it were removed from the order of deliveries."""
         self.pending: PendingBatch | None = None
-        """Batch of the log whose records are not all added yet, or None if there is none."""
+        """Batch of the log whose records are only partly added, or None if no batch is pending."""
         self._salt = salt
         self._delayed: list[TimedRange] = []
         self._backoff: list[TimedRange] = []
@@ -147,7 +146,7 @@ class DeliveryOrder:
         """Heaps of the offset ranges that are ready for delivery, one heap for each priority."""
         self._keys: dict[int, KeyQueue] = {}
         self._traits: dict[int, Traits] = {}
-        """Key and priority of the unsettled records that have any, by offset."""
+        """Key and priority of the unsettled records that have a key or a priority, by offset."""
         self._turn = 0
         """Number of records that were taken for delivery while several priorities had ready
         records."""
@@ -210,9 +209,9 @@ class DeliveryOrder:
     # ---- time
 
     def ripen(self, now: Instant) -> bool:
-        """Make records ready for delivery if their due time or back-off is over, unless they must
-        wait for other records with the same key. Returns True if a due time or back-off was
-        over."""
+        """Make records ready for delivery if their due time or back-off is over. Records that must
+        wait for other records with the same key stay in the key's queue. Returns True if a due time
+        or back-off was over."""
         moved = 0
         while self._delayed and self._delayed[0][0] <= now.wall_ms and moved < RIPENED_MAX:
             _, first, last = heappop(self._delayed)
@@ -228,7 +227,7 @@ class DeliveryOrder:
 
     def next_mono_ms(self, now: Instant) -> int | None:
         """Return the monotonic time in milliseconds of the next due time or end of a back-off, or
-        None if there is none. `ripen` must be called at that time."""
+        None if no record is delayed or in back-off. The caller must call `ripen` at that time."""
         times = []
         if self._delayed:
             times.append(max(0, self._delayed[0][0] - now.wall_ms) + now.mono_ms)
@@ -237,7 +236,7 @@ class DeliveryOrder:
         return min(times, default=None)
 
     def _ripen(self, first: int, last: int, not_before_ms: int, mono_ms: int) -> None:
-        """Make due records ready for delivery, or let them wait for other records with the same
+        """Make due records ready for delivery, or queue them behind other records with the same
         key."""
         traits = self._traits.get(first, PLAIN)
         if traits.key is not None:
@@ -325,8 +324,8 @@ class DeliveryOrder:
             self._push_active(begin, end, end_ms, mono_ms)
 
     def on_settled(self, first: int, last: int, mono_ms: int) -> None:
-        """Remove acknowledged or archived records, and let the next records of their keys become
-        ready for delivery."""
+        """Remove acknowledged or archived records, and make the next records of their keys ready
+        for delivery."""
         last = min(last, self.scanned_offset - 1)
         if first > last:
             return
@@ -363,8 +362,8 @@ class DeliveryOrder:
     # ---- the start of the log
 
     def drop_before(self, offset: int, mono_ms: int) -> None:
-        """Remove the records below the log start offset `offset`, except those taken for delivery.
-        The call visits all records."""
+        """Remove the records below the log start offset `offset`, except records that are taken for
+        delivery. The call visits all records."""
         self.log_start_offset = offset
         self._delayed, removed = _split(self._delayed, offset)
         self.delayed_count = _size_of(self._delayed)

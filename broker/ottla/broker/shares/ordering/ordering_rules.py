@@ -49,8 +49,8 @@ class OrderingRules(NamedTuple):
     def backoff_ms(self, count: int, salt: int) -> int:
         """Return the milliseconds from the end of delivery number `count` to the next delivery.
 
-        The back-off doubles with each delivery. Jitter subtracts up to half of it, but the result
-        is not below the minimum. Equal salts give equal jitter.
+        The back-off doubles with each delivery. Jitter shortens it by up to half, but not below the
+        minimum. Equal salts result in equal jitter.
         """
         longest = self.longest_backoff_ms(count)
         shortest = max(min(self.backoff_ms_min, longest), longest // 2)
