@@ -101,8 +101,7 @@ class BrokerTier:
             ),
             on_image=topic.on_image,
         )
-        """Metadata publisher that manages tiered storage. It must be called after the replica
-        manager."""
+        """Metadata publisher that manages tiered storage. It must run after the replica manager."""
 
     def keys_of(self, segment: RemoteSegment, topic: str) -> tuple[str, ...]:
         """Return the keys of a segment's objects in the object store."""

@@ -1,7 +1,8 @@
-"""Writes of those objects in the store that belong to the cluster and to no segment: the heartbeat
-here, and the committed offsets of groups in `groups/offsets`.
+"""Writes the objects in the store that belong to the cluster and not to a segment. This module
+writes the heartbeat, and `groups/offsets` writes the committed offsets of groups.
 
-Both are for `ottla tier restore`. A failure delays nothing else: it is logged and repeated.
+`ottla tier restore` reads these objects. A failed write is logged and repeated, and delays nothing
+else.
 """
 
 import json
@@ -23,11 +24,11 @@ logger = logging.getLogger("ottla.broker.tier")
 
 HEARTBEAT_S = 60.0
 """Seconds between two heartbeats of a cluster. With a larger value, a restore needs longer to see
-that the cluster has stopped; with a smaller one, the requests cost more."""
+that the cluster has stopped. With a smaller value, the requests cost more."""
 LOOK_S = 5.0
-"""Seconds until a broker checks again whether it is the one that writes the heartbeat."""
+"""Seconds until a broker checks again whether it must write the heartbeat."""
 WRITE_TIMEOUT_S = 60.0
-"""Timeout in seconds of the upload of one object. It is repeated at the next interval."""
+"""Timeout in seconds of the upload of one object. It is repeated one interval after a failure."""
 
 
 class ClusterObjects:
@@ -45,7 +46,8 @@ class ClusterObjects:
         clock: Clock,
         figures: TierFigures,
     ) -> None:
-        """Create the object. `require_usable` raises StoreError while the store fails."""
+        """Create the writer of the cluster's objects. `require_usable` raises StoreError while the
+        store fails."""
         self.store = store
         self.cluster_id = cluster_id
         self._node_id = node_id

@@ -1,7 +1,7 @@
 """Finds the partitions of deleted topics that still have objects in the object store. Pure.
 
-The broker that led a partition deletes its copies when the topic is deleted. If that broker dies
-meanwhile, or if no replica was running, the copies remain (in Kafka permanently).
+The broker that led a partition deletes its copies when the topic is deleted. If this broker dies
+before the end, or if no replica was running, the copies remain. In Kafka they remain permanently.
 """
 
 from collections.abc import Container
@@ -14,7 +14,8 @@ from ottla.storage.tier.object_names import parse_object_key
 from ottla.storage.tier.store_seam import ObjectEntry
 
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions that one search collects. A later search finds the others."""
+"""Maximum number of partitions that one search collects. A later search finds the remaining
+partitions."""
 
 
 class DeletedTopicPartition(NamedTuple):
@@ -29,7 +30,8 @@ class DeletedTopicScan:
     """Partitions without a topic, collected from a listing of the store."""
 
     def __init__(self, topic_ids: Container[UUID]) -> None:
-        """Create an empty scan. `topic_ids` are the ids of the topics that exist at its start."""
+        """Create an empty scan. `topic_ids` are the ids of the topics that exist when the scan
+        begins."""
         self._topic_ids = topic_ids
         self._newest_ms: dict[DeletedTopicPartition, int] = {}
 

@@ -1,11 +1,11 @@
-"""Deletes what deleted topics have left in the object store.
+"""Deletes objects of deleted topics that remain in the object store.
 
 One broker of the cluster searches the whole store, at intervals of hours: the leader of partition 0
-of `__remote_log_metadata`. It resumes deletions that were interrupted by the death of a broker, and
-deletes the copies of topics that had no running replica when they were deleted.
+of `__remote_log_metadata`. It resumes deletions that were interrupted by the death of a broker. It
+also deletes the copies of topics that had no running replica when they were deleted.
 
 A complete copy is deleted only if the metadata topic has its segment. If the metadata topic was
-lost, or if a restore left out some topics, the bucket is all that is left of them.
+lost, or if a restore left out some topics, the bucket contains the only copy of their records.
 """
 
 import logging
@@ -22,28 +22,29 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 logger = logging.getLogger("ottla.broker.tier")
 
 FIRST_SEARCH_S = 10 * 60.0
-"""Seconds from the start of a broker until its first search. With a smaller value, brokers that
-restart often list the whole store often."""
+"""Seconds from the start of a broker until its first search for objects of deleted topics. With a
+smaller value, a broker that restarts often lists the whole store often."""
 
 SEARCH_S = 6 * 60 * 60.0
-"""Seconds between two searches. A search sends one request to the store for 1000 objects."""
+"""Seconds between two searches for objects of deleted topics. A search sends one request to the
+store for 1000 objects."""
 
 IMAGE_AGE_MS_MAX = 5 * 60 * 1000
-"""Maximum age in ms of the newest metadata record that this broker has applied. An older image may
-lack topics: this broker may be cut off from the controllers."""
+"""Maximum age in milliseconds of the newest metadata record that this broker has applied. An older
+image may lack topics, because this broker may have lost its connection to the controllers."""
 
 LOAD_S = 120.0
-"""Timeout, in seconds, until the metadata of one partition is loaded."""
+"""Maximum time in seconds to load the metadata of one partition."""
 
 
 class DeletedTopics:
-    """Background task that deletes what deleted topics have left in the object store."""
+    """Background task that deletes objects of deleted topics from the object store."""
 
     def __init__(self, ports: TierPorts) -> None:
         self._ports = ports
 
     async def run(self) -> None:
-        """Search the store at intervals, until cancelled."""
+        """Search the store for objects of deleted topics at intervals, until cancelled."""
         await trio.sleep(FIRST_SEARCH_S)
         while True:
             try:
@@ -55,8 +56,9 @@ class DeletedTopics:
             await trio.sleep(SEARCH_S)
 
     async def search(self) -> None:
-        """Search the store once, if this broker is responsible, and delete what is found. Raises
-        OttlaError if the store or the metadata topic fails."""
+        """Search the store once for objects of deleted topics, and delete them. Has no effect
+        if another broker is responsible. Raises OttlaError if the store or the metadata topic
+        fails."""
         ports = self._ports
         if not self._is_responsible():
             return

@@ -35,7 +35,7 @@ def remote_metadata_topic(
 
 
 def metadata_partition_of(partition: TopicIdPartition, partition_count: int) -> int:
-    """Return the index of that partition of `__remote_log_metadata` which stores the metadata of a
+    """Return the index of the partition of `__remote_log_metadata` that stores the metadata of a
     tiered partition. Kafka computes the same index (RemoteLogMetadataTopicPartitioner)."""
     # Only brokers with tiered partitions need the client's modules.
     from ottla.client.produce.partitioner import murmur2

@@ -154,8 +154,8 @@ class MetadataTopic:
         return metadata
 
     def on_image(self, image: MetadataImage) -> None:
-        """Check in a new metadata image whether the metadata topic exists. Once it does, the reader
-        starts.
+        """Check whether a new metadata image contains the metadata topic. The reader starts when
+        the topic exists.
 
         If the topic was deleted and created again, the loaded metadata remains unchanged. Writes
         are then never read back, so no segment is copied and no copy is deleted. With the empty
@@ -221,8 +221,8 @@ class MetadataTopic:
         self.write_count += len(deliveries)
 
     def _has_refused(self, work: str, error: OttlaError | OSError) -> bool:
-        """Return whether ACLs are the reason why some work on the metadata topic failed. They are
-        logged once."""
+        """Return whether ACLs caused a failure of work on the metadata topic. The refusal is logged
+        once."""
         if not is_refusal(error):
             return False
         if self._alarms.on_refusal(work):
@@ -278,8 +278,8 @@ class MetadataTopic:
         return address
 
     def _backoff(self) -> Backoff:
-        """Return the pauses between attempts that ACLs refuse. Each refusal is a line in the log of
-        the broker that decides."""
+        """Return the pauses between attempts that ACLs refuse. The broker that refuses an attempt
+        logs each refusal."""
         return Backoff(self._settings.task_retry_backoff_ms_max)
 
     async def _create(self) -> bool:
@@ -368,9 +368,9 @@ class MetadataTopic:
             self._wake()
 
     async def _note_positions(self, consumer: "Consumer") -> None:
-        """Record up to which offsets the metadata topic has been read, for the tiered partitions
-        that are still being loaded. The offsets of records are not enough, because compaction may
-        have removed the last records."""
+        """Record the offsets up to which the metadata topic has been read, for the tiered
+        partitions that are still being loaded. The offsets of records are not enough, because
+        compaction may have removed the last records."""
         for index in sorted(self.states.stores - self._sought):
             at = TopicPartition(REMOTE_METADATA_TOPIC, index)
             if self.states.is_loading(index) and at in consumer.assignment:
@@ -385,8 +385,7 @@ class MetadataTopic:
 
 
 def has_state(metadata: RemoteMetadata, segment_id: RemoteSegmentId, record: RemoteRecord) -> bool:
-    """Return whether a copied segment has reached the state in a record about it, or a later
-    state."""
+    """Return whether a copied segment has reached the state in `record`, or a later state."""
     segment = metadata.get(segment_id)
     if isinstance(record, RemoteSegmentRemoval):
         return segment is None

@@ -31,10 +31,11 @@ def orphans_among(
     does not contain, and whose copies are incomplete.
 
     `segment_ids` are the ids of all segments in the partition's metadata, in any state. The
-    metadata must be loaded completely. Objects of a complete copy are no orphans: if the metadata
-    topic was lost, the bucket is all that is left. A manifest without other objects is an orphan,
-    because its upload may take effect late, after the segment was deleted. Keys that do not have
-    the form of a segment's object, and objects of other partitions, are ignored.
+    metadata must be loaded completely. Objects of a complete copy are not orphans, because they are
+    the only copy of the records if the metadata topic was lost. A manifest without other objects is
+    an orphan, because its upload may take effect late, after the segment was deleted. Objects of
+    other partitions, and objects whose key does not have the form of a segment's object, are
+    ignored.
     """
     found: list[tuple[int, str, UUID]] = []
     kinds: dict[UUID, set[SegmentObject]] = {}

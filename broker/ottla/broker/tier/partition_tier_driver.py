@@ -1,8 +1,9 @@
 """Tiered storage of one partition on this broker: performs the steps of `remote_log_manager`.
 
-A leader runs two loops. One copies segments, in order; the other deletes expired copies. They are
-separate, so that an upload that hangs stops no deletion. A follower runs one loop, which determines
-how far its log is copied. The segments of a deleted topic are deleted from the store.
+A leader runs two loops. One loop copies segments, in order; the other deletes expired copies. The
+loops are separate, so that an upload that hangs does not stop deletions. A follower runs one loop,
+which determines the offset up to which its log is copied. The segments of a deleted topic are
+deleted from the store.
 
 After a failure, the loop of the partition is retried after a delay, which doubles with each
 failure. The object store is then checked before the next copy is announced in the metadata, so that
@@ -67,7 +68,7 @@ copied segment). A search sends one request to the store for 1000 objects."""
 
 DELETION_S = 60.0
 """Time in seconds for which a former follower waits while the former leader deletes the copies of a
-deleted topic. The follower then deletes the remaining ones."""
+deleted topic. The follower then deletes the remaining copies."""
 
 
 @frozen(kw_only=True)
@@ -140,8 +141,8 @@ class PartitionTier:
     # ---- tasks
 
     async def run(self) -> None:
-        """Copy and delete expired segments as the leader, or determine how far the log is copied as
-        a follower, until cancelled."""
+        """Run the loops of the current role until cancelled. A leader copies segments and deletes
+        expired copies. A follower determines the offset up to which the log is copied."""
         figures, clock = self._ports.figures, self._ports.clock
         figures.alarms.on_failure(
             "loads of metadata",

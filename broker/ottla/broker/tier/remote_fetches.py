@@ -2,8 +2,8 @@
 
 Pure, except for awaiting `RemoteReads`; the function that runs a read in the background is a
 parameter. A fetch never blocks the event loop until the object store responds. It starts a read,
-waits in the purgatory for a limited time, and is answered with the records that have been read by
-then. The read continues, and its result is kept for the next fetch of the same offset. A consumer
+waits in the purgatory for a limited time, and is then answered with the records that are available.
+The read continues, and its result is kept for the next fetch of the same offset. A consumer
 therefore makes progress even if the store is slow (KIP-1018). The running reads and the kept
 results of a broker are bounded, because consumers choose the number of partitions that they read
 (KAFKA-19763).
@@ -33,11 +33,11 @@ from ottla.wire.batch import batches
 
 RUNNING_BYTES_MAX = 64 * MIB
 """Maximum number of bytes that all running reads return together. With a smaller number, consumers
-of copied records wait for each other. A larger one takes more memory."""
+of copied records wait for each other. A larger number takes more memory."""
 
 KEPT_BYTES_MAX = 64 * MIB
 """Maximum size in bytes of the results that no fetch has used yet. With a smaller number, results
-of slow reads are dropped before they are used, and read again. A larger one takes memory for
+of slow reads are dropped before they are used, and read again. A larger number takes memory for
 clients that have disconnected."""
 
 KEPT_MS = 30_000
@@ -45,11 +45,11 @@ KEPT_MS = 30_000
 another read."""
 
 WAITING_MAX = 1_000
-"""Maximum number of reads that wait until others have ended. A further read begins when the client
-fetches again."""
+"""Maximum number of reads that wait for running reads to end. A further read begins only when the
+client fetches again."""
 
 RunRead = Callable[[Callable[[], Awaitable[None]]], bool]
-"""Function that runs a read in the background. Returns False if it cannot run one now."""
+"""Function that runs a read in the background. Returns False if the read cannot start now."""
 
 
 Within = Callable[[float, Callable[[], Awaitable[None]]], Awaitable[bool]]
@@ -124,9 +124,9 @@ class RemoteFetches:
         return sum(request.bytes_max for request in self._running.values())
 
     def take(self, request: RemoteRequest, now_ms: int, *, keep: bool = False) -> RemoteRead | None:
-        """Return the result of a read if it is there. Otherwise start the read, and return None.
-        When the result is there, the waiting fetches of the partition are woken. With `keep`, the
-        result is kept for a second use.
+        """Return the result of a read if it is available. Otherwise start the read, and return
+        None. When the result is available, the waiting fetches of the partition are woken. With
+        `keep`, the result is kept for a second use.
 
         If an earlier fetch started the read, the result may have more bytes than `request` allows.
         Raises RefusedError if the read failed.
@@ -211,7 +211,7 @@ class RemoteFetches:
 
 
 def no_reads(read: Callable[[], Awaitable[None]]) -> bool:
-    """Return False: a broker without background tasks cannot run reads."""
+    """Return False, because a broker without background tasks cannot run reads."""
     return False
 
 
@@ -240,7 +240,7 @@ def no_remote_fetches(wake: Callable[[Hashable], object]) -> RemoteFetches:
 
 def first_batches(records: bytes, bytes_max: int, *, at_least_one: bool) -> bytes:
     """Return the whole batches at the start of `records` that fit into `bytes_max`. With
-    `at_least_one`, the first one is returned even if it is larger."""
+    `at_least_one`, the first batch is returned even if it is larger."""
     if len(records) <= bytes_max:
         return records
     end = 0

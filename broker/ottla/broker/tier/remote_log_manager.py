@@ -69,7 +69,8 @@ def highest_copied(log: LogSnapshot, metadata: RemoteMetadata) -> OffsetAndEpoch
 
 def start_of_leader(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None:
     """Return the log start offset that a new leader derives from the copied segments, or None if
-    its own log start is right. The caller sets it when the high watermark has reached it."""
+    its own log start is right. The caller sets the log start when the high watermark has reached
+    this offset."""
     start = log_start_after_election(
         metadata,
         log.epochs,
@@ -81,9 +82,9 @@ def start_of_leader(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None
 
 
 def lost_start(log: LogSnapshot, metadata: RemoteMetadata) -> Offset | None:
-    """Return the first offset that can be read, if it is above the log start. Returns None
-    otherwise. The records between the two are lost, because a deposed leader has deleted copied
-    segments of this log."""
+    """Return the first readable offset if it is above the log start offset, otherwise None. The
+    records from the log start offset up to the returned offset are lost, because a deposed leader
+    has deleted copied segments of this log."""
     start = first_readable_offset(
         metadata, log.lineage, local_log_start_offset=log.local_start_offset
     )
@@ -185,8 +186,8 @@ def steps_of_deletion(metadata: RemoteMetadata) -> list[RemoteSegment]:
 
 
 PERMANENT_MS = 3_600_000
-"""Longest pause in ms after failures that would repeat, such as a copy of a damaged segment. Each
-attempt writes three records to the metadata topic."""
+"""Maximum pause in milliseconds after failures that would repeat, such as a copy of a damaged
+segment. Each attempt writes three records to the metadata topic."""
 
 
 class Backoff:
@@ -204,8 +205,9 @@ class Backoff:
         self._failures = 0
 
     def on_failure(self, *, is_permanent: bool = False) -> int:
-        """Count a failure, and return the pause after it in ms. It may exceed the maximum, up to
-        PERMANENT_MS, if a further attempt will probably fail as well."""
+        """Count a failure, and return the pause after it in milliseconds. With `is_permanent` (a
+        further attempt will probably fail too), the pause may exceed the maximum, up to
+        PERMANENT_MS."""
         self._failures += 1
         max_ms = max(self.max_ms, PERMANENT_MS) if is_permanent else self.max_ms
         return int(min(max_ms, 1_000 * 2 ** min(self._failures - 1, 20)))

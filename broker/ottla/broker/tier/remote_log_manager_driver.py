@@ -1,8 +1,8 @@
 """Runs tiered storage on a broker: one `PartitionTier` for each replica of a tiered topic.
 
-It is a metadata publisher that is called after the replica manager. The replicas are compared with
-the running tasks after each change of the metadata, and at an interval. A replica that begins to
-lead or to follow gets a new task. The copies of a deleted topic are deleted.
+This metadata publisher runs after the replica manager. The replicas are compared with the running
+tasks after each change of the metadata, and at an interval. A replica that begins to lead or to
+follow gets a new task. The copies of a deleted topic are deleted.
 """
 
 import logging
@@ -23,8 +23,8 @@ from ottla.node.part_registry import PartRegistry
 logger = logging.getLogger("ottla.broker.tier")
 
 REVIEW_S = 1.0
-"""Interval, in seconds, at which the replicas are compared with the running tasks during SOON_S
-after a change of the metadata. A log that is opened then is noticed within this time."""
+"""Interval in seconds between two comparisons of the replicas with the running tasks, during SOON_S
+after a change of the metadata. A newly opened log is noticed within this time."""
 
 QUIET_REVIEW_S = 15.0
 """Interval in seconds between two comparisons of the replicas with the running tasks while no
@@ -73,7 +73,7 @@ class RemoteLogManager:
         parts.problems(self.problems)
 
     def problems(self) -> Iterator[str]:
-        """Yield a sentence for each failure of tiered storage that lasts."""
+        """Yield a problem description for each lasting failure of tiered storage."""
         return self._ports.figures.alarms.problems(self._ports.clock.monotonic_ms())
 
     def copy_soon(self) -> None:
@@ -105,7 +105,7 @@ class RemoteLogManager:
             self._scopes.clear()
 
     def _review(self, nursery: trio.Nursery) -> None:
-        """Start and end tasks, so that each tiered replica has a task for its present role."""
+        """Start and end tasks, so that each tiered replica has a task for its current role."""
         for key, tier in list(self._tiers.items()):
             if not tier.is_current():
                 self._end(key, nursery)

@@ -1,8 +1,8 @@
 """Interface for reading records that were copied to the object store and deleted from the local
 log.
 
-Pure. The methods that are awaited may take as long as the object store; a caller sets a deadline
-with a cancel scope. Errors of the store itself are raised as they are (`StoreError`).
+Pure. The async methods may take as long as the object store; a caller sets a deadline with a cancel
+scope. Errors of the store itself (`StoreError`) are raised unchanged.
 """
 
 from typing import Final, NamedTuple, Protocol
@@ -22,13 +22,13 @@ class RemoteReadError(OttlaError):
 
 
 class RemoteNotFoundError(RemoteReadError):
-    """No copied segment that belongs to the log contains the record. Clients get
-    OFFSET_OUT_OF_RANGE, as in Kafka."""
+    """Raised if no copied segment of the log contains the record. Clients get OFFSET_OUT_OF_RANGE,
+    as in Kafka."""
 
 
 class RemoteNotReadyError(RemoteReadError):
-    """This broker has not loaded the list of the partition's copied segments yet. Clients get
-    REPLICA_NOT_AVAILABLE, as in Kafka, and try again."""
+    """Raised while this broker has not loaded the list of the partition's copied segments. Clients
+    get REPLICA_NOT_AVAILABLE, as in Kafka, and try again."""
 
 
 class RemoteRead(NamedTuple):
@@ -38,12 +38,12 @@ class RemoteRead(NamedTuple):
     """Complete record batches, the first of which contains the requested offset."""
     aborted: tuple[tuple[int, Offset], ...] = ()
     """Producer id and first offset of each aborted transaction among the records, sorted by first
-    offset. Empty unless the reader asked for committed records only."""
+    offset. Empty if the reader also requested uncommitted records."""
 
 
 class RemoteReads(Protocol):
-    """Interface to read copied segments. A partition is given by its id and its log. The leader
-    epochs of the log determine which copied segments belong to it."""
+    """Interface to read copied segments. Its methods identify a partition by its id and its log.
+    The leader epochs of the log determine which copied segments belong to it."""
 
     def highest_remote(self, partition: TopicIdPartition) -> OffsetAndEpoch | None:
         """Return the highest copied offset of a partition, and the leader epoch of its record.
@@ -63,7 +63,7 @@ class RemoteReads(Protocol):
     ) -> RemoteRead:
         """Return at most `bytes_max` bytes of batches, beginning with the batch that contains
         `offset`. With `at_least_one`, the first batch is returned even if it is larger. With
-        `read_committed`, the aborted transactions in the range are returned, too.
+        `read_committed`, the result also contains the aborted transactions in the range.
 
         Raises RemoteNotFoundError, RemoteNotReadyError or StoreError.
         """
@@ -73,8 +73,8 @@ class RemoteReads(Protocol):
         self, partition: TopicIdPartition, log: Log, timestamp_ms: int, *, end_offset: Offset
     ) -> TimestampedOffset | None:
         """Return the first copied record from the log start offset to `end_offset` (exclusive)
-        whose timestamp is at least `timestamp_ms` (ms since 1970). Returns None if there is none;
-        the local log may have such a record.
+        whose timestamp is at least `timestamp_ms` (milliseconds since 1970). Returns None if no
+        copied record qualifies; the local log may contain such a record.
 
         Raises RemoteNotReadyError or StoreError.
         """

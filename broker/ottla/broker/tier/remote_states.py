@@ -1,13 +1,14 @@
 """Metadata of the tiered partitions that have replicas on this broker, and the progress of loading
-it. Pure.
+this metadata. Pure.
 
-The metadata topic has fewer partitions than a cluster has tiered ones, so each of its partitions is
-read for several tiered partitions. Records of partitions without a replica here are skipped. If a
-replica is added, its part of the topic is read again from the start; partitions that were loaded
-before ignore what they have applied already (Kafka lost records there: KAFKA-16105).
+The metadata topic usually has fewer partitions than the cluster has tiered partitions, so each of
+its partitions is read for several tiered partitions. Records of partitions without a replica here
+are skipped. If a replica is added, its part of the topic is read again from the start. Partitions
+that were loaded before ignore the records that they have already applied (Kafka lost records there:
+KAFKA-16105).
 
-A tiered partition is *ready* when everything was applied that the topic contained after its
-assignment. Until then its metadata may lack segments, and is not shown.
+A tiered partition is *ready* when all records are applied that the topic contained at the
+partition's assignment. Before that, its metadata may lack segments and is not returned.
 """
 
 import logging
@@ -84,7 +85,7 @@ class RemoteStates:
         return True
 
     def unassign(self, partition: TopicIdPartition) -> None:
-        """Remove a tiered partition, with its metadata, from this object."""
+        """Remove a tiered partition with its metadata."""
         index = self.store_of(partition)
         store = self._stores.get(index, {})
         store.pop(partition, None)
@@ -108,7 +109,7 @@ class RemoteStates:
 
     def new_stores(self) -> list[int]:
         """Return the indexes of the partitions of the metadata topic that contain the metadata of
-        newly assigned tiered partitions. `begin` must be called for each of them."""
+        newly assigned tiered partitions. The caller must call `begin` for each of them."""
         return sorted(
             index
             for index, store in self._stores.items()
@@ -132,8 +133,8 @@ class RemoteStates:
         return [each for each, loaded in store.items() if loaded.ready_offset is None]
 
     def is_loading(self, index: int) -> bool:
-        """Return whether a tiered partition is not loaded yet whose metadata is in partition
-        `index` of the metadata topic."""
+        """Return whether partition `index` of the metadata topic contains the metadata of a tiered
+        partition that is not loaded yet."""
         return any(not loaded.is_ready for loaded in self._stores.get(index, {}).values())
 
     def on_record(self, index: int, offset: Offset, key: bytes | None, value: bytes | None) -> None:

@@ -55,8 +55,8 @@ class SegmentStorage(Protocol):
     """Interface to the copied segments in an object store."""
 
     async def require_usable(self) -> None:
-        """Check the object store if its last call has failed, before a copy is announced in the
-        metadata. Raises StoreError if it is not usable."""
+        """Check the object store if the last call to it has failed. The caller does this before a
+        copy is announced in the metadata. Raises StoreError if the store is not usable."""
         ...
 
     async def upload(

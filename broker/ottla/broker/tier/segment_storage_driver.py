@@ -42,8 +42,8 @@ class StoreSegments:
         throttle: Throttle,
         is_claimed: bool,
     ) -> None:
-        """Create the object. `is_claimed` is True if the cluster has already reserved its prefix of
-        the store. Otherwise the first check reserves it."""
+        """Create the segment storage. `is_claimed` is True if the cluster has already reserved its
+        prefix of the store. Otherwise the first check reserves the prefix."""
         self._store = store
         self._reader = reader
         self._cluster_id = cluster_id

@@ -1,7 +1,7 @@
-"""Check whether an object store that has failed accepts writes again.
+"""Checks whether an object store that has failed accepts writes again.
 
-An attempt to copy a segment writes three records to the metadata topic, whether it succeeds or not.
-While the store is down, one failed check replaces the attempts of all partitions, and nothing is
+An attempt to copy a segment writes three records to the metadata topic, even if the copy fails.
+While the store is down, one failed check replaces the attempts of all partitions, and no record is
 written. (Kafka writes a record for each attempt, and leaves the segment in its first state.)
 """
 
@@ -25,8 +25,8 @@ clients give up while the store does not respond."""
 
 
 class StoreCheck:
-    """Known state of an object store, according to the last calls of it. All partitions of a broker
-    share one object."""
+    """State of an object store, according to the last calls to the store. All partitions of a
+    broker share one object."""
 
     def __init__(self, probe: Callable[[], Awaitable[None]], *, is_usable: bool) -> None:
         """Create a check. `probe` writes to the store, and raises StoreError if that fails.
@@ -43,7 +43,7 @@ class StoreCheck:
 
     async def require_usable(self) -> None:
         """Return at once if the last call to the store has succeeded. Otherwise check the store.
-        Raises StoreError if it is not usable."""
+        Raises StoreError if the store is not usable."""
         if self._is_usable:
             return
         async with self._lock:
@@ -52,8 +52,8 @@ class StoreCheck:
             self._is_usable = True
 
     async def refusal(self) -> str:
-        """Return the reason why the store refuses this broker, or an empty text if it does not. A
-        store that is down or too slow does not count as refusing."""
+        """Return the reason why the store refuses this broker, or an empty text if the store
+        accepts it. A store that is down or too slow does not count as refusing."""
         async with self._lock:
             error = await self._failure(CREATION_TIMEOUT_S)
         return str(error) if isinstance(error, StoreRefusedError) else ""

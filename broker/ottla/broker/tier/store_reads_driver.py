@@ -44,7 +44,7 @@ class StoreReads:
         figures: TierFigures,
         quota: ReplicationQuota,
     ) -> None:
-        """Create the reads of a broker. They wait until the rate of `quota` has fallen to its
+        """Create the reader of copied segments. Reads wait while the rate of `quota` exceeds its
         limit."""
         self._table = table
         self._topic = topic
@@ -176,7 +176,7 @@ class StoreReads:
 
 
 def _segment_at(metadata: RemoteMetadata, lineage: Lineage, offset: Offset) -> RemoteSegment | None:
-    """Return the copied segment that contains the log's record at an offset, or None if there is
-    none."""
+    """Return the copied segment that contains the log's record at an offset, or None if no copied
+    segment contains it."""
     epoch = lineage.epoch_of(offset)
     return None if epoch == NO_EPOCH else metadata.find(epoch, offset)

@@ -1,7 +1,7 @@
-"""Failures of tiered storage on this broker that last, as problems for `ottla status`. Pure.
+"""Lasting failures of tiered storage on this broker, reported as problems in `ottla status`. Pure.
 
-A single failure is no problem: it is repeated, and counted. A failure of the same work that has
-lasted for `LASTING_MS` is one, and a refusal by ACLs is one at once, because it ends only when an
+A single failure is only counted and repeated. A failure of the same work that has lasted for
+`LASTING_MS` is a problem. A refusal by ACLs is a problem at once, because it ends only when an
 operator acts.
 """
 
@@ -14,8 +14,8 @@ from ottla.model.settings.storage.tier import PROBLEM_PREFIX
 from ottla.model.values import frozen
 
 LASTING_MS = 30_000
-"""Milliseconds that a failure lasts before it is a problem. With a smaller value, the restart of an
-object store or of a leader alarms an operator."""
+"""Milliseconds after which a continuing failure is reported as a problem. With a smaller value, the
+restart of an object store or of a leader alarms an operator."""
 
 MAY_NOT = (
     f"the user of the brokers may not use the topic {REMOTE_METADATA_TOPIC}, so that nothing is "
@@ -27,7 +27,7 @@ MAY_NOT = (
 
 @frozen
 class _Failure:
-    """A failure that lasts: the time of its first occurrence and its last reason."""
+    """A continuing failure: the time of its first occurrence, and the reason of its last."""
 
     since_ms: int
     reason: str
@@ -81,8 +81,9 @@ class TierAlarms:
         self._refused.discard(work)
 
     def problems(self, now_ms: int) -> Iterator[str]:
-        """Yield a sentence for each kind of work that ACLs refuse, or that has failed for
-        LASTING_MS. A refusal is the cause of other failures, and hides them."""
+        """Yield a problem description for each kind of work that ACLs refuse, or that has
+        failed for LASTING_MS. A refusal is the cause of other failures, so these are not
+        reported with it."""
         if self._refused:
             yield f"{PROBLEM_PREFIX}{MAY_NOT}"
             return

@@ -30,11 +30,11 @@ class TierFigures:
         self.failures: Counter[tuple[str, str]] = Counter()
         """Number of failures, by their subject (such as "copies") and topic."""
         self.lags: dict[TopicIdPartition, tuple[str, int, int]] = {}
-        """Closed segments that are not copied yet, by partition: name of the topic, their bytes,
-        and their number."""
+        """Closed segments that are not copied yet, by partition: topic name, total bytes, and
+        number of segments."""
         self.remote: dict[TopicIdPartition, tuple[str, int, int]] = {}
-        """Copied segments in the object store, by partition: name of the topic, their bytes, and
-        their number."""
+        """Copied segments in the object store, by partition: topic name, total bytes, and number of
+        segments."""
 
         self.alarms = TierAlarms()
         """Current failures of tiered storage, as shown by `ottla status`."""
@@ -73,7 +73,7 @@ class TierFigures:
         self.remote[partition] = (topic, sum(sizes), len(sizes))
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """Drop the present numbers of a partition that this broker no longer leads."""
+        """Drop the current numbers of a partition that this broker no longer leads."""
         self.lags.pop(partition, None)
         self.remote.pop(partition, None)
         self.alarms.forget(partition)

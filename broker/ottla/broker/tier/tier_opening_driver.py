@@ -1,8 +1,8 @@
 """Opens the object store of a broker, and reserves this cluster's prefix in it.
 
 If the store refuses this broker, or if its prefix belongs to another cluster, the broker does not
-start. If the store is down, the broker starts nevertheless: local records can be written and read,
-and the first upload reserves the prefix.
+start. If the store is down, the broker still starts: local records can be written and read, and the
+first upload reserves the prefix.
 """
 
 import logging
