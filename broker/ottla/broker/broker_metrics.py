@@ -38,8 +38,8 @@ DELAYED_OPERATIONS = (
     "TransactionLoad",
     "Metadata",
 )
-"""Names of the kinds of requests that wait in the purgatory, as used in metrics. The first four
-names are Kafka's."""
+"""Names of the kinds of delayed requests in metrics, such as a Produce request that waits for its
+replicas. The first four names are Kafka's."""
 
 
 def register_metrics(

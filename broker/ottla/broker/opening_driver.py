@@ -115,7 +115,7 @@ async def serve_broker(
     opened: Callable[[Broker], None] = lambda broker: None,
 ) -> None:
     """Run a broker until the event `is_stopping` is set. Calls `opened` with the broker before it
-    serves requests. Raises the errors of `run_broker`."""
+    serves requests. Raises the same exceptions as `run_broker`."""
     try:
         async with open_broker(
             config,
@@ -167,8 +167,8 @@ async def open_broker(
     """Start a broker and yield it. It is stopped at the end of the block.
 
     `errors` counts unexpected errors of its components. `own_controller` is the controller role of
-    the same process, whose quorum member it shares. Raises StoppedEarlyError if `is_stopping` is
-    set first.
+    the same process; the broker then uses the controller's member of the quorum. Raises
+    StoppedEarlyError if `is_stopping` is set before the broker knows its cluster id.
     """
     seams, errors = seams or real_seams(), errors or UnexpectedErrors()
     async with (
@@ -356,11 +356,11 @@ async def _open_server(
 async def _cluster_id(
     disk: Disk, config: BrokerConfig, rpc: Rpc, is_stopping: trio.Event | None
 ) -> str | None:
-    """Ask the controller quorum for the cluster id and return it. Returns None if a directory of
-    this node already stores one.
+    """Request the cluster id from the controller quorum and return it. Returns None if a directory
+    of this node already stores a cluster id.
 
-    Only a broker may join in this way. A voter may not, since its empty directory could have
-    forgotten a vote.
+    Only a broker may join in this way. A voter with an empty directory may have lost its vote, so
+    it must not join.
     """
     for path in sorted({*config.log_dirs, config.metadata_directory}):
         # The log manager handles a directory that cannot be read.

@@ -24,8 +24,8 @@ class Readiness:
         return "readiness"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Set the event `is_introduced` at each metadata image, and also `is_active` if this broker
-        is unfenced in the image."""
+        """Set the event `is_introduced`. If this broker is unfenced in the new metadata image, also
+        set the event `is_active`."""
         self.is_introduced.set()
         if image.is_active(self._node_id):
             self.is_active.set()

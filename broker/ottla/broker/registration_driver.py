@@ -105,10 +105,11 @@ class Registration:
             _LOGGER.warning("%s", warning, extra=event("host.unclear"))
 
     async def settle(self, registered: Offset) -> None:
-        """Compare the logs on disk with the metadata image that contains the registration, which
-        ends at offset `registered`. Logs that belong to no replica of this broker are moved out of
-        use. Replicas that lost records, if only this image shows it, are reported to the
-        controller."""
+        """Compare the logs on disk with the metadata image that contains the registration.
+        `registered` is the end offset of the registration's record.
+
+        Logs that belong to no replica of this broker are taken out of use. Replicas whose lost
+        records only this image reveals are reported to the controller."""
         # Publishers start at our registration, from which the image's content about us is valid.
         await self._member.wait_applied(registered)
         image, logs, replicas = self._member.image, self._logs, self._replicas

@@ -38,7 +38,7 @@ finds a new leader sooner. A larger value spares a broker that is starting."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures to send transaction markers to a broker after which the failure is
-logged, once. That many failures take some 2 s."""
+logged, once. This number of failures takes about two seconds."""
 
 IDLE_S = 60.0
 """Seconds after which a connection to a broker is closed if there are no transaction markers to
@@ -59,7 +59,7 @@ class MarkerSender:
         own: Loopback | None = None,
     ) -> None:
         """Create a sender without transaction markers. `own` is the loopback for requests that this
-        broker sends to itself. Without it, they use a connection like all others."""
+        broker sends to itself. If it is None, the broker opens a connection to itself."""
         self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
@@ -83,7 +83,8 @@ class MarkerSender:
         return "transaction markers"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Queue the transaction markers of partitions that had no leader and have one now."""
+        """Queue the transaction markers of partitions that now have a leader and had no leader
+        before."""
         self.image = image
         self._queues.reroute(image)
         self._wake()

@@ -136,8 +136,7 @@ class MarkerQueues:
 
     @property
     def unknown_count(self) -> int:
-        """Number of transactions that have a partition without a known leader among the partitions
-        to mark."""
+        """Number of transactions with at least one partition to mark whose leader is unknown."""
         return len(self._unknown)
 
     @property

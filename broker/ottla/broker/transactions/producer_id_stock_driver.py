@@ -18,8 +18,8 @@ FETCHED_BELOW_SHARE = 0.1
 is requested."""
 
 RETRY_S = 1.0
-"""Seconds before the next request to the controller for producer ids after a failed one. Producers
-that wait for an id retry meanwhile."""
+"""Seconds between a failed request to the controller for producer ids and the next request.
+Producers that wait for an id retry meanwhile."""
 
 
 class ProducerIdStock:

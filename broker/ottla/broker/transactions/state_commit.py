@@ -1,5 +1,4 @@
-"""Holds back the responses to the transaction coordinator's writes until they are committed.
-Pure."""
+"""Holds back the responses of the transaction coordinator until its writes are committed. Pure."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -20,8 +19,8 @@ OnEnd: TypeAlias = Callable[[StateWrite, ErrorCode], None]
 
 
 class StateCommit(WaitingEntry):
-    """Write of the transaction coordinator that waits in the purgatory until the high watermark has
-    passed it.
+    """Write of the transaction coordinator that waits in the purgatory until it is below the high
+    watermark.
 
     `on_end` is called with the outcome as an error code. The code is REQUEST_TIMED_OUT if the
     outcome is still unknown at the timeout.

@@ -20,8 +20,8 @@ from ottla.model.values import frozen
 
 NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32_767
-"""Highest producer epoch. Only transaction markers use it, because a producer is fenced by the
-epoch after its own."""
+"""Highest producer epoch. Only transaction markers use it. A producer with this epoch could not be
+fenced, because fencing needs a higher epoch."""
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 """Producer epoch at which a producer gets a new producer id. The epochs of the new id begin at
 0."""
@@ -77,7 +77,7 @@ ALLOWED_FROM: dict[TransactionStatus, frozenset[TransactionStatus]] = {
 }
 """For each transaction state, the states from which it may be entered.
 
-Kafka's PrepareEpochFence is not among them. In Ottla, fencing a producer and aborting its open
+Kafka's state PrepareEpochFence is missing. In Ottla, fencing a producer and aborting its open
 transaction is one step, which is written as PrepareAbort.
 """
 
@@ -91,8 +91,8 @@ class TransactionFacts:
     """Producer id before the last state change. It differs from the current id only after the
     epochs of the old id were used up."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """Producer id that replaces the current one when the transaction is complete, if the epochs are
-    used up. It is set in a Prepare state."""
+    """Producer id that replaces the current producer id when the transaction is complete, if the
+    epochs are used up. It is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     """Producer epoch before the last increase, from which the coordinator recognises a retry. It is
@@ -120,7 +120,8 @@ class TransactionFacts:
 
 
 class Transaction:
-    """Committed state of one transactional id, and its next state if that is not committed yet."""
+    """Committed state of one transactional id, and its next state while that state is not
+    committed."""
 
     __slots__ = ("facts", "pending", "transactional_id")
 
@@ -137,8 +138,8 @@ class Transaction:
     def prepare_epoch_bump(
         self, *, timeout_ms: int, epoch: int, last_epoch: int, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that gives a producer a new epoch of its producer id. Returns the
-        transactional id's state after the step."""
+        """Prepare the step that assigns an epoch of the current producer id to a producer. Returns
+        the transactional id's state after the step."""
         assert 0 <= epoch < PRODUCER_EPOCH_MAX
         assert epoch in (self.facts.producer_epoch, self.facts.producer_epoch + 1)
         return self._prepare(
@@ -154,8 +155,8 @@ class Transaction:
     def prepare_rotation(
         self, producer_id: ProducerId, *, timeout_ms: int, is_last_kept: bool, now_ms: int
     ) -> TransactionFacts:
-        """Prepare the step that gives the producer a new producer id, because the epochs of the old
-        id are used up. Returns the state after the step."""
+        """Prepare the step that assigns a new producer id, because the epochs of the old id are
+        used up. Returns the state after the step."""
         assert producer_id != self.facts.producer_id
         return self._prepare(
             S.EMPTY,

@@ -62,13 +62,13 @@ ID_WAIT_S = 2.0
 that time, the client must retry."""
 
 TRANSACTION_COST = 5
-"""Cost of passing one transaction's request to the coordinator, in units of the cost of one entry
+"""Cost of passing one transaction's request to the coordinator, relative to the cost of one entry
 in a response."""
 
 
 def client_code_of(kind: type, code: ErrorCode, version: int) -> ErrorCode:
-    """Return the error code to send to a client for `code`: the same code, or another that clients
-    of the request version know."""
+    """Return the error code to send to a client for `code`: the same code, or another code if
+    clients of the request version do not know it."""
     if code is E.PRODUCER_FENCED and version < FENCED_FROM[kind]:
         return E.INVALID_PRODUCER_EPOCH
     return code
@@ -89,8 +89,8 @@ class TransactionApis:
         ids: ProducerIdSupply,
         create_topic: CreateTopic,
     ) -> None:
-        """Create the handlers. `create_topic` requests the creation of a missing topic. It also
-        returns if the creation has failed."""
+        """Create the handlers. `create_topic` requests the creation of a missing topic. It returns
+        even if the creation has failed."""
         self._coordinator = coordinator
         self._create_topic = create_topic
         self._image = image
@@ -292,8 +292,9 @@ class TransactionApis:
         is_client: bool,
         permissions: Permissions | None = None,
     ) -> Steps[tuple[frozenset[TopicPartition], dict[TopicPartition, ErrorCode]]]:
-        """Return all partitions that an AddPartitionsToTxn request names, and an error code for
-        each that cannot be added. If one cannot be added, all others get OPERATION_NOT_ATTEMPTED.
+        """Return all partitions that an AddPartitionsToTxn request names, and the error codes of
+        partitions that cannot be added. If any partition cannot be added, all others get
+        OPERATION_NOT_ATTEMPTED.
         """
         image = self._image()
         pace = StepPace()
@@ -327,8 +328,8 @@ class TransactionApis:
     ) -> HandlerResult:
         """Add the partition that stores a group's offsets to a transaction.
 
-        A producer may send this before any client has looked up a group coordinator. The first such
-        request creates the topic `__consumer_offsets`, and is retried.
+        A producer may send this request before any client has looked up a group coordinator. In
+        this case, the request creates the topic `__consumer_offsets`, and is retried.
         """
         version = context.api_version
 

@@ -47,8 +47,8 @@ COMPLETION_RETRY_MS = 200
 has too few in-sync replicas."""
 
 COMMIT_AGAIN_MS = 1_000
-"""Minimum time in milliseconds of a further wait for the commit of a write whose result is
-unknown."""
+"""Minimum time in milliseconds for which the coordinator waits again for the commit of a write
+whose result is unknown."""
 
 HELD_MS_MAX = 100
 """Maximum milliseconds that a request to add partitions waits for the end of the previous
@@ -56,8 +56,8 @@ transaction. A shorter time refuses more clients, which retry after 20 ms (librd
 longer time blocks other requests on their connections."""
 
 TRANSACTIONAL_ID_CHARS_MAX = 8_191
-"""Maximum number of characters of a transactional id. At four bytes each, that many fill the 32,767
-bytes of a string in a record."""
+"""Maximum number of characters of a transactional id. At four bytes for each character, an id of
+this length fits into the 32,767 bytes of a string in a record."""
 
 LedTransactions: TypeAlias = LedShard[TransactionShard, StateWrite]
 

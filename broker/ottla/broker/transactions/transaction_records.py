@@ -74,8 +74,8 @@ def _partitions_of(facts: TransactionFacts) -> list[PartitionsSchema] | None:
 def read_state_record(
     key: bytes | None, value: bytes | None
 ) -> tuple[str, TransactionFacts | None] | None:
-    """Decode a record of `__transaction_state`. Returns the transactional id and its state (None
-    for a tombstone). Returns None instead if the key has a later version.
+    """Decode a record of `__transaction_state`. Returns the transactional id and its state; the
+    state of a tombstone is None. Returns None if the key has a later version.
 
     Raises CorruptDataError if the bytes do not match their version.
     """

@@ -232,8 +232,9 @@ class TransactionShard:
         *,
         responder: Responder,
     ) -> None:
-        """Verify that partitions belong to the open transaction of a transactional id. `responder`
-        is called with one error code for all partitions, or one for each."""
+        """Verify that partitions belong to the open transaction of a transactional id.
+        `responder` is called with one error code for all partitions, or with one error code for
+        each partition."""
         answer: dict[TopicPartition, ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
