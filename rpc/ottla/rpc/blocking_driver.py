@@ -40,7 +40,7 @@ class BlockingChannel:
         self, method: RpcMethod[Request, Response], request: Request, *, timeout_s: float
     ) -> Response:
         """Call a method of the peer with a request object, and return the response object. Raises
-        RefusedError as `call_bytes` does."""
+        RefusedError if the peer refuses, or does not respond in time."""
         data = self.call_bytes(method.path, request.SerializeToString(), timeout_s=timeout_s)
         return method.decode_response(data)
 

@@ -45,8 +45,8 @@ class Caller:
     """Hosts for which the caller's certificate is valid: DNS names in lower case, and IP
     addresses."""
     node_ids: frozenset[NodeId] = frozenset()
-    """Node ids in the caller's certificate. If there are none, the hosts in the certificate
-    identify the node."""
+    """Node ids in the caller's certificate. If the certificate has no node ids, its hosts identify
+    the node."""
 
     def speaks_for_host(self, host: str) -> bool:
         """Return True if the caller's certificate is valid for a host (RFC 6125: `*` matches one

@@ -20,12 +20,12 @@ RETRY_BACKOFF_MS_FIRST = 5
 a broker of `ottla up` starts together with its controller, and may be ready first."""
 RETRY_BACKOFF_MS_MAX = 50
 """Maximum delay in ms before a new node asks the voters for the cluster id again. With a smaller
-delay, a starting controller is found sooner. With a larger one, fewer requests are sent to an
+delay, a starting controller is found sooner. With a larger delay, fewer requests are sent to an
 absent controller."""
 
 PATIENCE_MS = 5_000
 """Time in ms without a response from a voter after which a new node logs a warning. It is longer
-than the startup of a cluster takes."""
+than the usual startup of a cluster."""
 
 REPEAT_MS = 60_000
 """Interval in ms at which the warning that no voter responds is repeated."""

@@ -1,4 +1,5 @@
-"""Calls of a broker or controller to the active controller, which the caller finds by itself.
+"""Calls of a broker or controller to the active controller. The client finds the active controller
+itself.
 
 The client first calls the leader that the local quorum member knows, then the voters in turn.  It
 skips nodes that are unreachable or not the active controller, and retries with back-off until the
@@ -29,7 +30,7 @@ from ottla.rpc.status import LostCallError
 RETRY_BACKOFF_MS_FIRST = 10
 RETRY_BACKOFF_MS_MAX = 100
 """Maximum delay in ms before the next attempt of a call to the active controller. With a smaller
-delay, a new leader is found sooner. With a larger one, fewer requests are sent to a quorum during
+delay, a new leader is found sooner. With a larger delay, fewer requests are sent to a quorum during
 an election."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
@@ -62,8 +63,8 @@ class VoterAddress(Protocol):
 
 
 def addresses_of(identity: QuorumIdentity) -> dict[NodeId, tuple[str, ...]]:
-    """Return the addresses of each voter that has any, by node id, in the order in which they are
-    tried."""
+    """Return the addresses of each voter by node id, in the order in which they are tried. Voters
+    without an address are left out."""
     found = ((voter.id, identity.addresses_of(voter)) for voter in identity.voters)
     return {
         node_id: tuple(join_address(one.host, one.port) for one in endpoints)
@@ -88,8 +89,8 @@ class ControllerClient:
         self._configured = {voter.id: join_address(voter.host, voter.port) for voter in voters}
         self._quorum_addresses = quorum_addresses
         self._failures: dict[NodeId, int] = {}
-        """Number of calls to each controller that failed without a refusal, by node id. After each
-        of them, the next address of the controller is tried."""
+        """Number of calls to each controller that failed without a refusal, by node id. Each
+        failure makes the next call use the controller's next address."""
         self._leader_id = leader_id
         self._last_answered: NodeId | None = None
 
@@ -144,7 +145,7 @@ class ControllerClient:
     async def assign_replicas_to_dirs(
         self, request: pb.AssignReplicasToDirsRequest, *, deadline_ms: int
     ) -> pb.AssignReplicasToDirsResponse:
-        """Report to the controller in which log directories this broker's replicas are. Returns the
+        """Report the log directories of this broker's replicas to the controller. Returns the
         controller's response."""
         return await self._call(methods.ASSIGN_REPLICAS_TO_DIRS, request, deadline_ms)
 
@@ -261,9 +262,9 @@ class ControllerClient:
 
 
 UNANSWERED_MAX = 2
-"""Maximum number of controllers that one forwarded request may leave without a response. It is
-above one because a controller may be paused or partitioned, and the next leader then responds. With
-a larger number, one request could crash all controllers in turn."""
+"""Maximum number of controllers that may fail to respond to one forwarded request. It is above one
+because a controller may be paused or partitioned, and the next leader then responds. With a larger
+number, one request could crash all controllers in turn."""
 
 
 class Losses:

@@ -17,8 +17,8 @@ REGISTER = RpcMethod(
 HEARTBEAT = RpcMethod(f"{_SERVICE}/Heartbeat", pb.HeartbeatRequest, pb.HeartbeatResponse)
 ATTEND_MS = 60_000
 """Time in ms for which a controller keeps an `ATTEND` call open, which detects the end of a
-broker's process. The end of a broker between two calls is not detected. With a shorter time, this
-is more likely. With a longer time, unnecessary calls are kept longer."""
+broker's process. The end of a broker between two calls is not detected. A shorter time makes such a
+miss more likely. A longer time keeps unnecessary calls open longer."""
 
 ATTEND = RpcMethod(f"{_SERVICE}/Attend", pb.AttendRequest, pb.AttendResponse)
 ALTER_PARTITION = RpcMethod(

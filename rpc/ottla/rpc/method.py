@@ -69,8 +69,8 @@ class MethodHandler(Generic[Request, Response]):
     method: RpcMethod[Request, Response]
     answer: Callable[[Request], Awaitable[Response]]
     errors: UnexpectedErrors | None = None
-    """Counter of unexpected exceptions in the handler. If it is None, such exceptions propagate, as
-    tests need."""
+    """Counter of unexpected exceptions in the handler. If it is None, such exceptions propagate,
+    which is useful in tests."""
     admit: Admit | None = None
     """Function that authorizes the caller of the method. If it is None, every caller is
     admitted."""
@@ -80,7 +80,7 @@ class MethodHandler(Generic[Request, Response]):
 
         Raises RefusedError if the caller is not admitted, with MESSAGE_TOO_LARGE if the request
         exceeds the limit of its method, and with UNKNOWN_SERVER_ERROR if the handler fails
-        unexpectedly. Such a failure affects this request alone.
+        unexpectedly. Such a failure affects only this request.
         """
         if len(data) > self.method.request_bytes_max:
             raise RefusedError(

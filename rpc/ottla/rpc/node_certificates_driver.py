@@ -53,7 +53,7 @@ class NodeCertificates:
         """Reload certificate files that have changed. Returns the version of the certificates in
         use.
 
-        Files are checked at most once per second, or at once if `is_due`.
+        Files are checked at most once per second. If `is_due` is True, they are checked at once.
         """
         with self._lock:
             if self._files.look(is_due=is_due):

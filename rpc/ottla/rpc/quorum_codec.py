@@ -33,8 +33,8 @@ TEXT_CHARS_MAX = 255
 limit for a name)."""
 
 _STANDINGS = {standing.value: standing for standing in Standing}
-"""Standing of a voter by its number in a message. An unknown number was sent by a later release,
-and does not count as FULL."""
+"""Standing of a voter (its ability to vote and to acknowledge entries) by its number in a message.
+An unknown number, which a later release sent, does not count as FULL."""
 
 
 def _vote_request(request: raft.VoteRequest) -> pb.VoteRequest:
@@ -357,8 +357,8 @@ def _read_voter(message: pb.AddVoterRequest | pb.UpdateVoterRequest) -> Voter:
 
 
 def fault_of_endpoints(endpoints: tuple[VoterEndpoint, ...]) -> str | None:
-    """Return the reason why `endpoints` cannot be the endpoints of a voter in the log, as one
-    sentence. Returns None if they can be."""
+    """Return the reason why a voter in the log cannot have these endpoints, as one sentence.
+    Returns None if the endpoints are valid."""
     if len(endpoints) > ENDPOINTS_MAX:
         return f"A voter has at most {ENDPOINTS_MAX} endpoints."
     if len({one.name for one in endpoints}) < len(endpoints):

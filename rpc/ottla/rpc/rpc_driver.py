@@ -49,14 +49,15 @@ KEEPALIVE_MS = 10_000
 lost without a FIN."""
 
 STREAMS_MAX = 1_024
-"""Maximum number of concurrent calls on one gRPC connection. With fewer, the calls of a busy broker
-wait for each other. Each call may occupy memory up to the request limit of its method."""
+"""Maximum number of concurrent calls on one gRPC connection. A smaller value makes the calls of
+a busy broker wait for each other. Each call may occupy memory up to the request limit of its
+method."""
 
 CONNECTIONS_MAX = 5_000
 """Maximum number of connections for each address of a gRPC server; further connections are closed.
-A cluster has a few connections for each of its nodes. Each connection costs 20 KB, and 45 KB once
-closed until the allocator releases the memory. With fewer, idle foreign connections can lock nodes
-out more easily."""
+A cluster has a few connections for each of its nodes. An open connection costs 20 KB. A closed
+connection costs 45 KB until the allocator releases the memory. With a smaller value, idle foreign
+connections can lock out nodes more easily."""
 
 HANDSHAKE_MS_MAX = 5_000
 """Time in ms within which a caller that has connected must present its certificate, or its first
@@ -108,8 +109,8 @@ class RpcChannel:
     def __init__(
         self, thread: AsyncioThread, address: str, certificates: NodeCertificates | None
     ) -> None:
-        """Create a gRPC channel to an address; with `certificates`, it is encrypted. Must be called
-        on the asyncio loop."""
+        """Create a gRPC channel to an address. With `certificates`, the channel is encrypted. The
+        caller must run on the asyncio loop."""
         self.address = address
         self._thread = thread
         self._certificates = certificates
@@ -145,15 +146,15 @@ class RpcChannel:
         await self._thread.run(self.close_now)
 
     async def close_now(self) -> None:
-        """Close the gRPC channel at once. Must be called on the asyncio loop."""
+        """Close the gRPC channel at once. The caller must run on the asyncio loop."""
         for task in self._old:
             task.cancel()
         await asyncio.gather(*self._old, return_exceptions=True)
         await self._channel.close(None)
 
     def _renew(self, certificates: NodeCertificates) -> None:
-        """Replace the channel's connection by one with the current certificates. Calls in progress
-        continue on the old connection."""
+        """Replace the channel's connection by a connection with the current certificates. Calls in
+        progress continue on the old connection."""
         version = certificates.look()
         if version == self._certificates_version:
             return
@@ -188,7 +189,7 @@ class RpcRuntime:
         self._thread = thread
         self._connections_max = connections_max
         self._certificates = certificates
-        """TLS certificates for outgoing calls, or None if these are not encrypted."""
+        """TLS certificates for outgoing calls, or None if outgoing calls are not encrypted."""
         self._nursery: trio.Nursery | None = None
         """Nursery of the tasks that process incoming calls. None while the process serves no
         methods."""
@@ -208,11 +209,11 @@ class RpcRuntime:
         caller_host: Callable[[str], str] = host_of,
     ) -> int:
         """Listen on an address and serve the methods of `handlers`. Returns the port, which the
-        system chooses if the given port is 0.
+        system chooses if `port` is 0.
 
         With `tls`, callers must present certificates, and the `admit` of each handler receives the
         certificate's identity. `caller_host` derives the caller's host from gRPC's description of
-        its connection; it is called in the thread of gRPC.
+        its connection. It is called in gRPC's thread.
         """
         certificates = None if tls is None else NodeCertificates(tls)
         answering = _Listener(tuple(handlers), certificates, caller_host)
@@ -360,8 +361,8 @@ class _GenericHandler(grpc.GenericRpcHandler):
     def service(
         self, handler_call_details: grpc.HandlerCallDetails
     ) -> "grpc.RpcMethodHandler[Any, Any] | None":
-        """Return the handler of the called path. If there is none, returns None, and gRPC responds
-        with UNIMPLEMENTED."""
+        """Return the handler of the called path. Returns None if no method has this path; gRPC then
+        responds with UNIMPLEMENTED."""
         return self._rows.get(handler_call_details.method)
 
 

@@ -1,7 +1,7 @@
 """Interface of remote procedures: servers and calls.
 
-The interface has two implementations: `RpcRuntime` (rpc_driver.py) uses gRPC, and the other one is
-for simulations. Both pass the tests in `tests.jepsen.world.rpc_conformance`.
+The interface has two implementations: `RpcRuntime` (rpc_driver.py) uses gRPC, and a simulated
+network is used in tests. Both pass the tests in `tests.jepsen.world.rpc_conformance`.
 """
 
 from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@ client.
 Pure; used only in the event loop. Clients push deltas, as KIP-714 requires, but Prometheus needs
 cumulative sums. This module therefore stores one sum for each series. A series consists of a name,
 a client and the attributes of the point. If a client exceeds its maximum number of series, or all
-clients exceed the total, the existing series are kept; additional ones are counted and dropped.
+clients exceed the total, the existing series are kept. Additional series are counted and dropped.
 Each push lists all series of a client. A gauge that a push omits is deleted at once: the id of a
 group member, for example, is different after each rejoin. A sum is deleted several pushes later,
 because a client may omit sums that did not grow.
@@ -26,16 +26,16 @@ from ottla.telemetry.clients.outline import Outline, Series, Value
 SERIES_PER_CLIENT_MAX = 2_000
 """Maximum number of metric series of one client.
 
-A Java client with every metric on some hundred partitions has about this many. With a lower limit,
-series of such a client are dropped. With a higher one, one client can use up more of the total that
-all clients share.
+A Java client with every metric on about a hundred partitions has about this many series. With a
+lower limit, series of such a client are dropped. With a higher limit, one client can use up more of
+the total that all clients share.
 """
 SERIES_MAX = 200_000
-"""Maximum number of metric series of all clients together. Each takes some hundred bytes, and twice
-that in every scrape."""
+"""Maximum number of metric series of all clients together. Each series takes a few hundred bytes of
+memory, and about twice as many in every scrape."""
 ATTRIBUTES_LENGTH_MAX = 2_048
 """Maximum length of the attributes of one series, in characters, both as received and as text.
-Series with longer ones are refused."""
+Series with longer attributes are refused."""
 NAME_LENGTH_MAX = 255
 """Maximum length of the name of a client's metric, in characters: the limit of OpenTelemetry for
 instruments."""
@@ -48,8 +48,8 @@ PUSHES_WITHOUT_SUM_MAX = 4
 """Number of pushes in which a client may omit a sum (a cumulative metric) before the sum is
 deleted.
 
-With a lower number, sums that a client omits while they do not grow start again from zero; with a
-higher number, unused series are kept longer.
+With a lower number, a sum that does not grow is deleted too early and starts again from zero. With
+a higher number, unused series are kept longer.
 """
 
 NODE_PREFIXES = ("kafka_", "ottla_", "process_", "python_")
@@ -91,13 +91,14 @@ class _Client:
         self.text = label_text(labels.pairs())
         self.pushes = 0
         self.keys: dict[_Key, int] = {}
-        """Sequence number of the client's last push that contained a set of attributes, by this set
-        (`_Key`). Not updated while successive pushes have the same series."""
+        """Sets of attributes (`_Key`) of the client's series. The value is the sequence number
+        of the last push with this set; it is not updated while successive pushes have the same
+        series."""
         self.values: list[Value] = []
         self.outline: Outline | None = None
-        """Series (outline) of the client's last push, if they are exactly the client's stored
-        series in the order of its values. None if some series were refused or occurred twice, or if
-        older sums are still kept."""
+        """Series (outline) of the client's last push, if its values can be replaced as a whole.
+        None if some series were refused or occurred twice, or if sums of earlier pushes are still
+        kept."""
         self.added: tuple[int, ...] = ()
         """Positions, in the client's last push, of the values that are added to the previous value
         because they are increases."""
@@ -236,8 +237,8 @@ class ClientSeries:
         return True
 
     def _left_out_but_kept(self, client: _Client) -> list[_Key]:
-        """Delete the series that the client's last push omits, except for sums that are kept for
-        some more pushes. Returns the sets of attributes of these sums."""
+        """Delete the series that the client's last push omits, except for recently omitted sums.
+        Returns the sets of attributes of these sums."""
         left_out = [(key, last) for key, last in client.keys.items() if last < client.pushes]
         kept = []
         for key, last in left_out:
@@ -344,7 +345,7 @@ def _escaped(value: str) -> str:
 
 def _sum_of(before: Value, added: Value) -> Value:
     """Return the sum of two values of one series, both numbers or both histograms. If the bounds of
-    histograms differ, the result is `added` alone."""
+    the histograms differ, returns `added`."""
     if not isinstance(before, HistogramValue) or not isinstance(added, HistogramValue):
         assert not isinstance(before, HistogramValue)
         assert not isinstance(added, HistogramValue)

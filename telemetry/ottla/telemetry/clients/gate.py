@@ -1,15 +1,15 @@
-"""Earliest times of a client's next requests, as KIP-714 demands.  Pure.
+"""Earliest times of a client's next requests, as KIP-714 requires.  Pure.
 
 ```
-Get       (GetTelemetrySubscriptions) an interval after the last accepted Get or push
-push      (PushTelemetry) at once after a Get, else an interval after the last accepted push
-excused   a Get after a push that was refused as UNKNOWN_SUBSCRIPTION_ID or with
+Get       (GetTelemetrySubscriptions) an interval after the last accepted Get or push push
+(PushTelemetry) at once after a Get, else an interval after the last accepted push excused   a Get
+after a push that was refused as UNKNOWN_SUBSCRIPTION_ID or with
           UNSUPPORTED_COMPRESSION_TYPE is accepted at any time, once
 ```
 
 Invariant OnePushAnInterval: two accepted pushes are at least an interval apart, as long as the
 interval does not change.  A request that is too early changes nothing, so the client may repeat it
-at the time given in the response.
+at the time that the response names.
 
 Kafka rejects a push after an excused Get until the interval is over. However, clients send their
 first push after a Get at a random time, at least half an interval later. Kafka therefore rejects
@@ -37,8 +37,8 @@ class PushGate:
 
     def try_get(self, now_ms: int, *, is_excused: bool = False) -> int:
         """Accept a GetTelemetrySubscriptions request and return 0, or return the time in
-        milliseconds by which it arrived too early. If `is_excused`, the request is accepted at any
-        time."""
+        milliseconds by which it arrived too early. If `is_excused` is True, the request is accepted
+        at any time."""
         early_ms = self._get_from_ms - now_ms
         if early_ms <= 0:
             self._get_from_ms = now_ms + self._interval_ms

@@ -53,11 +53,11 @@ SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
 cannot exceed the limits on its parts (messages, texts and lists), so they need not be counted."""
 GATHER_MS = 50
 """Time in ms for which a push that was already answered waits for further pushes, to form one batch
-for the worker thread. With a lower value, batches are smaller. With a higher one, the exporters get
-pushes later."""
+for the worker thread. With a lower value, batches are smaller. With a higher value, the exporters
+get pushes later."""
 GATHER_PUSHES = 8
 """Number of waiting pushes that are passed to the worker thread at once, without waiting for
-more."""
+further pushes."""
 MISSES_MAX = 8
 """Number of successive pushes of a client with different layouts (positions of the numbers), after
 which layouts are no longer computed for this client. Computing a layout takes the worker thread as
@@ -132,7 +132,7 @@ class Ingest:
                 self._wait(labels, codec, payload, received_ms, done)
 
     def forget(self, instance_id: UUID) -> None:
-        """Delete the metric series of a client that has disconnected, or that now reports other
+        """Delete the metric series of a client that has disconnected, or that now reports different
         metrics.
 
         Earlier pushes of the client are still delivered to the exporters, but create no series.

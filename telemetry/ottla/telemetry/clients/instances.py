@@ -1,12 +1,12 @@
 """The clients that report metrics to this broker, and the decisions on their requests (KIP-714).
 
 Pure. A client instance is registered by its id at its first request. It is deleted when its
-connection closes, when it sends no request for too long, or when there are too many instances and
-it has been silent for longest. Every request is accepted or refused here; the content of pushes is
-not examined. Invariants:
+connection closes, or when it sends no request for too long. If there are too many instances, the
+instance with the oldest last request is deleted. Every request is accepted or refused here; the
+content of pushes is not examined. Invariants:
 - BoundedInstances: the number of client instances is limited.
 - LastIsLast: after an accepted terminating push, no other request of the instance is accepted.
-- RefusedInOrder: the error is that of the first check that fails, in Kafka's order.
+- RefusedInOrder: the first failed check, in Kafka's order, determines the error.
 - RefusedEndsNothing: a refused terminating push does not end the instance.  In Kafka 4.4, the next
   push of the client is refused because of it.
 """
@@ -45,13 +45,13 @@ client requests new ids endlessly, it evicts its own instances, not the instance
 
 SILENCE_MS_MIN = 60_000
 SILENCE_INTERVALS_MAX = 3
-"""Number of push intervals without a request of a client after which the client is deleted from the
-known clients. The time is at least one minute, even if these intervals are shorter."""
+"""Number of push intervals without a request after which a client is deleted. The client is known
+for at least one minute, even if these intervals are shorter."""
 
 EXPIRED_AT_ONCE_MAX = 64
 """Maximum number of clients that are deleted before other tasks run.
 
-Deleting the series of one client takes some 100 µs, and a network failure may silence thousands of
+Deleting the series of one client takes about 100 µs, and a network failure may silence thousands of
 clients in the same second.
 """
 

@@ -124,8 +124,9 @@ def _look_through(data: bytes) -> tuple[int, tuple[NumberSlot, ...]]:
     """Return the position of the end of the resource in a push, and the positions of all numbers.
     Raises `_UnusualError` if the push has unusual content.
 
-    MetricsData 1 → ResourceMetrics 1 resource, 2 → ScopeMetrics 2 → Metric 5 gauge or 7 sum 1 →
-    NumberDataPoint: 2 and 3 times, 4 a double, 6 an integer.
+    The relevant fields and their Protobuf numbers are: MetricsData 1 → ResourceMetrics 1 resource,
+    2 → ScopeMetrics 2 → Metric 5 gauge or 7 sum 1 → NumberDataPoint: 2 and 3 times, 4 a double, 6
+    an integer.
     """
     tops = list(_fields(data, 0, len(data)))
     if len(tops) != 1 or tops[0].number != 1 or tops[0].kind != DELIMITED:

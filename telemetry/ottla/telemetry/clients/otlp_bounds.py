@@ -1,5 +1,5 @@
-"""Checks of limits on the content of a client's OTLP message, besides its size. Pure. The number of
-parts is checked before the message is decoded.
+"""Limits on the content of a client's OTLP message, in addition to the limit of its size. Pure. The
+number of parts is checked before the message is decoded.
 
 A part is a nested message, a text or a list. An empty part takes two bytes in the message and about
 a hundred bytes in memory. A name is sent once but stored with every point. A limit on the size of
@@ -14,7 +14,7 @@ from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError
 from ottla.model.limits import KIB, MIB
 
 PARTS_MAX = 256 * KIB
-"""Maximum number of parts (messages, texts and lists) in one push: enough for some 15,000 data
+"""Maximum number of parts (messages, texts and lists) in one push: enough for about 15,000 data
 points with three attributes each."""
 UNCOUNTED_BYTES_MAX = 2 * PARTS_MAX
 """Maximum size in bytes of a push whose parts are not counted. A part has at least two bytes, so a
@@ -46,8 +46,8 @@ VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
 def fields_of(message: Descriptor) -> Fields:
-    """Return the tree of those fields of a Protobuf message that are messages. For recursive
-    messages, the tree contains a cycle."""
+    """Return the tree of the fields of a Protobuf message that are messages themselves. For
+    recursive messages, the tree contains a cycle."""
     known: dict[str, Fields] = {}
 
     def visit(part: Descriptor) -> Fields:
@@ -63,8 +63,8 @@ def fields_of(message: Descriptor) -> Fields:
 
 
 def check_parts(data: bytes, fields: Fields) -> None:
-    """Check the number of parts (messages, texts and lists) in a push.  Raises RefusedError if
-    there are too many, or CorruptDataError if the message is malformed."""
+    """Check the number of parts (messages, texts and lists) in a push.  Raises RefusedError if a
+    push has too many parts, or CorruptDataError if the message is malformed."""
     if len(data) <= UNCOUNTED_BYTES_MAX:
         return
     parts = 0
@@ -104,7 +104,7 @@ def check_parts(data: bytes, fields: Fields) -> None:
 
 def check_spread(data: MetricsData, size_bytes: int) -> None:
     """Check the number of data points in a push, and the size of their names. Raises RefusedError
-    if they are too many or too large.
+    if there are too many data points or the names are too large.
 
     `size_bytes` is the size of the encoded message.
     """

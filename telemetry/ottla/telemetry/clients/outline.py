@@ -43,8 +43,8 @@ class Outlines:
         self._series_count = 0
 
     def shared(self, outline: Outline) -> Outline:
-        """Return the stored object for an equal outline (the series of a push). If there is none,
-        store `outline` and return it."""
+        """Return the stored object for an equal outline (the series of a push). If no equal outline
+        is stored, store `outline` and return it."""
         known = self._known.get(outline)
         if known is not None:
             return known

@@ -77,10 +77,10 @@ class ParsedPush(NamedTuple):
     values: list[Value]
     known: LastPush | None
     """Series of the client's push, and the positions of its numbers (its layout). None if no layout
-    was requested or if the push has none."""
+    was requested, or if the push cannot have a layout."""
     fault: Exception | None = None
     """Unexpected exception during the processing of the push, which is a bug in the broker. None if
-    there was none."""
+    no exception was raised."""
 
 
 class Worker:

@@ -1,6 +1,6 @@
 """Subscriptions (KIP-714): the metrics that a client is requested to push, and the interval. Pure.
 
-A client reports the union of all subscriptions that it matches. Invariants:
+A client reports the union of the metrics of all matching subscriptions. Invariants:
 - EqualIdsEqualSubscriptions: if a client gets the same subscription id twice, both subscriptions
   are equal (except for a collision of CRC32C).
 - PureId: the id depends only on the metrics, the interval and the client, so every broker computes
@@ -129,9 +129,9 @@ def resolve(
     """Return the effective subscription of a client: the union of the metrics of all matching
     subscriptions, at the shortest interval.
 
-    An interval longer than Kafka's default of five minutes applies if all matching subscriptions
-    have a longer one. In Kafka such an interval never applies, because Kafka includes the default
-    in the minimum. No client gets a longer interval than it supports.
+    If all matching subscriptions have an interval longer than Kafka's default of five minutes, that
+    interval applies. In Kafka such an interval never applies, because Kafka includes the default in
+    the minimum. No client gets a longer interval than it supports.
     """
     texts = traits.by_name()
     matching = [one for one in subscriptions if one.matches(texts)]

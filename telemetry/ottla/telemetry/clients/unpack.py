@@ -9,8 +9,8 @@ from ottla.model.limits import MIB
 from ottla.wire.compression import UnpacksToTooMuchError, codec_of, decompress
 
 UNPACKED_BYTES_MAX = 16 * MIB
-"""Maximum decompressed size of a push in bytes. With a lower maximum, clients with very many
-metrics are refused. With a higher one, a few hostile clients could exhaust the memory of the
+"""Maximum decompressed size of a push in bytes. With a lower maximum, clients with a large number
+of metrics are refused. With a higher maximum, a few hostile clients could exhaust the memory of the
 broker."""
 
 
@@ -21,8 +21,8 @@ def unpack(
     compression type.
 
     Raises RefusedError with TELEMETRY_TOO_LARGE if the result is larger than `bytes_max`,
-    INVALID_RECORD if the payload is damaged, or UNSUPPORTED_COMPRESSION_TYPE if there is no such
-    codec.
+    INVALID_RECORD if the payload is damaged, or UNSUPPORTED_COMPRESSION_TYPE if the codec is
+    unknown.
     """
     try:
         known = codec_of(codec)

@@ -97,8 +97,8 @@ class BatchingExporter:
 
     @property
     def _settled(self) -> int:
-        """Number of pushes that the exporter has sent, dropped, or had refused. Because pushes
-        leave the queue in order of arrival, these are the oldest pushes."""
+        """Total number of pushes that were sent, dropped or refused. Because pushes leave the queue
+        in order of arrival, these are the oldest pushes."""
         return self._sent + self._refused + self._queue.dropped
 
     def _on_outcome(self, batch: Sequence[LabelledPush], outcome: ExportOutcome) -> int:

@@ -16,8 +16,8 @@ BACK_OFF_MS_MAX = 10_000
 """Maximum delay in ms between an exporter's retries. After a collector is reachable again, it
 receives a batch within this time."""
 RETRY_AFTER_MS_MAX = 300_000
-"""Longest delay, in ms, that a collector may request before an exporter's retry. Longer requests
-are cut to it."""
+"""Maximum delay in ms that a collector may request before an exporter's retry. Longer requested
+delays are reduced to this value."""
 
 
 class PushQueue:
@@ -42,8 +42,8 @@ class PushQueue:
         self._trim()
 
     def take(self, *, pushes_max: int, bytes_max: int) -> list[LabelledPush]:
-        """Remove and return the next batch of pushes from the front of the queue. Unless the queue
-        is empty, the batch has at least one push."""
+        """Remove and return the next batch of pushes from the front of the queue. The batch has at
+        least one push if the queue is not empty."""
         batch: list[LabelledPush] = []
         batch_bytes = 0
         while self._pushes and len(batch) < pushes_max:
@@ -56,8 +56,7 @@ class PushQueue:
         return batch
 
     def give_back(self, batch: Sequence[LabelledPush]) -> None:
-        """Put a batch of pushes that could not be sent back at the front of the queue, as its
-        oldest part."""
+        """Return a batch of unsent pushes to the front of the queue."""
         self._pushes.extendleft(reversed(batch))
         self.bytes += sum(len(push.otlp) for push in batch)
         self._trim()

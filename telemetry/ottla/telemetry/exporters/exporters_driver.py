@@ -18,7 +18,7 @@ def open_exporters(
     ConfigError if a plug-in cannot be loaded.
 
     `texts` are the node's settings as written in its file.  `send` writes to the topic
-    `__client_metrics`; without it, as on a controller, there is no topic exporter.  Modules of
+    `__client_metrics`; a controller passes None, and then has no topic exporter.  Modules of
     exporters that are not configured are not imported.
     """
     exporters: list[Exporter] = []

@@ -33,8 +33,8 @@ default."""
 EXPORT_INTERVAL_MS = 1_000
 
 CLOSE_S_MAX = 3.0
-"""Longest time in seconds that the node's shutdown waits for collectors to accept the queued spans.
-It waits as long for clients' pushes."""
+"""Maximum time in seconds that the node's shutdown waits for collectors to accept the queued spans.
+The limit for the clients' metric pushes is the same."""
 
 
 def check_otel_sdk(setting: str) -> None:

@@ -90,7 +90,7 @@ def _outcome_of(answer: http.client.HTTPResponse, body: bytes) -> ExportOutcome:
 
 def retry_after_ms(header: str | None, now: datetime) -> int | None:
     """Return the delay in ms that a Retry-After header requests, by a number of seconds or by a
-    date.  Returns None if there is no header, or if its text is neither."""
+    date.  Returns None if the header is missing or has another format."""
     if header is None:
         return None
     seconds = header.strip()

@@ -28,8 +28,8 @@ class _LastLine(threading.local):
     text = "it does not answer"
 
     def keep_back(self, record: logging.LogRecord) -> bool:
-        """Return False for messages that must not be logged: those of wrapped exporters. They are
-        stored as the possible reason of an outage."""
+        """Return False for messages of wrapped exporters, which must not be logged. They are stored
+        as the possible reason of an outage."""
         if self.is_listening:
             self.text = record.getMessage()
         return not self.is_listening

@@ -19,7 +19,7 @@ QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 UNCOUNTED_MAX = 128
 """Number of observed values that a histogram stores before it sorts and counts them. With a smaller
-number, each value costs more time; with a larger one, a histogram uses more memory."""
+number, each value costs more time. With a larger number, a histogram uses more memory."""
 """`QUANTILES` has the quantiles of Kafka's own histograms, which dashboards use."""
 
 
@@ -167,9 +167,9 @@ class Histogram:
     """Distribution of observed values, as counts by fixed bounds. Quantiles of the recent past are
     computed from differences between counts.
 
-    A value is at first only stored. Sorting and counting many values together takes a fifth of the
-    time of counting them one by one. The recent past covers one to two windows, or more if there
-    are no scrapes, because only a scrape starts a new window.
+    Observed values are stored first and counted later. Sorting and counting many values together
+    takes a fifth of the time of counting them one by one. The recent past covers one to two
+    windows, or more if there are no scrapes, because only a scrape starts a new window.
     """
 
     __slots__ = ("_counts", "_older", "_recent", "_recent_since", "_sum", "_uncounted", "bounds")

@@ -64,11 +64,11 @@ GZIP_WINDOW_BITS = 31
 ANSWER_PATIENCE_S = 10.0
 """Time in seconds after which the metrics server may close the connection of a slow reader in
 favour of a new connection. With a lower value, scrapes over slow networks are cut off. With a
-higher one, slow readers exclude other clients for longer."""
+higher value, slow readers exclude other clients for longer."""
 
 Render = Callable[[], Iterator[bytes]]
-"""Function that renders the metrics text of a new scrape, piece by piece. An empty piece only lets
-other tasks run."""
+"""Function that renders the metrics text of a new scrape, piece by piece. After an empty piece,
+other tasks may run."""
 
 
 Unready = Callable[[], str | None]
@@ -207,8 +207,8 @@ class MetricsServer:
 
     def _make_room(self) -> bool:
         """Close the connection to the metrics server that has been idle longest. If no connection
-        is idle, close one whose peer reads too slowly. Returns False if there is no such
-        connection."""
+        is idle, close a connection whose peer reads too slowly. Returns False if no connection can
+        be closed."""
         now = trio.current_time()
         droppable = [
             caller
@@ -361,8 +361,8 @@ async def _send(stream: trio.abc.Stream, data: bytes) -> None:
 
 
 async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> None:
-    """Send an HTTP error response and close the connection. If the peer does not read the response,
-    the connection is closed nevertheless."""
+    """Send an HTTP error response and close the connection. The connection is closed even if the
+    peer does not read the response."""
     text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{fields}\r\n"
     try:
         with trio.move_on_after(REQUEST_TIMEOUT_S):
@@ -373,8 +373,8 @@ async def _refuse(stream: trio.abc.Stream, status: str, fields: str = "") -> Non
 
 
 async def _end(stream: trio.abc.Stream) -> None:
-    """End a connection to the metrics server by TLS's close_notify, or by the end of the socket's
-    stream."""
+    """End a connection to the metrics server: send TLS's close_notify, or close the sending side of
+    a socket without TLS."""
     if isinstance(stream, trio.abc.HalfCloseableStream):
         await stream.send_eof()
     else:

@@ -1,8 +1,8 @@
 """Encoding of a registry of metrics as OTLP messages, of a size that collectors accept.
 
-Pure. The messages are built directly, which takes some 7 µs per point. The SDK takes 22 µs for
-collecting and encoding the same points, and blocks the event loop for all of them at once. It also
-has no summaries, which are needed for the quantiles of Kafka's request times
+Pure. The messages are built directly, which takes about 7 µs per point. The SDK takes 22 µs to
+collect and encode each point, and blocks the event loop for all points at once. It also has no
+summaries, which are needed for the quantiles of Kafka's request times
 (`bench/own_metrics_beside_sdk` repeats the measurement). The format is `metrics.proto` of
 opentelemetry-proto, version 1. All values are cumulative since the start of the process.
 """

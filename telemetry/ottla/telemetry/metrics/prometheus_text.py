@@ -1,8 +1,8 @@
 """Rendering of a registry of metrics as Prometheus text (exposition format 0.0.4), in pieces
 between which other tasks may run.
 
-Pure.  A piece consists of some rows of one family; the caller decides after how many pieces it lets
-other tasks run.  Invariants:
+Pure.  A piece consists of some rows of one family. The caller decides after how many pieces other
+tasks run.  Invariants:
 - OneFamilyOnePlace: all rows of a name are adjacent, below its TYPE.
 - EveryRowParses: every row is valid Prometheus text.
 """
@@ -29,7 +29,7 @@ encode, so that one label cannot make a scrape fail."""
 
 ROWS_PER_PIECE = 64
 """Number of rows in a piece of the Prometheus text. With a smaller number, each row costs more
-time. With a larger one, each piece blocks the event loop for longer than the present 100 µs."""
+time. With a larger number, each piece blocks the event loop for longer than the current 100 µs."""
 
 _LABEL_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _HELP_ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n"})
@@ -73,8 +73,8 @@ def render_series(series: Iterable[SeriesRow], taken: Collection[str] = ()) -> I
 
 
 def render(families: Iterable[Family | None]) -> Iterator[bytes]:
-    """Yield the Prometheus text of metric families in pieces. An empty piece carries no text and
-    lets other tasks run.
+    """Yield the Prometheus text of metric families in pieces. An empty piece means that other tasks
+    may run.
 
     A family without samples is left out.
     """
