@@ -155,8 +155,8 @@ class History:
 
     @property
     def end_ns(self) -> int:
-        """The time of the history's last event in ns since the start of the run, or 0 if there is
-        none."""
+        """The time of the history's last event in ns since the start of the run, or 0 if the
+        history is empty."""
         return self.events[-1].time_ns if self.events else 0
 
     def to_lines(self) -> Iterator[str]:

@@ -44,8 +44,7 @@ class CalmTimes:
             self._disturbed.append(self._disturbed[-1] + end - start)
 
     def since_start_ns(self, time_ns: int) -> int:
-        """Return the time in ns without an active fault, between the start of the run and
-        `time_ns`."""
+        """Return the fault-free time in ns from the start of the run to `time_ns`."""
         begun = bisect_right(self.starts, time_ns)
         if begun == 0:
             return time_ns

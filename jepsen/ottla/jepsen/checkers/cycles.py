@@ -62,7 +62,8 @@ class OrderGraph:
         self.operations: list[Operation] = []
         self.edges: list[list[tuple[int, Why]]] = []
         self._node: dict[int, int] = {}
-        """Number of the graph node of each operation, by the index of its invocation event."""
+        """Graph node (a number) of each operation, by the index of the operation's invocation
+        event."""
         self._add_operations(reading)
         self._add_realtime()
         self._add_values(reading, has_ww=has_ww)

@@ -34,7 +34,7 @@ ALLOWED = frozenset({DEPOSED, UNKNOWN})
 
 @dataclass(slots=True)
 class KeyEnd:
-    """End offset of one key (partition), according to the part of the history read so far."""
+    """Known offsets of one key (partition), from the part of the history that was read so far."""
 
     acknowledged: Send | None = None
     """The send with the highest offset of the key that was acknowledged so far, or None."""

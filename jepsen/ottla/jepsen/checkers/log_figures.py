@@ -79,8 +79,8 @@ def realtime_lags(reading: LogReading) -> Iterator[PollLag]:
 
 
 def unseen_over_time(reading: LogReading) -> list[tuple[int, int]]:
-    """Return (time_ns, number of records acknowledged and not yet read by any client) for each
-    change of this number."""
+    """Return (time_ns, number of unread records) for each change of this number. A record is unread
+    from its acknowledgement until a client reads it."""
     changes: list[tuple[int, int]] = []
     for send in reading.sends:
         if not send.is_promised or send.operation.completion is None:

@@ -29,7 +29,7 @@ class Send:
     key: str
     value: Value
     offset: int | None
-    """Offset that was acknowledged for the record, or None if the record's offset is not known."""
+    """Acknowledged offset of the record, or None if the offset is unknown."""
     is_promised: bool
     """True if the record was acknowledged with acks=all. The record must then never be lost."""
     is_failed: bool
@@ -63,9 +63,10 @@ class KeyLog:
     reads: dict[Value, Poll] = field(default_factory=dict)
     """The first successful poll that received each record value."""
     values: dict[int, Value] = field(default_factory=dict)
-    """For each offset, the first record value that the history shows at it."""
+    """For each offset, the first record value that was seen there."""
     conflicts: dict[int, set[Value]] = field(default_factory=dict)
-    """For each offset at which several record values were seen, all of them except the first."""
+    """For each offset at which several record values were seen, all of these values except the
+    first."""
     offsets: dict[Value, set[int]] = field(default_factory=dict)
     """Every offset at which each record value was acknowledged or read."""
     polled: list[int] = field(default_factory=list)
@@ -136,8 +137,8 @@ class LogReading:
         return None
 
     def must_have_committed(self, send: Send) -> bool:
-        """Return whether a sent record must be in the log. It must if it was acknowledged with
-        acks=all, or if a consumer has read another record of its transaction."""
+        """Return whether a sent record must be in the log: it was acknowledged with acks=all, or a
+        consumer has read another record of its transaction."""
         if send.is_promised:
             return True
         if send.is_failed:
@@ -146,9 +147,9 @@ class LogReading:
         return any(other.value in self.keys[other.key].reads for other in together)
 
     def is_superseded(self, log: KeyLog, value: Value, by: int | None = None) -> bool:
-        """Return whether compaction may have removed a record value, because a later value of its
-        record key was read. `by` is the index of an event before which the later value must have
-        been sent."""
+        """Return True if compaction may have removed a record value, because a later value of the
+        same record key was read. If `by` is not None, the send of the later value must have begun
+        before the event with this index."""
         if not self._facts.record_key_count:
             return False
         offsets = log.offsets.get(value)

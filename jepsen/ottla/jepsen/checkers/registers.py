@@ -86,7 +86,7 @@ def check_registers(
     groups: Mapping[str, RegisterGroup], facts: RunFacts, findings: Findings
 ) -> None:
     """Search for a valid order of the commits and fetches of each register (committed offset), and
-    report the registers that have none."""
+    report each register without a valid order."""
     pictures: dict[str, Json] = {}
     step_count = 0
     for name, group in sorted(groups.items()):

@@ -123,8 +123,8 @@ class OrderedPartition:
         )
 
     def figures(self) -> dict[str, int]:
-        """Return the number of deliveries of records with a key, with a delay, and of low priority,
-        by name."""
+        """Return three numbers of deliveries, by name: of records with a key, of records with a
+        delay, and of records with low priority."""
         orders = [self._orders[offset] for offset, _ in self._all()]
         return {
             "share_keyed": sum(one.key is not None for one in orders),

@@ -92,7 +92,7 @@ class PartitionTimes:
             for offset in self.offsets
         ]
         """For each offset in `offsets`, the time in ns before which the group had not finished the
-        record there. Infinity if it cannot have been finished."""
+        record there. Infinity if the record cannot have been finished."""
         self.latest_ns = list(accumulate(self.settled_ns, max))
         """For each offset in `offsets`, the time in ns before which the record there or an earlier
         one was not finished."""
@@ -129,8 +129,8 @@ class RecordTimes:
         """Return whether a confirmed acknowledgement of a delivery proves that its member had
         acquired the record.
 
-        It is no proof if another delivery may have finished the record earlier, and the start
-        offset may have passed the record.
+        The acknowledgement is no proof if another delivery may have finished the record earlier,
+        and the start offset may have passed the record.
         """
         others = [one for one in self.deliveries if one is not delivery]
         passed_ns = max(self._passed_ns, settled_from_ns(others, self.limit))

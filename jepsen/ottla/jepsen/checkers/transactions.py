@@ -33,7 +33,7 @@ OUTPUT_SIGN = "<"
 
 
 def amount_of(value: Value) -> int:
-    """Return the amount that a record value contains, or 0 if it contains none."""
+    """Return the amount that a record value contains, or 0 if the value has no amount."""
     parts = str(value).split("/")
     return 0 if len(parts) < 3 or OUTPUT_SIGN in str(value) else int(parts[-2])
 

@@ -109,16 +109,16 @@ class RunFacts:
     ops_per_s_minimum: float = 0.0
     faults_minimum: int = 0
     ok_share_minimum: float = 0.99
-    """Lowest allowed fraction of successful operations, counting only operations invoked outside
-    faults and recoveries."""
+    """Lowest allowed fraction of successful operations. Operations that were invoked during a fault
+    or a recovery do not count."""
     recovery_s_max: float = 30.0
-    """Longest allowed seconds from the end of a fault until every service succeeds again (p99 of
-    all faults)."""
+    """Longest allowed recovery time in seconds, from the end of a fault until every service
+    succeeds again. It applies to the 99th percentile over all faults."""
     allowed: frozenset[str] = frozenset()
     """Names of anomalies that are reported without failing this run. They apply in addition to the
     anomalies that a checker always allows."""
     ww_edges: bool = False
-    """True if the `cycles` checker uses ww edges, that is the order of records in a log. Kafka's
+    """True if the `cycles` checker uses ww edges (the order of records in a log). Kafka's
     transactions do not follow this order."""
     server_errors: tuple[tuple[str, str], ...] = ()
     """Node and line of text for every traceback or failed assertion in the servers' logs."""
@@ -131,8 +131,8 @@ class RunFacts:
     delivery_count_limit: int = 5
     """Maximum number of deliveries of a record, after which share groups archive the record."""
     share_backoff_ms: int = 0
-    """Shortest back-off of the run's share groups after a failed delivery attempt, in ms. 0 means
-    none."""
+    """Shortest back-off in ms of the run's share groups after a failed delivery attempt. 0 means no
+    back-off."""
     steps_max: int = 2_000_000
     """Maximum number of steps of a checker's search for a sequential order of one object. Beyond
     it, the verdict is "unknown"."""
@@ -195,7 +195,8 @@ class Findings:
         """Add an anomaly of the run itself: there were too few operations or faults for a
         conclusion about the cluster.
 
-        A slow machine can cause this too, so the verdict becomes "unknown" and never False.
+        A slow machine can also cause such a shortage, so the verdict becomes "unknown" and never
+        False.
         """
         self.add(anomaly, detail)
         self._shortages[anomaly] = detail

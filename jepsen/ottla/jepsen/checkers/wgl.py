@@ -46,8 +46,8 @@ class ObjectCall(Generic[Asked]):
     """The call's argument, and its result if the call has returned. The function `step` receives
     this value."""
     is_read: bool = False
-    """True if the call never changes the object's state. It can then be placed as soon as it
-    fits."""
+    """True if the call never changes the object's state. The search then places the call as soon as
+    it fits."""
 
 
 @dataclass(frozen=True, slots=True)

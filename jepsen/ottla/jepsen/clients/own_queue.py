@@ -59,8 +59,7 @@ def consumer_config(group_id: str | None, protocol: str = CLASSIC) -> ConsumerCo
 
 
 def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
-    """Return records in the form of the value of a `poll` operation's completion, by key
-    (partition)."""
+    """Convert records to the value of a completed `poll` operation, by key (partition)."""
     read: dict[str, Json] = {}
     for record in records:
         key = key_of(record.topic, record.partition)

@@ -12,8 +12,8 @@ from ottla.jepsen.workloads.load import Completion, Op
 from ottla.model.settings.client import ProducerConfig
 
 REQUEST_TIMEOUT_MS = 4_000
-"""Request timeout of the producer in ms. After a request to a hung broker, there is still time for
-a retry within the operation's deadline."""
+"""Request timeout of the producer in ms. It leaves time for a retry within the operation's deadline
+after a request to a hung broker."""
 DEADLINE_MS = int(DEADLINE_S * 1_000)
 
 

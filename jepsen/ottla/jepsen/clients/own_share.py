@@ -29,7 +29,7 @@ POLL_S = 0.1
 """Timeout in seconds of a share consumer's poll that finds no new records."""
 RECORDS_MAX = 5
 """Maximum number of records that one poll of a share consumer returns. With few records per poll,
-many members hold records at the same time."""
+many members have acquired records at the same time."""
 REFUSALS = frozenset({"INVALID_RECORD_STATE", "InvalidRecordStateException"})
 """Names of errors with which a broker correctly refuses acknowledgements of a share group
 member."""

@@ -19,8 +19,8 @@ from ottla.jepsen.fuzz.target import FuzzTarget
 
 ATHERIS, PLAIN = "atheris", "plain"
 GRACE_SECONDS = 90
-"""Seconds beyond its time limit that the fuzzing process may run, for imports, instrumentation and
-the last input."""
+"""Time in seconds that the fuzzing process may run beyond its time limit, for imports,
+instrumentation and the last input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

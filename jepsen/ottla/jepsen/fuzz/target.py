@@ -35,8 +35,8 @@ class FuzzTarget:
     """Function that returns valid fuzzing inputs, made by Ottla's own encoders."""
     refusals: tuple[type[Exception], ...] = (ProtocolError, CorruptDataError, NewerReleaseError)
     name_of: Callable[[bytes], str] = _no_name
-    """Function that returns the name of an input's form, for example its message type. Errors that
-    occur in different forms are kept apart."""
+    """Function that returns the name of an input's form, for example its message type. Errors in
+    inputs of different forms are counted separately."""
     allocation_ratio: int = 4
     allocation_free_bytes: int = MIB
     """Number of bytes that the reader may allocate for any input, in addition to a multiple of the

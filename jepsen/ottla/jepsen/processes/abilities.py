@@ -81,8 +81,8 @@ class Abilities:
         return Abilities({**self.missing, **dict.fromkeys(abilities, reason)})
 
     def to_json(self) -> dict[str, str | None]:
-        """Return for each ability, by name, the reason why it is missing, or None if the machine
-        has it."""
+        """Return the reason why each ability is missing, by the name of the ability. The reason is
+        None if the machine has the ability."""
         return {str(one): self.missing.get(one) for one in Ability}
 
 

@@ -59,7 +59,7 @@ HEALTHY_TIMEOUT_S = 60.0
 ASK_AGAIN_S = 0.25
 """Seconds between two requests for the state of a cluster that is not healthy yet."""
 RESTART_AFTER_S = 1.0
-"""Seconds until the harness starts a node again that died by itself."""
+"""Delay in seconds before the harness restarts a node that died by itself."""
 RESTARTS_MAX = 20
 """Maximum number of times that the harness restarts a node that keeps dying. After them the node
 stays down, and the run has failed."""
@@ -233,8 +233,8 @@ class ProcessCluster:
                 node.start()
 
     def collect_logs(self, to: Path) -> list[Path]:
-        """Copy every node's log NAME.log, and its older file, into a directory. Returns the paths
-        of the copies."""
+        """Copy the log files of every node (NAME.log and its older part) into a directory. Returns
+        the paths of the copies."""
         to.mkdir(parents=True, exist_ok=True)
         parts = [part for node in self.nodes.values() for part in node.log.parts]
         return [Path(shutil.copy(part, to / part.name)) for part in parts]
@@ -353,8 +353,8 @@ async def open_cluster(
 
 @asynccontextmanager
 async def _at_work(cluster: ProcessCluster) -> AsyncIterator[None]:
-    """Run a cluster: format the controller quorum and start all nodes, and yield when the cluster
-    is healthy. The remaining processes are killed at the end."""
+    """Run a cluster: format the controller quorum, start all nodes, and yield when the cluster is
+    healthy. Processes that still run at the end are killed."""
     await format_controllers(
         ((node.id, node.endpoint, node.disk.data) for node in cluster.controllers),
         cluster.security.first_records() if cluster.security else (),

@@ -36,8 +36,8 @@ CLAIMS_VARIABLE = "OTTLA_JEPSEN_CLAIMS"
 different claim directories never release each other's resources."""
 
 NUMBERS = range(1, 251)
-"""Numbers for runs on this machine. Each run claims one, which becomes the third byte of the run's
-subnet."""
+"""Numbers for runs on this machine. Each run claims one number, which becomes the third byte of the
+run's subnet."""
 
 END_TIMEOUT_S = 10.0
 """Seconds after which a killed process that still exists counts as hung in the kernel."""

@@ -120,7 +120,7 @@ class FaultLimits:
 
     async def reason_not_to_corrupt(self, node: ProcessNode) -> str | None:
         """Return the reason why a broker's replicas may not lose flushed data now, or None if they
-        may. The result is the same for brokers that flush records before they acknowledge them.
+        may. This also applies to brokers that flush records before they acknowledge them.
 
         If None is returned, the broker counts as damaged from then on. The caller must damage it
         without an `await` in between.

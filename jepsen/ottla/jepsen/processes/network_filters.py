@@ -31,8 +31,8 @@ _RANDOM = WHOLE - 0x1000 + 56
 
 
 class PacketAddress(IntEnum):
-    """Position in the IPv4 header of the address (of the sender or the receiver) that a BPF program
-    compares."""
+    """The address in an IPv4 header that a BPF program compares: of the sender or of the receiver.
+    The value is the position of the address in bytes."""
 
     SOURCE = 12
     DESTINATION = 16

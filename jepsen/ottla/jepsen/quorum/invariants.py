@@ -121,8 +121,8 @@ class Invariants:
         self._voters: VoterSet | None = None
         """The last committed voter set of the quorum, or None if none is committed."""
         self._voters_in_use: VoterSet | None = None
-        """The voter set by whose majority a leader committed last. The record of this set need not
-        be committed: two consecutive voter sets always share a majority."""
+        """Voter set of which a majority had the last committed entry. The record of this set need
+        not be committed: two consecutive voter sets always share a majority."""
         self._written: dict[tuple[int, Epoch], tuple[MemoryEntry, Epoch]] = {}
         """Log entries by (offset, epoch). A replica's entry with this offset and epoch must equal
         the stored entry, and its previous entry must have the stored epoch."""

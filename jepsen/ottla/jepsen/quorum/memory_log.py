@@ -1,8 +1,8 @@
 """A replicated log in memory, for tests and model checking of raft. It has entries instead of
 batches, and a crash loses unflushed entries.
 
-It implements `LogView`. Its other methods do what a driver does to its storage.  The raft core
-reads plain attributes because it reads them very often. Every change updates them.
+It implements `LogView`. Its other methods correspond to the operations of a driver on its storage.
+Values that the raft core reads very often are plain attributes, which every change updates.
 """
 
 from typing import NamedTuple

@@ -130,12 +130,12 @@ class Solo:
     # --- scenarios ----------------------------------------------------------------------------
 
     def become_candidate(self) -> None:
-        """Make the replica win its pre-vote, so that it stands for election."""
+        """Grant the replica its pre-vote, so that it stands for election."""
         self.tick(2 * self.config.election_timeout_ms)
         self.respond(self.sent[0], VoteResponse(leader_epoch=self.core.epoch, vote_granted=True))
 
     def become_leader(self) -> None:
-        """Make the replica win an election, and flush its LeaderChange record."""
+        """Grant the replica the votes of an election, and flush its LeaderChange record."""
         self.become_candidate()
         self.respond(self.sent[0], VoteResponse(leader_epoch=self.core.epoch, vote_granted=True))
         assert self.core.is_leader

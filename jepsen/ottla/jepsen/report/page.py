@@ -1,5 +1,5 @@
-"""The frame of every page: one file, complete offline, in the light or dark theme that the reader
-prefers.
+"""HTML frame of every report page. A page is one file that needs no network, in the light or dark
+theme that the reader prefers.
 
 Pure.  Pages have no scripts, and their content policy allows none: even injected markup could
 neither run nor load anything.  Colours are distinguishable for readers who cannot tell red from

@@ -43,7 +43,8 @@ class RunFiles:
 
     @property
     def started(self) -> str:
-        """Start time of the run, for example "2026-01-01 12:00:00 UTC" if the file has ISO 8601."""
+        """Start time of the run as text, for example "2026-01-01 12:00:00 UTC". A time that is not
+        ISO 8601 in UTC is returned unchanged."""
         started = str(self.test.get("started") or "")
         return re.sub(r"^(\S{10})T(\d\d:\d\d:\d\d)(\.\d+)?(Z|\+00:00)$", r"\1 \2 UTC", started)
 
@@ -90,8 +91,8 @@ class RunFiles:
 
     @property
     def searches(self) -> Mapping[str, Mapping[str, Json]]:
-        """Longest orders of calls that were found for registers (such as committed offsets) whose
-        calls fit no order, by register."""
+        """For each register (such as a committed offset) whose calls fit no order, the longest
+        order that was found."""
         found: dict[str, Mapping[str, Json]] = {}
         for verdict in self.verdicts:
             if verdict.valid is False and isinstance(verdict.figures.get("linear"), dict):

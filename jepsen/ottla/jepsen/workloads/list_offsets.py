@@ -42,8 +42,8 @@ class ListOffsetsLoad:
         self._own: dict[int, str] = {}
         """For each thread, the key (partition) to which it wrote last."""
         self._left: dict[int, list[str]] = {}
-        """For each thread, the keys (partitions) whose end offset it must still receive in the
-        final phase (after all faults)."""
+        """For each thread, the keys (partitions) whose end offset the thread must still receive in
+        the final phase (after all faults)."""
 
     @property
     def topics(self) -> tuple[NewTopic, ...]:

@@ -19,8 +19,8 @@ JAVA: Final = "java"
 CLIENTS = (OWN, CONFLUENT, JAVA)
 
 NOTHING_TO_READ: Final = "nothing is assigned"
-"""Error text of a poll by a client without assigned partitions. Either it has not received any yet,
-or it lost them when its consumer was closed."""
+"""Error text of a poll by a client without assigned partitions. The client has not received any
+partitions yet, or lost them when its consumer was closed."""
 
 Note: TypeAlias = Callable[[str, Json], None]
 """Callback that records at once, in the history, an event outside a client's operations. Its

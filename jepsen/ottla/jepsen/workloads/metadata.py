@@ -61,8 +61,8 @@ lag then."""
 
 @dataclass(slots=True)
 class Name:
-    """State of the topic with one name, as known to the only thread that creates, changes and
-    deletes topics of this name."""
+    """State of one topic, known to the only thread that creates, changes and deletes topics with
+    its name."""
 
     topic: str
     count: int = 0

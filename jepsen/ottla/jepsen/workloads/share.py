@@ -66,7 +66,8 @@ LATE_ONE_IN = 300
 records have expired."""
 LATE_NS = (LOCK_MS + 3_000) * SECOND // 1_000
 FINAL_NS = 100 * SECOND
-"""Time limit in ns, after all faults are healed, for the share group to finish all records."""
+"""Time limit in ns within which the share group must finish all records after all faults are
+healed."""
 
 
 class ShareThread:
@@ -197,8 +198,9 @@ class ShareLoad:
         return Op("send", [["send", key, value]])
 
     def _acknowledge(self, thread: int, rng: Random | None) -> Op:
-        """Return an operation that acknowledges all records that the thread has acquired. If `rng`
-        is None, it accepts all of them; otherwise the acknowledgement types are random."""
+        """Return an operation that acknowledges all records that the thread has acquired. If
+        `rng` is None, the operation accepts all records; otherwise the acknowledgement types
+        are random."""
         one = self._threads[thread]
         keys: dict[str, list[Json]] = {}
         for key, offset in sorted(one.held):

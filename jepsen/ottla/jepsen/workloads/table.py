@@ -60,17 +60,17 @@ class WorkloadRow:
 
     generator: Callable[[LoadPlan], Generator]
     own: Callable[..., Any]
-    """Factory of the workload's clients on Ottla's own client, with arguments nursery, bootstrap,
-    thread, note, plan."""
+    """Factory of the load clients that use Ottla's own client. Its arguments are nursery,
+    bootstrap, thread, note and plan."""
     confluent: Callable[..., Any]
-    """Factory of the workload's clients on confluent-kafka, with arguments bootstrap, thread, note,
-    plan."""
+    """Factory of the load clients that use confluent-kafka. Its arguments are bootstrap, thread,
+    note and plan."""
     record_key_count: int = 0
     """Number of record keys in each log of the workload. Its topics are compacted if it is above 0.
     If it is 0, records have no key."""
     java: Callable[..., Any] | None = None
-    """Factory of the workload's clients in Java, with arguments bootstrap, thread, plan. None if
-    the workload has no such client."""
+    """Factory of the load clients that use Kafka's Java client. Its arguments are bootstrap, thread
+    and plan. None if the workload has no such client."""
     prepare: Callable[[str, LoadPlan, Sequence[NewTopic]], Awaitable[None]] | None = None
     """Function that prepares the cluster after the topics are created, with the arguments
     bootstrap, plan and topics. None if the workload needs no preparation."""
@@ -166,8 +166,8 @@ class Workload:
             await self._row.prepare(bootstrap, self.plan, self._generator.topics)
 
     async def tear_down(self, bootstrap: str) -> None:
-        """Delete the topics and groups with the workload's prefix. Needed on a cluster that still
-        runs after the run."""
+        """Delete the topics and groups with the workload's prefix. This is needed on a cluster that
+        continues to run afterwards."""
         await clear_away(bootstrap, self.plan.prefix)
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:

@@ -52,7 +52,7 @@ KEYS_READ = 3
 END_STEPS = 3
 END_TRIES = 15
 """Maximum number of attempts of the final `settle` operation, which waits until no transaction is
-open, about ten seconds each."""
+open. Each attempt lasts about ten seconds."""
 
 POLL = Op("poll", [["poll"]])
 

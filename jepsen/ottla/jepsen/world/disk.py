@@ -103,8 +103,8 @@ class SimulatedDisk:
         skip_count: int = 0,
         times: int = 1,
     ) -> DiskFault:
-        """Make the next `times` disk operations of a kind on paths that contain `path_part` fail,
-        after `skip_count` successful ones. Returns the injected fault.
+        """Inject a fault. After `skip_count` successful disk operations of this kind on paths that
+        contain `path_part`, the next `times` of them fail. Returns the injected fault.
 
         A failed write leaves a random part of its bytes in the file.
         """
@@ -216,7 +216,7 @@ class SimulatedDisk:
         return True
 
     def unlink_empty(self, path: str) -> None:
-        """Remove an empty file immediately, without letting other tasks run."""
+        """Remove an empty file immediately, without yielding to other tasks."""
         self.raise_injected(DiskOperation.NAME, path)
         parent, name = self._parent(path)
         if name in parent.entries:
@@ -534,8 +534,8 @@ class SimulatedDisk:
                 inode.modified_ms = self.wall_ms()
 
     def _directories(self, directory: _Directory) -> Iterator[_Directory]:
-        """Yield every directory that is in the tree below `directory`, and `directory` itself, in
-        the view of processes or on the device."""
+        """Yield `directory` and every directory in the tree below it. The tree contains the
+        directories that processes see, and the directories on the device."""
         yield directory
         for node in _nodes_of(directory):
             if isinstance(node, _Directory):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 
 Until = Callable[[], Awaitable[object]]
-"""Function that returns an awaitable. Disk calls on a hanging directory wait until it ends."""
+"""Function that returns an awaitable. Disk calls on a hanging directory wait until the awaitable
+ends."""
 
 
 class DiskOperation(Enum):

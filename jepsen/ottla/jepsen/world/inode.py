@@ -132,7 +132,7 @@ class Inode:
         self.flushed_count += count
 
     def forget_failure(self) -> bool:
-        """Count the changes of the file that an fsync failed to flush as flushed, although they are
+        """After a failed fsync, treat the file's unflushed changes as flushed, although they are
         not durable. Returns whether there were such changes."""
         is_lost = self.has_failed_fsync and bool(self.pending)
         if self.has_failed_fsync:

@@ -118,8 +118,8 @@ class SimulatedObjectStore:
         """Number of requests by outcome, except requests that were refused at once."""
         self._chance = chance
         self._versions: dict[str, list[tuple[float, bytes | None]]] = {}
-        """Contents of each key in ascending order of time, None for a deletion. Versions that no
-        listing can show any longer are dropped."""
+        """Versions (time, content) of each key, in ascending order of time. The content None stands
+        for a deletion. Versions that no listing can show any longer are dropped."""
         self._late: list[tuple[float, int, Callable[[], None]]] = []
         self._late_count = 0
         self._accepted_at: deque[float] = deque()

@@ -26,11 +26,11 @@ SHRUNK_MAX = 12
 process for up to 30 s."""
 
 WAIT_SECONDS = 0.5
-"""Interval in seconds between a soak's checks whether its time is over or a stop is requested."""
+"""Interval in seconds at which a soak checks whether its time is over or a stop was requested."""
 
 STOP_SECONDS = 20.0
-"""Maximum seconds that the batches of seeds in worker processes may take to finish after a request
-to stop. Their results still count."""
+"""Time limit in seconds within which running batches of seeds must finish after a request to stop.
+Their results still count."""
 
 POOLS_MAX = 20
 """Maximum number of times that a soak (long search) replaces dead worker processes. If they die

@@ -47,8 +47,8 @@ def violation_of(error: Exception) -> Violation:
 
 
 def violation_in(run: Callable[[], None]) -> Violation | None:
-    """Run one simulation by calling `run`. Returns the violation that is evident from a raised
-    exception, or None if there is no exception."""
+    """Run one simulation by calling `run`. Returns a raised exception as a violation, or None if no
+    exception was raised."""
     try:
         run()
     except Exception as error:

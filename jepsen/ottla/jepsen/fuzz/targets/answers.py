@@ -124,8 +124,8 @@ CALLS: tuple[Callable[[], Awaitable[None]], ...] = (
     ),
 )
 FETCHED = len(CALLS)
-"""First byte of fuzzing inputs that are the bytes of a fetched partition, which are decoded without
-a connection."""
+"""First byte of fuzzing inputs that consist of the bytes of a fetched partition. These inputs are
+decoded without a connection."""
 
 USER_DATA = FETCHED + 1
 """First byte of fuzzing inputs that contain user data from the assignor of another group member."""
@@ -145,8 +145,8 @@ def _check(data: bytes) -> None:
 
 
 def _take_fetched(data: bytes) -> None:
-    """Decode the bytes of a fetched partition in every way that the client offers. All ways must
-    return the same records, or fail at the same offset."""
+    """Decode the bytes of a fetched partition by every method that the client offers. All methods
+    must return the same records, or fail at the same offset."""
     body = with_right_crcs(data)
     scanned = _given_out(body, RecordDecoder(rows_before_import=1 << 40), is_batched=False)
     for is_batched in (False, True):

@@ -31,7 +31,8 @@ KNOWN_NAMES = ("CN=Al,OU=staff,O=x", "OU=team-7,CN=Bo", "CN=Al\\,OU\\=staff,OU=o
 
 @cache
 def _certificates() -> tuple[bytes, ...]:
-    """Return valid DER certificates with names of every text type. They are always the same."""
+    """Return valid DER certificates with names of every text type. Every call returns the same
+    certificates."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding

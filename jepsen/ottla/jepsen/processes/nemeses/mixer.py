@@ -15,8 +15,8 @@ AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """Nemesis that uses a new random subset of the other nemeses in each period, or none (a quarter
-    of the time)."""
+    """Nemesis that uses a new random subset of the other nemeses in each period. The subset is
+    empty in a quarter of the periods."""
 
     name = "mixer"
     interval_s = STABLE_S

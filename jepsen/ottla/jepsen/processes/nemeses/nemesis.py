@@ -41,8 +41,9 @@ class Nemesis(ABC):
         self._rng = rng
 
     async def inject(self, rng: Random | None = None) -> FaultReport:
-        """Inject one fault, with random choices from `rng` or, if it is None, from the run's
-        generator. Returns a report of the fault, empty if the fault is not allowed now."""
+        """Inject one fault. Random choices are drawn from `rng`, or from the run's generator if
+        `rng` is None. Returns a report of the fault, which is empty if the fault is not allowed
+        now."""
         report = await self.inject_fault(rng or self._rng)
         self.count += bool(report)
         return report
@@ -52,8 +53,8 @@ class Nemesis(ABC):
         """Inject one fault, and return a report of it. The report is empty if nothing was done."""
 
     async def heal(self) -> FaultReport:
-        """Heal the active fault of this nemesis. Returns a report of the result, empty if there is
-        nothing to heal."""
+        """Heal the active fault of this nemesis. Returns a report of the result, which is empty if
+        no fault is active."""
         report = await self.heal_fault() if self.held else {}
         self.release_nodes()
         return report

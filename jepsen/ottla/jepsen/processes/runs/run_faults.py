@@ -26,18 +26,18 @@ JITTER = 0.2
 could synchronise with a timer of the cluster."""
 
 RETRY_S = 1.0
-"""Delay in seconds before the next attempt to inject a fault if it is not allowed now, for example
-because a replica is not in sync."""
+"""Delay in seconds between two attempts to inject a fault. An attempt fails if the fault is not
+allowed at that time, for example because a replica is not in sync."""
 BREATH_S = 2.0
-"""Delay in seconds between two faults of a nemesis that itself determines the duration of its
-faults and of the pauses between them."""
+"""Delay in seconds between two faults of a nemesis that determines the durations of its own faults
+and pauses."""
 
 Note = Callable[[str, Json], None]
 
 
 class InjectedNemesis(Protocol):
-    """Interface of a nemesis for the fault injector. A nemesis with an `interval_s` itself decides
-    the duration of its faults and of the pauses between them."""
+    """Interface of a nemesis for the fault injector. A nemesis with an `interval_s` determines the
+    durations of its own faults and pauses."""
 
     @property
     def name(self) -> str:

@@ -30,8 +30,8 @@ CLOSE_TIMEOUT_S = 10.0
 IDLE_S = 0.01
 """Delay in seconds before a workload's idle thread asks for an operation again."""
 NOTES_FROM = 1_000_000
-"""Process number under which the first thread records events outside operations. Each thread adds
-its own number. It is above the process numbers of all clients."""
+"""Lowest process number for events outside operations. Each thread uses this number plus its own
+number. These numbers are above the process numbers of all clients."""
 
 
 class RunLoad:

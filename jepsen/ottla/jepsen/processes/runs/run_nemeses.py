@@ -31,8 +31,8 @@ def needs_flush(name: str) -> bool:
 
 
 async def nemesis_rows() -> list[dict[str, Any]]:
-    """Return for each nemesis its name, its description, and the reason why this machine does not
-    allow it, or None if it does."""
+    """Return a row for each nemesis: its name, its description, and the reason why this machine
+    does not allow it. The reason is None if the machine allows the nemesis."""
     with tempfile.TemporaryDirectory(prefix="ottla-jepsen-") as scratch:
         abilities = await probe(Path(scratch))
     rows = [
@@ -56,13 +56,14 @@ def _lacking(name: str, abilities: Abilities) -> str:
 
 
 def nemesis_names() -> tuple[str, ...]:
-    """Return the names of all nemeses (kinds of faults). The first one injects no faults."""
+    """Return the names of all nemeses (kinds of faults). The first name stands for a run without
+    faults."""
     return (NO_NEMESIS, *NEMESES)
 
 
 def expanded(names: Sequence[str]) -> tuple[str, ...]:
-    """Replace each name of a group of nemeses (kinds of faults) by the names of its nemeses,
-    without repetitions."""
+    """Replace each name of a group of nemeses by the names of its nemeses (kinds of faults). No
+    name is repeated."""
     found: dict[str, None] = {}
     for name in names:
         kinds = [each for each in NEMESES if each.startswith(f"{PARTITION}-")]

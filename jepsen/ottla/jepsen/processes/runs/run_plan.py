@@ -67,7 +67,7 @@ class RunPlan:
     """Address of a running cluster to test, or None to start a cluster. The run sends load to a
     running cluster and checks it, but injects no faults."""
     planted: str | None = None
-    """Name of a deliberate bug to put into every node, or None for nodes without one."""
+    """Name of a deliberate bug to put into every node, or None for nodes without a bug."""
     ops_per_s_min: float = OPS_PER_S_MIN_DEFAULT
     """Minimum number of operations per second for the run to be valid, over all workloads."""
     faults_min: int | None = None

@@ -70,7 +70,7 @@ class RunSummary:
 
 
 def judge_run(plan: RunPlan, summary: RunSummary) -> Verdict:
-    """Return the verdict whether the run is meaningful: it needs enough load, enough faults, and
+    """Return a verdict on whether the run is meaningful: it needs enough load, enough faults, and
     complete final reads (of all records after the load)."""
     findings = Findings(CHECKER)
     findings.figures.update(

@@ -134,9 +134,9 @@ def _mutant(
     budget: int = 3_000,
     subject: str = "transactions",
 ) -> Mutant:
-    """Return a mutant (deliberate bug) of transactions. It is part of every test run if the run of
-    the seed that finds it is cheap. `found_at` is that seed. `budget` is the number of events of a
-    run."""
+    """Return a mutant (deliberate bug) of transactions. `found_at` is the seed whose run finds the
+    mutant. If that run is cheap, the mutant is part of every test run. `budget` is the number of
+    events of a run."""
     return Mutant(
         name=f"txn-{name}",
         sentence=sentence,

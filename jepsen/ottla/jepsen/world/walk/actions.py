@@ -1,4 +1,4 @@
-"""Draws the next action of a random walk at random, until the walk's budget or its replay ends."""
+"""Chooses the actions of a random walk at random, until the walk's budget or its replay ends."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -13,8 +13,8 @@ means the usual weight, 1 a lower weight, 2 a higher weight, and any other value
 
 
 def drawn_actions(chance: Chance, rows: Iterable[tuple[A, int, bool]]) -> list[A]:
-    """Return a list in which the number of occurrences of each action is its weight in this random
-    walk.
+    """Return the actions of a random walk. The list contains each action as often as its weight in
+    this walk.
 
     A row consists of an action, its usual weight, and whether every walk needs the action. The
     weight in a walk is drawn at random, and is at least 1 for an action that every walk needs.

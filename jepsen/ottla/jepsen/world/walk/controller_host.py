@@ -88,7 +88,7 @@ class ControllerHost:
 
     @property
     def controller(self) -> Controller | None:
-        """The active controller that runs now, or None if no controller is active."""
+        """The running active controller, or None if no controller is active."""
         found = self._cluster.controller(self.node)
         return None if found is None or found.epoch is None else found
 

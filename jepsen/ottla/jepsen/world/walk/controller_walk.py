@@ -153,8 +153,8 @@ class BrokerProcesses:
         self.min_isr = MIN_ISR
         self.produced = 0
         self.leaving: set[NodeId] = set()
-        """Set of at most one broker, which the current call to the controller registers or removes.
-        A broker that is registered after a crash is not eligible to lead."""
+        """Broker that the current call to the controller registers or removes, as a set of at most
+        one element. A broker that is registered after a crash is not eligible to lead."""
         self.moving: NodeId | None = None
         """Broker that the current call to the controller fences, shuts down, registers or removes.
         None if the call changes no broker's state."""

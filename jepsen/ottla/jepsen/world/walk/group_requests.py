@@ -91,7 +91,7 @@ class GroupRequests(ABC):
         group_id: str = GROUP,
         client_id: str = "client",
     ) -> GroupRequest:
-        """Send a ConsumerGroupHeartbeat, and return the request with its later response."""
+        """Send a ConsumerGroupHeartbeat. Returns the request, which receives its response later."""
         asked = GroupRequest()
         parts = None
         if owned is not None:
@@ -124,7 +124,7 @@ class GroupRequests(ABC):
         group_id: str = GROUP,
         client_id: str = "client",
     ) -> GroupRequest:
-        """Send a ShareGroupHeartbeat, and return the request with its later response."""
+        """Send a ShareGroupHeartbeat. Returns the request, which receives its response later."""
         asked = GroupRequest()
         request = ShareGroupHeartbeatRequest(
             group_id=group_id,
@@ -152,8 +152,8 @@ class GroupRequests(ABC):
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "client",
     ) -> GroupRequest:
-        """Send a JoinGroup, and return the request with its later response. In version 3 a new
-        member may join without a member id."""
+        """Send a JoinGroup. Returns the request, which receives its response later. In version 3 a
+        new member may join without a member id."""
         asked = GroupRequest()
         request = JoinGroupRequest(
             group_id=group_id,
@@ -177,7 +177,7 @@ class GroupRequests(ABC):
         parts: Mapping[str, bytes] | None = None,
         **changes: Any,
     ) -> GroupRequest:
-        """Send a SyncGroup, and return the request with its later response. `parts` are the
+        """Send a SyncGroup. Returns the request, which receives its response later. `parts` are the
         assignments by member id, which the group's leader sends. `changes` are values of other
         fields of the request."""
         asked = GroupRequest()
@@ -210,7 +210,7 @@ class GroupRequests(ABC):
 
     def leave(self, *members: tuple[str, str | None]) -> GroupRequest:
         """Send a LeaveGroup request. `members` are pairs of member id and instance id. Returns the
-        request with its later response."""
+        request, which receives its response later."""
         asked = GroupRequest()
         identities = [
             MemberIdentity(member_id=name, group_instance_id=instance) for name, instance in members
@@ -233,7 +233,8 @@ class GroupRequests(ABC):
         version: int = 10,
         group_id: str = GROUP,
     ) -> GroupRequest:
-        """Send an OffsetCommit of one partition, and return the request with its later response."""
+        """Send an OffsetCommit of one partition. Returns the request, which receives its response
+        later."""
         asked = GroupRequest()
         request = OffsetCommitRequest(
             group_id=group_id,
@@ -253,8 +254,9 @@ class GroupRequests(ABC):
         return asked
 
     def fetch(self, topic: str = "orders", index: int = 0, **member: Any) -> GroupRequest:
-        """Send an OffsetFetch of one partition, and return the request with its later response.
-        `member` has the values of the request's fields that describe the requesting member."""
+        """Send an OffsetFetch of one partition. Returns the request, which receives its
+        response later. `member` has the values of the request's fields that describe the
+        requesting member."""
         asked = GroupRequest()
         wanted = [(topic, index)]
         self._perform(
@@ -263,7 +265,8 @@ class GroupRequests(ABC):
         return asked
 
     def delete(self, group_id: str = GROUP) -> GroupRequest:
-        """Send a DeleteGroups request for a group, and return it with its later response."""
+        """Send a DeleteGroups request for a group. Returns the request, which receives its response
+        later."""
         asked = GroupRequest()
         self._delete(group_id, asked)
         return asked

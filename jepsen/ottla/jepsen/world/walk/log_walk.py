@@ -426,7 +426,8 @@ class WalkedLog(LogLife):
     # --- faults -------------------------------------------------------------------------------
 
     def _fail(self) -> None:
-        """Make a disk operation of the log fail soon, or remove all injected disk faults."""
+        """Inject a failure into a later disk operation of the log, or remove all injected disk
+        faults."""
         if self.chance.below(3) == 0:
             self.disk.heal()
             return

@@ -66,7 +66,7 @@ class OneDisk:
         directory_id: UUID | None = None,
         holds_nothing: bool = True,
     ) -> Log:
-        """Return the partition's log, with a small index, and create it if it is missing."""
+        """Return the partition's log. If it is missing, create it with a small index."""
         log = self._logs.get(partition)
         if log is None:
             log = self._logs[partition] = await open_log(

@@ -216,8 +216,8 @@ class DiskWalk(WalkedQuorum):
 
     def _pass_time(self, wanted: int) -> int:
         """Advance the clock of every replica to the next timer. The leader also appends an entry if
-        its log ends less than OPEN_MAX entries after the offset `wanted`. Returns the ms by which
-        the clocks advanced."""
+        its log ends less than OPEN_MAX entries after the offset `wanted`. Returns the time in ms by
+        which the clocks advanced."""
         wakes = [(wake, at) for at, wake in enumerate(self._wakes) if wake is not None]
         duration_ms = max(1, min((wake - self._clocks[at] for wake, at in wakes), default=100))
         for at in range(len(self.members)):
@@ -360,8 +360,8 @@ class DiskMember(MemoryMember):
         sometimes: Callable[[str], None],
     ) -> None:
         self._doom: int | None = None
-        """Number of disk operations after which the power fails during the replica's next change of
-        several operations. None means no power cut."""
+        """Number of disk operations until the power fails, within the replica's next change that
+        consists of several operations. None means no power cut."""
         self._sometimes = sometimes
         super().__init__(config, identity, rng)
         self.log = DiskLog(config, identity, disk_rng, invariants)
@@ -388,7 +388,8 @@ class DiskMember(MemoryMember):
 
     def cut_power_after(self, boundary_count: int) -> None:
         """Schedule a power cut of the replica after `boundary_count` effects, or within the next
-        change of several disk operations. NEVER schedules none."""
+        change that consists of several disk operations. If `boundary_count` is NEVER, no power cut
+        is scheduled."""
         self._doom = None
         rng = self.log.rng
         if boundary_count == NEVER or rng.below(3) == 0:

@@ -99,7 +99,7 @@ class DiskLog:
         self._entries: list[MemoryEntry] = []
         """Expected entries of the log from offset 0, including entries in a snapshot."""
         self._coming: list[MemoryEntry] = []
-        """Entries of the append to the log in progress. Some of them may survive a power cut."""
+        """Entries that are being appended to the log. Some of them may survive a power cut."""
         self._promised = Offset(0)
         """Offset below which every recovery of the log must find all entries."""
         self._lacks_snapshots = False

@@ -68,7 +68,7 @@ class ChangingQuorum(WalkedQuorum):
 
     def __init__(self, chance: Chance) -> None:
         self._joining = chance.below(2) == 0
-        """True if the controllers that are not initial voters join the voters on their own."""
+        """True if the controllers that are not initial voters join the voters automatically."""
         self._changes: dict[int, VoterChangeRequest] = {}
         """Pending requests to change the voters, by the token that identifies the request."""
         self._requested: set[ReplicaKey] = set()

@@ -211,7 +211,7 @@ class RecoveringQuorum(ChangingQuorum):
 
     def _fault(self) -> tuple[str, str] | None:
         """Return a liveness property that the quorum has not reached yet, and the reason. Returns
-        None if all are reached."""
+        None if the quorum has reached all properties."""
         leader = next((one for one in self.members if one.is_leader and self._leads(one)), None)
         if leader is None:
             roles = ", ".join(f"{one.identity.node_id} {one.running.role}" for one in self.members)

@@ -75,8 +75,8 @@ class _Request(NamedTuple):
     sender: int
     receiver: int
     life: int
-    """Number of the sender's process that sent the request. A later process of the same replica
-    does not get the response."""
+    """Process number of the sender when it sent the request. A later process of the sender does not
+    receive the response."""
     outgoing: OutgoingRequest
 
 
@@ -86,8 +86,8 @@ class _Answer(NamedTuple):
     sender: int
     receiver: int
     life: int
-    """Number of the receiving replica's process that may get the response. A later process of the
-    same replica does not get it."""
+    """Process number of the replica that may receive the response. A later process of this replica
+    does not receive it."""
     request_id: int
     response: Response
 
@@ -264,8 +264,8 @@ class WalkedQuorum:
     # --- messages -----------------------------------------------------------------------------
 
     def _choose_packet(self) -> int:
-        """Return the index of the message in flight to deliver next. Few messages are in flight at
-        most times."""
+        """Return the index of the message in flight to deliver next. Usually only a few messages
+        are in flight."""
         count = len(self._packets)
         if self._order == 0:
             return 0

@@ -62,7 +62,7 @@ class AclHistory:
         """Last acknowledged state of each ACL: the offset of a metadata image that contains an
         acknowledged change, and whether the ACL exists in that image."""
         self._created: dict[AclEntry, int] = {}
-        """Offset of a metadata image that contained the ACL, for each ACL."""
+        """For each ACL, the offset of a metadata image that contained it."""
 
     @property
     def unseen(self) -> list[str]:

@@ -53,8 +53,7 @@ class ControllerClients(AclWorkload):
     ) -> None:
         super().__init__(world, cluster, history, plan)
         self._leaders: dict[int, int] = {}
-        """Node id of the quorum leader that a controller's response named for each epoch, by
-        epoch."""
+        """For each epoch, the node id of the quorum leader that a controller's response named."""
         self._rare = world.network.rare
         self.operators.append(self._machine("observer-of-quorum", self._describe))
 

@@ -54,8 +54,8 @@ Replica = tuple[Machine, str]
 """Machine and log directory of a partition's replica."""
 
 LAST_DELTA = slice(23, 27)
-"""Position in a record batch of the field with the offset of its last record, relative to its base
-offset."""
+"""Position in a record batch of the field lastOffsetDelta: the offset of the last record, relative
+to the base offset."""
 
 BATCH_OVERHEAD = 12
 """Number of bytes of a record batch that its length field does not count: base offset and the

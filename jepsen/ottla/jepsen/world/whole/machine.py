@@ -71,7 +71,8 @@ class Trouble:
 
 
 Process = Callable[["Machine", trio.Event], Awaitable[None]]
-"""Main function of a simulated process, which returns when the event is set."""
+"""Main function of a simulated process. Its arguments are the machine and an event. It returns when
+the event is set."""
 
 
 class SharedWorld:

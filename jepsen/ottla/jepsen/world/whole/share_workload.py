@@ -76,7 +76,7 @@ class ShareWorkload(ClientWorkload):
     _ends: dict[TopicPartition, int]
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Create the permanent topics, and set the settings of the share group."""
+        """Create the permanent topics, and configure the share group."""
         self.counts = Counter()
         await super().create_topics(replication_factor=replication_factor)
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:

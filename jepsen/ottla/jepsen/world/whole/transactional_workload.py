@@ -57,8 +57,8 @@ clients' processes."""
 
 ABORTED_ONE_IN = 4
 SHORT_REST_S, LONG_REST_S = 0.2, 6.0
-"""Maximum seconds that a producer pauses between two transactions, in a run with clients of two
-versions: in a short pause, and in a long pause."""
+"""Maximum duration in seconds of a short and of a long pause of a producer between two
+transactions, in runs with clients of two versions."""
 
 MOVED_MAX = 6
 """Maximum number of records that a mover (a consumer that copies records) moves in one

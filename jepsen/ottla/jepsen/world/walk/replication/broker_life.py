@@ -193,9 +193,9 @@ class BrokerLife:
     def leave(
         self, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, Callable[[], Awaitable[None]]]:
-        """Stop following the leaders of partitions. Returns a mapping from each partition whose
-        disk work is in progress to a function that waits for its end. It is empty: simulated
-        fetchers have no such work."""
+        """Stop following the leaders of partitions. Returns an empty mapping. A real fetcher
+        returns a function for each partition that waits for the end of disk work in progress;
+        simulated fetchers have no such work."""
         for key in partitions:
             fetcher = self._fetcher_of.pop(key, None)
             if fetcher is not None:
@@ -229,8 +229,8 @@ class BrokerLife:
     def delete_records(
         self, request: DeleteRecordsRequest, now_ms: int, on_answer: OnAnswer
     ) -> None:
-        """Serve a DeleteRecords request. Respond by `on_answer` at once, or when all replicas have
-        deleted the records."""
+        """Serve a DeleteRecords request. `on_answer` receives the response at once, or when all
+        replicas have deleted the records."""
         slot = AnswerSlot(on_answer, DELETE_HEADER)
         context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
         run_now(finished(self.core.data.delete_records.handle(context, request)))

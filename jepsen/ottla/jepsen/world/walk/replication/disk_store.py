@@ -148,8 +148,8 @@ class DiskStore:
         missing.
 
         Either all data is lost, or all data above an offset that is below the checkpoints. A
-        smaller loss would be a torn tail. The data of a hole stays in the file: a broker only uses
-        the offset at which the hole begins.
+        smaller loss would be a torn tail. A hole removes no bytes from the file: the broker uses
+        only the offset at which the hole begins.
         """
         held = self._held.get(index)
         if held is None:

@@ -256,8 +256,8 @@ class ReplicationCluster:
         return is_shorter
 
     def may_lose(self, machine: BrokerMachine) -> bool:
-        """Return whether the machine may lose unflushed data. It may only if other replicas have
-        all of that data."""
+        """Return whether the machine may lose unflushed data. This requires that other replicas
+        have all of that data."""
         if any(
             one.life is None or one.is_paused or one.is_behind or one.life.is_leaving
             for one in self.machines

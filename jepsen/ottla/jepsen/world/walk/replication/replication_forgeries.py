@@ -54,7 +54,8 @@ class ForgedWalk(WalkedCluster):
         self._is_healed = True
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the attacker's actions, each with its weight and whether every run needs it."""
+        """Return (action, weight, is_needed) for each action of the attacker. An action with
+        `is_needed` is part of every run."""
         return (
             (self._forge_fetch, 10, True),
             (self._repeat_alter, 4, True),

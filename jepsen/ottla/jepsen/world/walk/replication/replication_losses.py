@@ -55,8 +55,8 @@ class LossWalk(WalkedCluster):
         self._is_healed = True
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that damage disks, each with its weight and whether every run needs
-        it."""
+        """Return (action, weight, is_needed) for each action that damages disks. An action with
+        `is_needed` is part of every run."""
         return ((self._lose_one, 6, True), (self._lose_with_all_down, 4, True))
 
     def judge_all(self) -> None:

@@ -82,8 +82,8 @@ class MessagingCluster(ReplicationCluster):
         super().__init__(chance, shape)
 
     def send(self, packet: Packet) -> None:
-        """Add a message to the messages in flight. If there are then too many, the oldest message
-        is lost."""
+        """Add a message to the messages in flight. If too many messages are then in flight, the
+        oldest one is lost."""
         self.packets.append(packet)
         if len(self.packets) > PACKETS_MAX:
             self.drop(0)

@@ -176,8 +176,8 @@ class WalkedCluster(MessagingCluster):
         return drawn_actions(self.chance, rows)
 
     def more_rows(self) -> tuple[tuple[Callable[[], None], int, bool], ...]:
-        """Return the actions that a subclass adds to the adversary, each with its weight and
-        whether every run needs it."""
+        """Return (action, weight, is_needed) for each action that a subclass adds to the adversary.
+        An action with `is_needed` is part of every run."""
         return ()
 
     def _any_life(self) -> BrokerLife | None:
@@ -468,7 +468,8 @@ class WalkedCluster(MessagingCluster):
             life.purgatory.expire(self.now_ms)
 
     def _flush(self) -> None:
-        """End an fsync of a random broker. It may cover all written data or only a part of it."""
+        """End an fsync of a random broker. The fsync may cover all written data or only a part of
+        it."""
         life = self._any_life()
         if life is None:
             return

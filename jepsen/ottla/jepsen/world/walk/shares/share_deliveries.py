@@ -24,8 +24,8 @@ class ShareFacts:
         self.start_offset = start_offset
         """Offset at which the share group begins to read the partition in this state epoch."""
         self.settled: dict[int, int] = {}
-        """Leader epoch in which the leader reported an acknowledgement as durable, by offset of the
-        acknowledged record."""
+        """For each acknowledged record, by offset, the leader epoch in which its acknowledgement
+        was reported as durable."""
         self.ended: set[int] = set()
         """Offsets of records that a share group member has accepted or rejected, even if this did
         not become durable."""
@@ -33,8 +33,8 @@ class ShareFacts:
         """Offsets of records that a share group member has accepted, even if this did not become
         durable."""
         self.dead: dict[int, int] = {}
-        """Leader epoch in which a dead letter of the record was first sent, by the record's
-        offset."""
+        """For each record with a dead letter, by offset, the leader epoch in which the dead letter
+        was first sent."""
         self.used_up: set[int] = set()
         """Offsets of records that were delivered to members as often as the delivery limit
         allows."""
@@ -97,8 +97,8 @@ class ShareInvariants:
     def on_delivered(
         self, table: LeaderTable, member_id: str, acquired: Iterable[AcquiredRange], until_ms: int
     ) -> None:
-        """Check the invariants for records that a member has just acquired until `until_ms`, the
-        end of the acquisition lock. Also store that it has acquired them."""
+        """Check the invariants for records that a member has just acquired, and store the
+        acquisition. `until_ms` is the end of the acquisition lock."""
         facts, records = self.facts[table.state_epoch], self._log.records
         for first, last, count in acquired:
             for offset in range(first, last + 1):

@@ -56,8 +56,8 @@ class WalkedLeader:
         self._rare = rare
         self._is_loading = False
         self._sent: dict[Transition, tuple[tuple[int, int], ...]] = {}
-        """Offset and acknowledgement type of each acknowledgement whose outcome the member waits
-        for, by the state change that it caused."""
+        """For each state change, the offset and type of each acknowledgement that caused it. The
+        member still waits for the outcome of these acknowledgements."""
 
     @property
     def _now_ms(self) -> int:

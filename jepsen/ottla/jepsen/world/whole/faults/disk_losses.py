@@ -70,7 +70,7 @@ READ_AGAIN_S = 0.2
 STOPPED_S_MAX = 20.0
 FOUND_S_MAX = 60.0
 LEFT_SHARES = (0.0, 0.5, 0.9)
-"""Fractions of a log's bytes that may remain after a disk damage."""
+"""Fractions of a log's bytes that may remain after the damage."""
 
 COVERED_FROM = 21
 """First byte position in a record batch that the batch's CRC covers."""

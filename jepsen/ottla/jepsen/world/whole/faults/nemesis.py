@@ -208,7 +208,7 @@ class WorldNemesis:
         await fault()
 
     async def _wait(self, range_ms: tuple[int, int]) -> None:
-        """Wait for a random time within a range in ms, mostly near its short end."""
+        """Wait for a random time within a range in ms, mostly near the lower end of the range."""
         shortest, longest = range_ms
         share = self._chance.below(1_000) / 1_000
         await trio.sleep((shortest + (longest - shortest) * share**3) / 1_000)

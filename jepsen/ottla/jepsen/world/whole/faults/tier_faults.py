@@ -64,8 +64,8 @@ class TierFaults(ClusterFaults):
         self._is_forking = False
 
     async def kill_in_state(self) -> None:
-        """Kill the first leader of a tiered topic that is in a state of a copy or of a deletion,
-        which is drawn at random. Does nothing if no leader reaches it in time."""
+        """Draw a state of a copy or of a deletion, and kill the first leader of a tiered topic that
+        reaches this state. Does nothing if no leader reaches it in time."""
         wanted = self._chance.pick(STATES)
         with trio.move_on_after(STATE_S_MAX):
             while True:
@@ -162,7 +162,8 @@ class TierFaults(ClusterFaults):
     def _states_of(
         self, partition: Partition, log: Log, segment: RemoteSegment, keys: tuple[str, ...]
     ) -> Iterator[str]:
-        """Yield the states in which a segment is, if the leader has changed it last."""
+        """Yield the states (of a copy or of a deletion) in which a segment is, if the leader made
+        the last change of the segment."""
         if segment.broker_id != partition.local_id:
             return
         store = self._cluster.world.object_store

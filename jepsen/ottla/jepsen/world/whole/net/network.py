@@ -24,8 +24,8 @@ GAP_S_MAX = 0.3
 """Longest delay in seconds between the two pieces of a network message. Most are far shorter."""
 
 REPEAT_S_MAX = 0.3
-"""Longest delay in seconds of messages that a cut link held back, after it has healed. TCP backs
-off its retransmissions."""
+"""Longest delay in seconds between the healing of a cut link and the delivery of messages that it
+held back. TCP backs off its retransmissions."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Clients of topics that expire, are elected uncleanly, or are deleted, in tiered storage."""
+"""Clients of tiered topics that expire, have unclean leader elections, or are deleted."""
 
 from collections.abc import Mapping
 
@@ -55,8 +55,8 @@ POLLS_PER_SCAN = 12
 
 
 class ExpiringWorkload(TieredWorkload):
-    """Clients of a tiered topic that loses nothing, and of tiered topics that expire, are elected
-    uncleanly, or are deleted."""
+    """Clients of a tiered topic that loses nothing, and of tiered topics that expire, have unclean
+    leader elections, or are deleted."""
 
     watch: LineageWatch
     """Observer of the local logs and of the object store. It knows all records that were

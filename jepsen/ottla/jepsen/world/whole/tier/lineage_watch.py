@@ -42,15 +42,16 @@ from ottla.storage.tier.remote_segment import RemoteSegment, RemoteSegmentState
 
 LOOK_S = 0.1
 PATIENCE_S = 10.0
-"""Maximum seconds in which a leader must raise its log start offset above records that a former
-leader has deleted from the object store."""
+"""Time limit in seconds within which a leader must raise its log start offset above records that a
+former leader has deleted from the object store."""
 
 READ_BYTES = 1 << 20
 CLOCK_MS = 50
 """Largest difference in ms between the clocks of two nodes of a run."""
 
 SIZE_SLACK_BYTES = 1_000
-"""Maximum bytes of uncommitted records that a leader may count in the size of its log."""
+"""Maximum size in bytes of the uncommitted records that a leader may count in the size of its
+log."""
 
 
 @dataclass(slots=True)
