@@ -97,8 +97,8 @@ def _ways(table: AclTable, count: int) -> dict[str, Callable[[], int]]:
 
 
 def _entry(at: int) -> AclEntry:
-    """Return the ACL with number `at` for the benchmark. Every second ACL is prefixed, with one of
-    twenty prefix lengths."""
+    """Return the benchmark's ACL number `at`. Every second ACL is prefixed, with one of twenty
+    prefix lengths."""
     is_prefix = at % 2 == 0
     return AclEntry(
         resource_type=ResourceType.TOPIC,
@@ -118,8 +118,8 @@ def _changed(table: AclTable, count: int) -> int:
 
 
 def _best(rounds: int, way: Callable[[], int]) -> float:
-    """Return the microseconds per authorization decision in the fastest of `rounds` rounds of the
-    function `way`."""
+    """Run the function `way` `rounds` times. Returns the microseconds per authorization decision in
+    the fastest round."""
     found = []
     for _ in range(rounds):
         begun = perf_counter_ns()

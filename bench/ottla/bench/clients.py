@@ -38,8 +38,8 @@ def run_clients(
     progress: Callable[[int], None],
     clients: Collection[str] = CLIENTS,
 ) -> dict[str, Any]:
-    """Let each client write and read `count` records of 100 B, and a quarter as many records of 1
-    KB. Returns the measured seconds and CPU seconds of each client."""
+    """Measure each client while it writes and reads `count` records of 100 B, and a quarter as many
+    records of 1 KB. Returns the seconds and CPU seconds of each client."""
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     done = 0
     for record_bytes in RECORD_BYTES:

@@ -107,7 +107,7 @@ def _run_load(
 
 
 def _checked(progress: Callable[[int], None], check: Callable[[], None]) -> Callable[[int], None]:
-    """Return a function that shows the progress of a load, and calls `check` first."""
+    """Wrap a progress function so that `check` is called before each update of the progress."""
 
     def checked(done: int) -> None:
         check()
@@ -127,8 +127,8 @@ def _topics(arguments: argparse.Namespace) -> AbstractContextManager[RunTopics]:
 
 
 def _load(arguments: argparse.Namespace) -> Load:
-    """Return the load that the command-line options of a benchmark describe. For all other values,
-    the defaults of `Load` apply."""
+    """Return the load that the command-line options of a benchmark describe. Other fields have the
+    defaults of `Load`."""
     given = {field.name for field in fields(Load)} & vars(arguments).keys()
     bootstrap = vars(arguments).get("bootstrap_server", "")
     options = {name: vars(arguments)[name] for name in given - {"topic"}}
@@ -160,8 +160,8 @@ def _measured(arguments: argparse.Namespace, load: Load, progress: Callable[[int
 
 
 def _measure_clients(arguments: argparse.Namespace) -> int:
-    """Let Ottla's client and other clients do the same work, one after the other, and print the
-    measured seconds and CPU seconds. Returns the exit code."""
+    """Run the same work with Ottla's client and with other clients, one after the other. Prints the
+    seconds and CPU seconds of each client, and returns the exit code."""
     runs = arguments.rounds * len(WORKS) * len(RECORD_BYTES)
     with _topics(arguments) as topics, _progress(arguments.verb, runs) as progress:
         figures = run_clients(
@@ -226,8 +226,8 @@ def _measure_scrapes(arguments: argparse.Namespace) -> int:
 
 
 def _measure_telemetry(arguments: argparse.Namespace) -> int:
-    """Let many clients push metrics to a broker. Returns exit code 2 if a push got no response, or
-    an error response, and 0 otherwise."""
+    """Measure a broker to which many clients push metrics. Returns exit code 2 if a push got no
+    response, or an error response, and 0 otherwise."""
     seconds = arguments.seconds
     if arguments.produce_rate:
         return _measure_telemetry_beside(arguments, seconds)
@@ -244,8 +244,8 @@ def _measure_telemetry(arguments: argparse.Namespace) -> int:
 
 
 def _measure_telemetry_beside(arguments: argparse.Namespace, seconds: float) -> int:
-    """Let many clients push metrics in every second phase, and measure the latency of a steady
-    producer with and without pushes. Returns the exit code."""
+    """Measure the latency of a steady producer while many clients push metrics in every second
+    phase. Returns the exit code."""
     address = _address(arguments.bootstrap_server)
     with _topics(arguments) as topics, _progress(arguments.verb, int(seconds)) as progress:
         load = Load(bootstrap=arguments.bootstrap_server, topic=f"{topics.name}-beside")

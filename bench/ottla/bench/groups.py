@@ -200,8 +200,8 @@ class _GroupMembers:
                         await connection.aclose()
 
     async def _live(self, connection: BrokerConnection) -> None:
-        """Let one member join, sync, and send heartbeats until a rebalance begins. This is
-        repeated."""
+        """Join and sync one member, and send its heartbeats until a rebalance begins. Repeats these
+        steps until cancelled."""
         member_id = ""
         while True:
             joined = await self._join(connection, member_id)

@@ -19,7 +19,7 @@ POLL_EVERY = 256
 CONSUME_AT_ONCE = 1_000
 SILENCE_S = 20.0
 FETCH_BYTES_MAX = 50 << 20
-"""Maximum bytes of an answer to a consumer of many partitions, librdkafka's default."""
+"""Maximum size in bytes of a fetch response with many partitions: librdkafka's default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

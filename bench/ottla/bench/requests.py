@@ -44,7 +44,7 @@ class SmallRequest(NamedTuple):
     frame: bytes
     payload_bytes: int
     answer: bytes | None = None
-    """Bytes that every response to the request must have, or None if responses differ."""
+    """Expected bytes of every response to the request, or None if responses differ."""
     before: tuple[bytes, ...] = ()
     """Frames of the requests that are sent first on each connection, such as a login. Each of them
     is sent after the response to the previous one."""

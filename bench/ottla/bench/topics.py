@@ -37,7 +37,7 @@ class RunTopics:
 
         self.is_own = given is None
         """True if the benchmark run creates new topics, False if the user has named existing
-        ones."""
+        topics."""
 
         self._bootstrap = bootstrap
         self._is_kept = is_kept or not self.is_own

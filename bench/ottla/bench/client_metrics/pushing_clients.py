@@ -134,8 +134,7 @@ class PushingClients:
             progress(int(seconds - max(0.0, end - now)))
 
     def rest(self, seconds: float) -> None:
-        """Push no metrics for the given time in seconds. All later pushes of metrics are delayed by
-        that time."""
+        """Push no metrics for `seconds` seconds. All later pushes are delayed by that time."""
         end = time.perf_counter() + seconds
         while (now := time.perf_counter()) < end:
             self._receive(end - now)

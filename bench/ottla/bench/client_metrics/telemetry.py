@@ -16,8 +16,8 @@ from ottla.bench.result import Result
 def run_telemetry(
     address: Address, *, clients: int, seconds: float, pids: list[int], progress: Progress
 ) -> Result:
-    """Connect clients, let them push metrics for `seconds` seconds, and disconnect them. Returns
-    the latencies of their pushes."""
+    """Connect clients, push metrics from all of them for `seconds` seconds, and disconnect them.
+    Returns the latencies of the pushes."""
     allow_files(clients)
     pushing = PushingClients(address)
     with pushing.opened(clients):

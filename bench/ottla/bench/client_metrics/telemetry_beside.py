@@ -32,8 +32,8 @@ requests for a p99; a longer one is disturbed more by other load of the machine.
 SETTLE_S = 0.25
 """Seconds at the start of a phase whose produce requests are not counted."""
 AT_ONCE = 0.0, 1.0
-"""Range of the first push of each client, in fractions of its push interval. With this range,
-pushes have their full rate from the first phase on."""
+"""Earliest and latest time of each client's first push, in fractions of its push interval. With
+this range, pushes reach their full rate in the first phase."""
 
 
 class PushPhase(NamedTuple):
@@ -71,8 +71,8 @@ def run_beside(
     pids: list[int],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Let clients push metrics in every second phase, while one producer sends requests at a steady
-    rate. Returns the latencies and CPU costs of the phases with and without pushes."""
+    """Run one producer at a steady rate, while clients push metrics in every second phase. Returns
+    the latencies and CPU costs of the phases with and without pushes."""
     allow_files(clients)
     pushing = PushingClients(address)
     phases: list[PushPhase] = []

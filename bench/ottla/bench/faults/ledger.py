@@ -19,8 +19,8 @@ ROW = struct.Struct("<HIqd")
 record in its partition, its offset, and the wall-clock seconds of the response."""
 
 NOT_ACKNOWLEDGED = -1
-"""Value that stands in the ledger in place of the record's offset if the send failed. The record
-may nevertheless have been written."""
+"""Value in the ledger in place of a record's offset if the send failed. The broker may nevertheless
+have written the record."""
 
 UNKNOWN_OFFSET = -2
 """Value in the ledger in place of an offset that the acknowledgement did not contain. This occurs

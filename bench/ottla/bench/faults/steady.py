@@ -37,8 +37,8 @@ bursts; a shorter one costs more CPU time."""
 FLUSH_EVERY_S = 0.25
 LAST_ANSWERS_S = 120.0
 BURST_S = 0.25
-"""Maximum delay in seconds of the load generator that a burst makes up for. Records that are
-overdue for longer are not sent."""
+"""Longest delay of the load generator, in seconds, that it compensates with a burst. Records that
+are overdue for longer are not sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,8 +76,8 @@ FLOODS = {
 
 
 class FloodRow(NamedTuple):
-    """Result of one flood of one server: the latencies of a client that sent requests meanwhile
-    (the bystander), and the server's memory."""
+    """Result of one flood of one server: the server's memory, and the request latencies of the
+    bystander, a client that sends requests during the flood."""
 
     flood: str
     server: str

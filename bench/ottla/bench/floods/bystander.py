@@ -53,7 +53,7 @@ def ask_for(
 
 
 def exchange(sock: socket.socket, frame: bytes) -> bytes:
-    """Send a request's frame and return the response. Raises OSError if there is none."""
+    """Send a request's frame and return the response. Raises OSError if no response arrives."""
     sock.sendall(frame)
     length = int.from_bytes(_received(sock, 4), "big")
     return _received(sock, length)

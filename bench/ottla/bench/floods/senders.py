@@ -62,7 +62,7 @@ def _exchanged(sock: socket.socket, data: bytes) -> bytes:
 
 
 def _send_all(sock: socket.socket, data: memoryview) -> None:
-    """Send all data of a flood, and read the server's output meanwhile. Raises OSError if the
+    """Send all data of a flood, and read the server's output concurrently. Raises OSError if the
     connection is closed."""
     sock.setblocking(False)
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""The floor of a broker: the cost of its system calls, measured with the smallest program.
+"""Benchmark of a broker against its floor: the smallest program that makes the same system calls.
 
 floor.py          measures broker and program in turns, and makes the table: start here
 floor_program.py  builds and runs the program

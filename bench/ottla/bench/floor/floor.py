@@ -191,8 +191,8 @@ def run_floor(
 def _servers(
     row: FloorRow, cluster: RunningCluster, program: Path, directory: Path
 ) -> Iterator[dict[str, FloorServer]]:
-    """Create the topic for a row, and start the C program with the response that the broker gives
-    to the row's request. Yields the broker and the program by their names."""
+    """Create the topic for a row, and start the C program with the broker's own response to the
+    row's request. Yields the broker and the program by their names."""
     address = parse_bootstrap(cluster.bootstrap)[0]
     topic = f"floor-{row.kind}-{directory.name}"
     load = Load(bootstrap=cluster.bootstrap, topic=topic, partitions=1, replication_factor=1)
@@ -210,8 +210,8 @@ def _servers(
 def open_floors(
     rows: Mapping[str, FloorRow], cluster: RunningCluster
 ) -> Iterator[dict[str, FloorServer]]:
-    """Run a program for each of the given rows, and yield the programs by the names of the rows.
-    They give the answers of a broker of the cluster.
+    """Run one C program for each row, and yield the programs by row name. Each program responds
+    with the bytes that a broker of the cluster sent for the row's request.
 
     Yields no program if the machine has no C compiler.
     """
@@ -227,8 +227,8 @@ def open_floors(
 
 
 def floor_work(row: FloorRow, address: tuple[str, int], topic: str) -> FloorWork:
-    """Send the request of a row to a broker once. Returns the request, and the answer by which the
-    program imitates the broker."""
+    """Send the request of a row to a broker once. Returns the request, and the broker's response,
+    which the C program will repeat."""
     batch = row.batch
     produce = frame_of(
         ProduceRequest(

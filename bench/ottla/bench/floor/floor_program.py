@@ -53,7 +53,7 @@ def build_floor(directory: Path) -> Path:
 
 
 def has_compiler() -> bool:
-    """Return whether the machine has a C compiler, which builds the program."""
+    """Return whether the machine has a C compiler, which is needed to build the program."""
     return _compiler() is not None
 
 

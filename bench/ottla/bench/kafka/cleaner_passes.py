@@ -100,8 +100,8 @@ def task_for(directory: str, segment: CleanableSegment) -> CleaningTask:
 
 
 async def unthrottled(byte_count: int) -> None:
-    """Return at once. As the cleaner's throttle, this lets it process any number of bytes without a
-    delay."""
+    """Return at once, for any number of bytes. Used as the cleaner's throttle, so that cleaning
+    runs at full speed."""
 
 
 async def measure(task: CleaningTask, form: RecordForm) -> CleaningStats:

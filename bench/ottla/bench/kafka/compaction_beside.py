@@ -133,8 +133,8 @@ def _quiet() -> CompactionPhase:
 
 
 def _compacting(cluster: StartedCluster, path: Path, topic: str) -> CompactionPhase:
-    """Let the broker compact a topic.  Returns the phase from the start to the end of the
-    compaction."""
+    """Compact a topic on the broker. Returns the phase from the start of the compaction to its
+    end."""
     compact(cluster.bootstrap, topic)
     began_at = time.perf_counter()
     wait_until_compacted(path, topic)

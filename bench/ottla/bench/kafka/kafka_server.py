@@ -38,7 +38,8 @@ class KafkaServer(NamedTuple):
     pid: int
     version: str
     users_address: tuple[str, int] | None = None
-    """Address of the server's listener that requires logins, or None if there is none."""
+    """Address of the server's listener that requires logins, or None if the server has no such
+    listener."""
     listeners: Mapping[str, str] = MappingProxyType({})
     """Addresses of further listeners by name, as `host:port`."""
     ready_s: float = 0.0

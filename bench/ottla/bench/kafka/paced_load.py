@@ -27,7 +27,7 @@ STAMP = struct.Struct(">d")
 sent."""
 
 UNPACED = 0
-"""Value of a rate that means: as fast as the broker accepts records."""
+"""Rate that means unlimited: records are sent as fast as the broker accepts them."""
 UNPACED_SAMPLE_EVERY = 20
 SAMPLES_PER_S = 2_000
 """Number of records per second whose latencies are measured. Fewer would not be enough for
@@ -36,8 +36,8 @@ UNPACED_BURST = 1_000
 DEFAULT_LINGER_MS = 5.0
 TICK_S = 0.002
 BURST_S = 0.25
-"""Maximum delay in seconds of the load generator that a burst makes up for. Records that are
-overdue for longer are not sent."""
+"""Longest delay of the load generator, in seconds, that it compensates with a burst. Records that
+are overdue for longer are not sent."""
 
 READ_AT_ONCE = 1_000
 ACKNOWLEDGED, READ = "acknowledged", "read"
@@ -59,7 +59,7 @@ class PacedLoad(HelperProcess):
         module = "ottla.bench.kafka.paced_load"
         super().__init__(module, bootstrap, topic, str(rate), str(linger_ms))
         self.sample_every = sample_every(rate)
-        """The latency of one in this number of records is measured."""
+        """Sampling interval: the latency of one record in this number is measured."""
         self.waited: dict[str, list[RequestLatency]] = {ACKNOWLEDGED: [], READ: []}
 
     def __enter__(self) -> Self:
@@ -76,8 +76,8 @@ class PacedLoad(HelperProcess):
 
 
 def sample_every(rate: int) -> int:
-    """Return the number of records, at a rate in records per second, for each record whose latency
-    is measured."""
+    """Return the sampling interval for a rate in records per second. The latency of one record in
+    this number is measured."""
     return UNPACED_SAMPLE_EVERY if rate == UNPACED else max(1, rate // SAMPLES_PER_S)
 
 

@@ -169,7 +169,7 @@ def _running(cluster: StartedCluster, command: Sequence[str]) -> Iterator[subpro
 
 
 def _wait(ask: Callable[[], bool], timeout_s: float) -> None:
-    """Poll until `ask` returns True, or until the time is over."""
+    """Poll until `ask` returns True, or until `timeout_s` seconds have passed."""
     ends_at = time.perf_counter() + timeout_s
     while not ask() and time.perf_counter() < ends_at:
         time.sleep(POLL_S)

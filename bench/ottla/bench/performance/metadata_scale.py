@@ -118,8 +118,9 @@ def loaded(data: bytes) -> tuple[MetadataImage, SliceTimes]:
 
 
 def failed_over(image: MetadataImage) -> tuple[int, SliceTimes, SliceTimes]:
-    """Let another broker lead each partition of a lost broker. Returns the number of changed
-    partitions, the CPU time of the decision, and the CPU time of applying its records."""
+    """Move the leadership of each partition of a lost broker to another broker. Returns the
+    number of changed partitions, the CPU time of the decision, and the CPU time of applying its
+    records."""
     decision = SliceTimes()
     changes = tuple(brokers_unavailable(image, ControllerConfig(), (NodeId(0),)))
     decision.end()

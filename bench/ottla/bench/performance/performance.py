@@ -105,7 +105,7 @@ class MeasuredGroup:
 
 def read_sittings(directory: Path) -> list[MeasuredGroup]:
     """Return the stored values of all groups of benchmarks, in the order of the page. Raises
-    ConfigError if there are none."""
+    ConfigError if nothing is stored."""
     read = [json.loads(path.read_text()) for path in directory.glob("*.json")]
     found = [MeasuredGroup(**one) for one in read if "group" in one]
     if not found:

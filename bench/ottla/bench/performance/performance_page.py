@@ -81,8 +81,8 @@ UNDECIDED = " ?"
 
 
 def base_of(group: str) -> str:
-    """Return the column of a group's table by whose values the other columns are divided to get the
-    ratios."""
+    """Return the baseline column of a group's table. Ratios divide the values of the other columns
+    by the values of this column."""
     return LIBRDKAFKA if group == "client" else THEIRS
 
 
@@ -259,7 +259,7 @@ def times_floor(
 
 def shown(spread: Spread | None) -> str:
     """Return the median of measured values with the lowest and highest value as text, or a dash if
-    there is none."""
+    nothing was measured."""
     if spread is None:
         return "–"
     if spread.lowest == spread.highest:

@@ -141,7 +141,7 @@ class PerformanceRow(NamedTuple):
     run: Run
     prepare: Callable[[RunningCluster, int], None] | None = None
     """Function that prepares the benchmark. It runs once, before the round that warms up the
-    servers. None if there is none."""
+    servers. None if the benchmark needs no preparation."""
     floor: FloorRow | None = None
     """Requests for a comparison with a minimal C program, which is measured alternately with the
     clusters. None if the program cannot imitate the benchmark's server."""
@@ -153,7 +153,7 @@ def _no_progress(done: int) -> None:
 
 def _costing(cluster: RunningCluster, run: Callable[[], Result]) -> tuple[Result, float]:
     """Run the function of a load. Returns the load's result, and the CPU seconds that all nodes of
-    the cluster used meanwhile."""
+    the cluster used during the run."""
     pids = list(cluster.pids.values())
     before = cpu_seconds(pids)
     result = run()

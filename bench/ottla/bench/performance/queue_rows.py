@@ -18,8 +18,8 @@ PARTITIONS = 6
 RECORD_BYTES = (100, 1_000)
 CONSUMERS = (1, 8, 64)
 SPARE_RECORDS = 40_000
-"""Number of records that are written beyond those to consume: more than all share consumers hold at
-once."""
+"""Number of additional records to write. It exceeds the number of records that all share consumers
+together can have acquired."""
 
 
 def queue_rows(jars: Path, count: int) -> list[PerformanceRow]:

@@ -349,8 +349,8 @@ def _catch_up_row() -> PerformanceRow:
 
 
 def _catch_up(backlog: Load, seconds: float) -> Figures:
-    """Let several consumers read a backlog repeatedly for a number of seconds. Returns their total
-    rate."""
+    """Run several consumers that read a backlog repeatedly for `seconds` seconds. Returns their
+    total rate."""
     started = time.perf_counter()
 
     def read() -> int:

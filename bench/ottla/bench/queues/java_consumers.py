@@ -95,7 +95,7 @@ def consume_by_tool(
     consumers: int,
     cpu_s: Callable[[], float],
 ) -> ConsumedShare:
-    """Let Kafka's tool read `count` records as a share group, with a thread for each consumer.
+    """Read `count` records with Kafka's tool as a share group, with a thread for each consumer.
     `cpu_s` returns the CPU seconds that the servers have used so far.
 
     Raises RefusedError with the end of the tool's output if the tool fails or reads fewer records.

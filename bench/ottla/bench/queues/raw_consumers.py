@@ -1,7 +1,7 @@
 """Share consumers over raw sockets: the cost of ShareFetch to a broker, without a client library.
 
 One process opens several connections, each with a share session. Every request acknowledges the
-records of the response before it, and fetches further ones.
+records of the previous response, and fetches further records.
 """
 
 import socket
@@ -61,8 +61,8 @@ class FetchedShare(NamedTuple):
 
 
 def read_from_earliest(bootstrap: str, group: str) -> None:
-    """Set a share group that does not exist yet to begin with the earliest records of its
-    topics."""
+    """Configure a share group that does not exist yet, so that it starts with the earliest records
+    of its topics."""
 
     async def alter() -> None:
         async with open_admin(bootstrap) as admin:

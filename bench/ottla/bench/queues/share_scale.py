@@ -159,8 +159,8 @@ class ManyShares:
         assert all(led.stage is Stage.READY for led in self.led)
 
     def acquire(self) -> None:
-        """Let members of the groups acquire as many records of each share partition as may be in
-        flight."""
+        """Acquire the maximum number of in-flight records of each share partition, as members of
+        its group."""
         batches = [LogBatch(at, at + BATCH - 1) for at in range(0, IN_FLIGHT, BATCH)]
         for led in self.led:
             for member_id, batch in zip(MEMBERS, batches, strict=True):
@@ -177,16 +177,16 @@ class ManyShares:
             led.set_timer()
 
     def scatter(self, led: LedShare) -> None:
-        """Let a member release every second record that it has acquired, so that neighbouring
-        records have different states. The change is not written."""
+        """Release every second record that a member has acquired, so that neighbouring records have
+        different states. The change is not written."""
         for member_id, begin in zip(MEMBERS, range(0, IN_FLIGHT, BATCH), strict=True):
             types = [AckType.RELEASE, AckType.RENEW] * (BATCH // 2)
             acks = [AckBatch(begin, begin + BATCH - 1, types)]
             led.share.acknowledge(member_id, acks, self.clock.now_ms)
 
     def end_locks(self) -> Slices:
-        """Let all acquisition locks expire at the same time. Returns the CPU time for processing
-        the expiry."""
+        """Expire all acquisition locks at the same time. Returns the CPU time for processing the
+        expiry."""
         self.clock.now_ms += LOCK_MS + 1
         times, purgatory = Slices(), self.core.purgatory
         while (due_ms := purgatory.next_deadline_ms) is not None and due_ms <= self.clock.now_ms:

@@ -227,8 +227,8 @@ def kill_after_progress(
 
 
 def last_batch(work: SparkWork, query: str, log: str) -> int:
-    """Return the number of the newest batch in a query's checkpoint, or -1 if there is none. `log`
-    is the directory in the checkpoint: `offsets` or `commits`."""
+    """Return the number of the newest batch in a query's checkpoint, or -1 if the checkpoint has no
+    batch. `log` is the directory in the checkpoint: `offsets` or `commits`."""
     path = work.checkpoint(query) / log
     return max((int(one.name) for one in path.glob("[0-9]*") if one.name.isdigit()), default=-1)
 

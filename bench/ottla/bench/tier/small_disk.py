@@ -1,12 +1,12 @@
 """Measures producers on a disk that is much smaller than the load: `python -m
 ottla.bench.tier.small_disk`.
 
-Two clusters of real processes run side by side, each on a tmpfs of its own: one with tiered
-storage, unlimited local retention and `local.retention.free.bytes` on a small one, the other
-without on one that is large enough. Both get the same load, several times the size of the small
-disk. In the end all records are read back from the tiered cluster.
+Two clusters of real processes run side by side, each on its own tmpfs. One has tiered storage with
+unlimited local retention and `local.retention.free.bytes`, and a small tmpfs. The other has no
+tiered storage, and a tmpfs that is large enough for all records. Both get the same load, several
+times the size of the small disk. Finally, all records are read back from the tiered cluster.
 
-The program mounts in a mount namespace of its own, and ends with code 77 where that is not
+The program mounts the tmpfs in its own mount namespace, and exits with code 77 if that is not
 permitted. It needs librdkafka (confluent-kafka).
 """
 
