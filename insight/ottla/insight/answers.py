@@ -154,7 +154,7 @@ ANSWERS = (
 
 def answer_of(name: str) -> Answer:
     """Return the entry for the question with this name in the table of answers. Raises KeyError if
-    there is none."""
+    the name is unknown."""
     return _BY_NAME[name]
 
 

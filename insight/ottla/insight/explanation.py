@@ -45,7 +45,7 @@ class Cause:
     fix: str = ""
     """Command that removes the cause. Empty if no command can, such as for a stopped machine."""
     more: str = ""
-    """Command that shows more about the cause. Empty if there is none."""
+    """Command that shows more about the cause. Empty if no command does."""
 
 
 @frozen
@@ -68,7 +68,7 @@ class Explanation:
     answer: str
     """Name of the question in the table of answers, such as "lag"."""
     subject: str
-    """Noun phrase that names the examined thing, such as "group billing"."""
+    """Noun phrase that names the examined object, such as "group billing"."""
     verdict: Conclusion
     causes: tuple[Cause, ...] = ()
     """Causes of the examined state, in the order in which an operator should remove them."""

@@ -44,8 +44,8 @@ BODY_BYTES_MAX = 256 * 1024
 """Maximum size of the body of a request to the MCP server in bytes. The largest call names a group
 and a topic."""
 REQUESTS_MAX = 32
-"""Maximum number of concurrent requests to the MCP server with a valid token. It refuses further
-ones with status 503."""
+"""Maximum number of concurrent requests to the MCP server with a valid token. Further requests are
+refused with status 503."""
 READ_TIMEOUT_S = 120
 """Time in seconds after which the MCP server closes a connection that sends no data. It exceeds the
 time of the slowest answer, because a client sends no data while it waits."""
@@ -200,8 +200,8 @@ def _listener(settings: HttpSettings) -> socket.socket:
 
 
 def _hosts(settings: HttpSettings, port: int) -> list[str]:
-    """Return the accepted values of the `Host` header. The address of this MCP server comes
-    first."""
+    """Return the accepted values of the `Host` header, starting with the address of this MCP
+    server."""
     own = [f"[{settings.host}]" if ":" in settings.host else settings.host]
     if is_loopback(settings.host):
         own += LOOPBACK_NAMES

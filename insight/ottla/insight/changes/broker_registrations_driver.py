@@ -21,8 +21,8 @@ SEEN_AGAIN_S = 0.02
 
 
 def is_running(broker: SurveyedBroker) -> bool:
-    """Return whether a broker is running. It is, if the controllers receive its heartbeats, or if
-    it answers requests."""
+    """Return whether a broker is running: the controllers receive its heartbeats, or it answers
+    requests."""
     return not (broker.is_fenced and broker.failure)
 
 
@@ -57,7 +57,7 @@ async def unregister_broker(admin: Admin, broker_id: int) -> str:
     applied the deletion.
 
     Returns a sentence about partitions that still list the broker as a replica, such as partitions
-    created during the removal, or an empty text if there are none.
+    created during the removal. Returns an empty text if no partition does.
     """
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse

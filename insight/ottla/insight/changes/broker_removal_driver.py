@@ -47,8 +47,8 @@ class RemovalResult(NamedTuple):
     is_removed: bool
     """False if the broker's replicas were all moved, but its process did not stop in time."""
     left: str
-    """Sentence about partitions that still have the broker in their list of replicas. Empty if
-    there are none."""
+    """Sentence about partitions that still have the broker in their list of replicas. Empty if no
+    partition has."""
 
 
 async def remove_broker(
@@ -61,10 +61,11 @@ async def remove_broker(
     timeout_s: float = MOVE_TIMEOUT_S,
     stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> RemovalResult:
-    """Move a broker's replicas to others, wait until the broker has stopped, and unregister it.
+    """Move a broker's replicas to other brokers, wait until the broker has stopped, and unregister
+    it.
 
     `throttle` is the highest rate of the moves in bytes per second. `watch` replaces the reports of
-    the moves. Raises RefusedError if the broker cannot be emptied within `timeout_s`.
+    the moves. Raises RefusedError if the broker still has replicas after `timeout_s` seconds.
     """
     watching = watch or _reporter_of(report)
     # Neither new topics nor a balance may give it replicas while it is emptied.
@@ -115,8 +116,8 @@ async def _move_away(
 async def _watch(
     admin: Admin, broker_id: int, wanted: set[TopicPartition], watch: WatchMoves, ends_at_s: float
 ) -> None:
-    """Wait until the reassignments of the wanted partitions have ended. Raises RefusedError at the
-    deadline `ends_at_s`."""
+    """Wait until the reassignments of the partitions `wanted` have ended. Raises RefusedError at
+    the deadline `ends_at_s`."""
     with trio.move_on_at(ends_at_s) as scope:
         await watch(admin, wanted)
     if not scope.cancelled_caught:

@@ -46,11 +46,12 @@ async def check_controller_gone(admin: Admin, node: int) -> str:
 
 
 async def unregister_controller(admin: Admin, node: int, timeout_s: float = TIMEOUT_S) -> None:
-    """Delete the registration of a controller, even if the active controller changes meanwhile.
+    """Delete the registration of a controller, even if the active controller changes during the
+    call.
 
-    Sends the request again while the controllers respond with a temporary error. If the
-    registration no longer exists by then, an earlier request has deleted it. Raises the last
-    refusal after `timeout_s`.
+    Repeats the request while the controllers respond with a temporary error. If the registration no
+    longer exists by then, an earlier request has deleted it. Raises the last refusal after
+    `timeout_s` seconds.
     """
     ends_at_s = trio.current_time() + timeout_s
     is_repeated = False
@@ -71,10 +72,10 @@ async def unregister_controller(admin: Admin, node: int, timeout_s: float = TIME
 
 
 async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
-    """Return whether a controller still fetches the metadata log. The controller may have stopped
-    just after its last fetch, so this function waits for the next fetch.
+    """Return whether a controller still fetches the metadata log. Waits for the next fetch, because
+    the controller may have stopped just after its last one.
 
-    `first_ms` is the time since its last fetch in ms.
+    `first_ms` is the time in ms since the controller's last fetch.
     """
     asked_at_s, ago_ms = trio.current_time(), first_ms
     while first_ms is not None and ago_ms is not None and ago_ms <= SILENT_AFTER_MS:

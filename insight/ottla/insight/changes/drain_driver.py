@@ -29,8 +29,9 @@ async def check_drain(admin: Admin, brokers: Sequence[SurveyedBroker]) -> None:
 
 
 async def drain_brokers(admin: Admin, brokers: Sequence[SurveyedBroker], *, undo: bool) -> None:
-    """Drain brokers concurrently, so that none of them gets partition leaderships from another one,
-    or with `undo` let them lead again. Raises the first error after all brokers have responded."""
+    """Drain brokers concurrently, so that no drained broker gets partition leaderships from another
+    one. With `undo`, end the drains instead. Raises the first error after all brokers have
+    responded."""
     errors: list[OttlaError] = []
 
     async def one(broker: SurveyedBroker) -> None:

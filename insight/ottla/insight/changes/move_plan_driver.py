@@ -1,7 +1,7 @@
 """Stores the plan of replica moves that the cluster carries out, and removes it.
 
-The controllers make the moves of the plan. Neither the end of the client that stored it nor the
-failure of a controller stops them.
+The controllers make the moves of the plan. The moves continue after the client that stored the plan
+has ended, and after a controller has failed.
 """
 
 from collections.abc import Collection, Iterable, Sequence

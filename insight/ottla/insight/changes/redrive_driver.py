@@ -437,7 +437,7 @@ class Lot:
 
 
 def _is_of_a_record(refusal: RefusedError) -> bool:
-    """Return whether a single record may have caused a broker's refusal. The other records of the
+    """Return whether a broker's refusal may be due to a single record. The other records of the
     transaction can then still be moved."""
     cause: BaseException | None = refusal
     while cause is not None:

@@ -33,7 +33,7 @@ class ResetTo(Enum):
     """Reset by a number of records forward, or back if it is negative. Partitions without a
     committed offset are moved from their first offset."""
     CURRENT = "current"
-    """Reset to the committed offset, or to the end if there is none."""
+    """Reset to the committed offset, or to the end offset without one."""
 
 
 class ResetRow(NamedTuple):
@@ -41,7 +41,7 @@ class ResetRow(NamedTuple):
 
     at: TopicPartition
     before: int | None
-    """Committed offset of the group before the reset, or None if there is none."""
+    """Committed offset of the group before the reset, or None if nothing was committed."""
     after: int
     """New committed offset, within the partition's records."""
     requested: int
@@ -101,7 +101,7 @@ def limited(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> list[ResetRow]:
-    """Return the plan of a reset to the offsets `wanted`, each limited to its partition's
+    """Return the plan of a reset to the offsets in `wanted`, each limited to its partition's
     records."""
     return [
         ResetRow(at, before.get(at), min(max(offset, starts[at]), ends[at]), offset)

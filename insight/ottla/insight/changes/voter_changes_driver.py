@@ -1,8 +1,8 @@
 """Carries out plans of changes of the quorum's voters, one step after the other (KIP-853).
 
 A change may take effect although its response is lost or is REQUEST_TIMED_OUT. After such a
-response, the change is looked up by DescribeQuorum. It is requested again only if the quorum does
-not have it.
+response, DescribeQuorum shows whether the quorum has the change. If not, the change is requested
+again.
 """
 
 from collections.abc import Awaitable
@@ -46,7 +46,7 @@ them, the change may also be requested again."""
 SEE_LEVELS = "'ottla cluster upgrade status' names the command"
 MADE_BEFORE = frozenset((ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND))
 """Error codes with which a repeated change of the voters may be refused because it was already
-made. The repetition may come from this client or from a broker."""
+made. This client or a broker may have repeated the request."""
 
 
 async def described_quorum(admin: Admin) -> SurveyedQuorum:

@@ -33,12 +33,12 @@ class VoterStep(NamedTuple):
 
     @property
     def directory_id(self) -> str:
-        """Id of the controller's metadata directory, as Kafka prints it."""
+        """Id of the controller's metadata directory, in the text form that Kafka prints."""
         return uuid_to_text(self.voter.directory_id)
 
 
 class VoterPlan(NamedTuple):
-    """Steps of a change of the voters, in order. None if nothing is left to do."""
+    """Ordered steps that change the quorum's voters."""
 
     steps: tuple[VoterStep, ...]
     voter: Voter
@@ -49,7 +49,7 @@ class VoterPlan(NamedTuple):
 
 def voter_of(text: str, listener: str = CONTROLLER_LISTENER) -> Voter:
     """Parse a controller's text `id@host:port:directoryId`, as in Kafka's `--initial-controllers`.
-    The address is its address on the listener named `listener`.
+    Returns a voter with that address on the listener named `listener`.
 
     A running controller corrects the name of its listener in the voter set by itself. Raises
     ValueError or CorruptDataError if the text has another form.
@@ -117,8 +117,8 @@ def plan_replacement(
     *,
     address_name: str = "--address",
 ) -> VoterPlan:
-    """Return the plan that replaces a voter by the controller `by`, or by itself with its new
-    directory if `by` is None. `address` replaces the address of the voter in that case.
+    """Return the plan that replaces a voter by the controller `by`. If `by` is None, the voter
+    stays and gets its new directory, and `address` replaces its address.
 
     Raises RefusedError if the voter or the directory does not exist, or ConfigError if the address
     is malformed.

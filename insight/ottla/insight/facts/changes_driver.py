@@ -34,9 +34,9 @@ class RecentChanges:
 async def later_changes(
     admin: Admin, known: RecentChanges, *, since_ms: int, count_max: int
 ) -> RecentChanges:
-    """Return the changes since a time in ms since 1970, as `recent_changes` does, but read only the
-    entries after those that are known. `known` must be of the same cluster, with an earlier or
-    equal `since_ms` and the same `count_max`."""
+    """Return the same result as `recent_changes`, but read only the log entries after those in
+    `known`, if possible. `known` must be of the same cluster, with an earlier or equal `since_ms`
+    and the same `count_max`."""
     end = (await _ask(admin, LATEST)).end_offset
     if not 0 <= end - known.end_offset <= WINDOW_ENTRIES:
         return await recent_changes(admin, since_ms=since_ms, count_max=count_max)
@@ -66,8 +66,8 @@ async def later_changes(
 
 
 async def recent_changes(admin: Admin, *, since_ms: int, count_max: int) -> RecentChanges:
-    """Return the changes of the cluster's metadata since the time `since_ms`, in ms since 1970: at
-    most `count_max`, the most recent ones.
+    """Return the most recent changes of the cluster's metadata since the time `since_ms`, in ms
+    since 1970. At most `count_max` changes are returned.
 
     The metadata log is read backwards, by at most REQUESTS_MAX requests. Raises RefusedError with
     UNSUPPORTED_VERSION if the brokers do not have the request.

@@ -1,5 +1,5 @@
-"""Facts about the cluster that one question of `ottla explain` needs. A fact that was not requested
-or not found is None."""
+"""Facts about the cluster that one question of `ottla explain` needs. A fact is None if it was not
+requested or not found."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
 """Collects the input of the balance planner from brokers: loads of brokers and partitions.
 
-Sizes come from two DescribeLogDirs requests; the growth in between is the produce rate. Rack and
-liveness come from Kafka's own requests; host, cordon and release come from DescribeNode.
+Sizes are from two DescribeLogDirs requests, and the growth in between is the produce rate. Rack and
+liveness are from Kafka's own requests; host, cordon and release are from DescribeNode.
 """
 
 from collections.abc import Collection, Sequence
@@ -140,8 +140,8 @@ def _broker(
 
 
 async def _settings(admin: Admin, topics: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """Return min.insync.replicas of each topic, and True if the topic has throttled replicas. A
-    topic that is deleted in the meantime is omitted."""
+    """Return the settings of each topic: its min.insync.replicas, and True if it has throttled
+    replicas. Deleted topics are omitted."""
     keys = (MIN_INSYNC_REPLICAS, *LISTS)
     found: dict[str, tuple[int, bool]] = {}
     for at in range(0, len(topics), TOPICS_AT_ONCE):

@@ -33,8 +33,8 @@ from ottla.wire.offset_timestamps import LATEST
 FACT_TIMEOUT_S = 15.0
 """Timeout in seconds of each read of one kind of data from the cluster."""
 OBSERVED_S = 6.0
-"""Maximum time, in seconds, in which a group's member must commit once to count as reading. Clients
-commit every 5 s by default (auto.commit.interval.ms)."""
+"""Maximum time in seconds to wait for a commit by a group's member. A member that commits within
+this time counts as reading. Clients commit every 5 s by default (auto.commit.interval.ms)."""
 POLL_S = 0.5
 TRAFFIC_S = 2.0
 """Interval between the two samples of traffic counters, in seconds."""

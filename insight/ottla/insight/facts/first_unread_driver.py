@@ -1,5 +1,5 @@
-"""Reads the timestamps of the first records that groups have not consumed, which give the groups'
-lag in time.
+"""Reads the timestamps of the first records that groups have not consumed. A group's lag in time is
+the age of that record.
 
 The work is bounded. Each partition costs at most FETCHES_MAX fetches of one batch, and at most
 FETCHES_AT_ONCE fetches run at the same time. Groups with the same offset share a fetch.
@@ -43,9 +43,9 @@ async def seconds_behind(
     isolation_level: str = "read_uncommitted",
     report: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[Unread, float | None]:
-    """Return the age, in seconds, of the first record at or after each partition and offset in
-    `wanted`. The age is None if no record was found. `report` is called to show progress. Its
-    arguments are the number of finished look-ups and the number of all look-ups."""
+    """Return the age, in seconds, of the first record at or after the offset of each entry of
+    `wanted`. The age is None if no record was found. `report` is called with the number of finished
+    look-ups and the number of all look-ups."""
     found: dict[Unread, float | None] = {}
     places = sorted(set(wanted))
     limit = trio.CapacityLimiter(FETCHES_AT_ONCE)

@@ -47,8 +47,8 @@ MEANINGS = {
 
 
 def meaning_of(group: GroupDescription) -> str:
-    """Return a sentence that explains the kind of a group, without a full stop. A Kafka Streams
-    application of the classic protocol is named by its assignor."""
+    """Return a sentence that explains the kind of a group, without a full stop. A classic group
+    with the assignor of Kafka Streams is described as a Kafka Streams application."""
     kind = kind_of(group.type, group.protocol_type)
     if kind is GroupKindName.OTHER:
         return f"classic group of protocol type {group.protocol_type!r}"

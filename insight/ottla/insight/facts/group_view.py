@@ -19,9 +19,9 @@ another kind of group, or because the broker does not support it."""
 class PartitionLag(NamedTuple):
     """Lag of a group in one partition.
 
-    As in Kafka's tools, the lag is a difference of offsets. A transaction marker has an offset as a
-    record has. If a group has committed the offset after the last record, it may therefore show a
-    lag of 1 for each marker that follows.
+    As in Kafka's tools, the lag is a difference of offsets. A transaction marker occupies one
+    offset, like a record. A group that has committed the offset after the last record may therefore
+    show a lag of 1 for each later marker.
     """
 
     partition: TopicPartition
@@ -76,7 +76,7 @@ def owners(group: GroupDescription) -> dict[TopicPartition, str]:
 
 def subscription_of(member: GroupMemberDescription) -> list[str] | None:
     """Return the topics and the regular expression to which a group's member subscribes, or None if
-    the member subscribes to none."""
+    the member has no subscription."""
     return [*(member.topics or ()), *filter(None, [member.regex])] or None
 
 

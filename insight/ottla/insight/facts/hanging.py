@@ -35,8 +35,8 @@ def open_transactions(
     *,
     before_ms: int | None = None,
 ) -> Iterator[OpenTransaction]:
-    """Yield the open transactions of the given producers, sorted by partition and offset. With
-    `before_ms`, only transactions without a record since that time, in ms since 1970."""
+    """Yield the open transactions of the given producers, sorted by partition and offset. If
+    `before_ms` is set, a transaction with a record since that time (ms since 1970) is omitted."""
     for at in sorted(producers):
         found = [
             OpenTransaction(at, producer)

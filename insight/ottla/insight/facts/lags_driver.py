@@ -1,7 +1,7 @@
 """Reads the lags of all groups in one call, in records and in seconds, by group and by partition.
 
-The end offsets of all partitions are requested together, the committed offsets of each group from
-its coordinator. A group's partitions are those with a committed offset.
+The end offsets of all partitions are requested together, and the committed offsets of each group
+from its coordinator. The result has the partitions for which a group has a committed offset.
 """
 
 from collections.abc import Callable, Iterable
@@ -145,7 +145,7 @@ async def _timed(
 
 
 async def led(admin: Admin, wanted: set[TopicPartition]) -> set[TopicPartition]:
-    """Return the partitions among `wanted` that exist and have a leader. Requests for any other
+    """Return the partitions in `wanted` that exist and have a leader. Requests for any other
     partition would delay the whole command."""
     if not wanted:
         return set()

@@ -19,7 +19,7 @@ async def offsets_at(
     isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
     """Return each partition's first offset whose record has a timestamp at or after `timestamp` in
-    ms, or -1 if there is none.
+    ms, or -1 if the partition has no such record.
 
     `EARLIEST` and `LATEST` are special timestamps for the first and the end offset. For
     "read_committed", the end is the start of the first open transaction. Raises RefusedError if the

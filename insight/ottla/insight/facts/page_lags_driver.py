@@ -29,7 +29,7 @@ class LagRow(NamedTuple):
 
     at: TopicPartition
     committed: int | None
-    """Committed offset of the group in this partition, or None if it has none."""
+    """Committed offset of the group in this partition, or None if nothing was committed."""
     end: int | None
     """End offset of the partition, or None if the partition was deleted or has no leader."""
 

@@ -1,7 +1,7 @@
 """Numbers of the cluster's partitions, for pages that show them every few seconds.
 
 One request returns the metadata of all partitions. Objects are created only for partitions with a
-problem, because a cluster may have 100,000 healthy ones.
+problem, because a cluster may have 100,000 healthy partitions.
 """
 
 from ottla.client.admin import Admin

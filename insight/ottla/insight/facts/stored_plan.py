@@ -28,8 +28,8 @@ NO_PLAN = StoredPlan((), DEFAULT_RATE_MAX)
 
 
 async def read_stored_plan(admin: Admin) -> StoredPlan:
-    """Return the balance plan (moves of replicas) that the cluster carries out. If there is no
-    plan, the result has no moves."""
+    """Return the balance plan (moves of replicas) that the cluster carries out. The result has no
+    moves if the cluster has no plan."""
     found = await admin.describe_configs(
         ConfigResource(ConfigKind.BROKER, ""), keys=(BALANCE_PLAN, BALANCE_RATE_MAX, RATE)
     )

@@ -40,8 +40,8 @@ DRAINS = ("DRAINING", "DRAINED")
 """States of a broker during and after a drain (the transfer of its partition leaderships to other
 brokers)."""
 UNREPORTED = "unreported"
-"""State in a survey of a broker that responds without reporting a state. Such a broker is not a
-broker of Ottla."""
+"""State in a survey of a broker that responds without reporting a state, because it is not a broker
+of Ottla."""
 EPOCH_METRIC = "broker.epoch"
 CLOCK_METRIC = "clock.wall.ms"
 MOVING_METRIC = "partitions.moving"
@@ -74,7 +74,8 @@ class SurveyedReplica:
 
 @dataclass(slots=True, kw_only=True)
 class SurveyedQuorum:
-    """State of the quorum of controllers. If the state is unknown, `failure` gives the reason."""
+    """State of the quorum of controllers. If the state is unknown, `failure` contains the
+    reason."""
 
     leader_id: int = -1
     epoch: int = -1
@@ -87,8 +88,8 @@ class SurveyedQuorum:
     denial: str = ""
     """Reason why the user may not read the quorum's state. Empty if the user may."""
     clock_ahead_ms: int | None = None
-    """Lead of the quorum leader's wall clock over this machine's clock, in ms. None if it is
-    unknown."""
+    """Time in ms by which the quorum leader's wall clock is ahead of this machine's clock. None if
+    it is unknown."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -311,7 +312,7 @@ async def registrations_of(admin: Admin) -> Registrations:
 
 async def controllers_of(admin: Admin) -> dict[int, str | None]:
     """Return the version of Ottla that each voter and each registered controller runs, by node id.
-    None where the version is unknown: such a controller has not registered."""
+    The version is None if a voter has not registered."""
     quorum = await quorum_of(admin)
     versions = (await registrations_of(admin)).controllers
     nodes = sorted({one.id for one in quorum.voters} | versions.keys())
@@ -465,8 +466,8 @@ def _wall_ms() -> int:
 
 
 def counts_of(broker: SurveyedBroker, partitions: list[SurveyedPartition]) -> dict[str, Any]:
-    """Return counts about a broker: the partitions that it leads, the under-replicated ones among
-    them, its replicas, and the out-of-sync ones among these."""
+    """Return four counts about a broker: its leaderships, its under-replicated leaderships, its
+    replicas, and its out-of-sync replicas."""
     led = [one for one in partitions if one.leader_id == broker.id]
     held = [one for one in partitions if broker.id in one.replicas]
     return {

@@ -43,7 +43,7 @@ class TrafficSample:
     quotas: list[QuotaUsage] = field(default_factory=list)
     """Usage of quotas by clients, from each broker."""
     clients: dict[int, list[NodeClientTraffic]] = field(default_factory=dict)
-    """Traffic counters of the clients of each broker, by broker id, which begin at 0 with the first
+    """Traffic counters of the clients of each broker, by broker id. They start at 0 with the first
     sample."""
     failures: dict[int, str] = field(default_factory=dict)
     """Reason why the traffic counters of a broker are missing, by broker id."""

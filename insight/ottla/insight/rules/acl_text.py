@@ -25,7 +25,7 @@ def principal_of(text: str) -> str:
 
 def operation_named(text: str) -> AclOperation | None:
     """Return the ACL operation with a name such as read, describe-configs or DescribeConfigs, or
-    None if there is none."""
+    None if no operation has that name."""
     given = text.lower().replace("_", "-")
     for name, operation in OPERATION_NAMES.items():
         # Kafka's tool writes DescribeConfigs, without a dash.

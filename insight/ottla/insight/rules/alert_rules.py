@@ -21,8 +21,7 @@ class AlertRule:
     """True if the alert wakes the operator, false if it can wait until morning."""
     meaning: str
     command: str
-    """Command that fixes the cause or shows what to do next. The user replaces words in
-    capitals."""
+    """Command that fixes the cause or shows the next step. The user replaces words in capitals."""
 
 
 ALERT_RULES = (

@@ -19,8 +19,8 @@ MIN_INSYNC = "min.insync.replicas"
 
 
 def losses_of(changes: Iterable[tuple[str, str | None, str | None]]) -> list[str]:
-    """Return a clause, for the question to the operator, for each change that deletes records or
-    puts them at risk.
+    """Return a clause for each change that deletes records or puts them at risk. The command
+    includes the clauses in its question to the operator.
 
     A change is (key, value before, value after). The values are those that the broker reports; None
     means unknown.

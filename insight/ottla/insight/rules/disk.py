@@ -43,8 +43,8 @@ def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
 
 
 def disk_causes(facts: ClusterFacts, only: str = "") -> list[Cause]:
-    """Return a cause for each log directory without free space, the fullest first, and for each
-    that is offline. `only` limits them to the broker with that id."""
+    """Return a cause for each log directory that is full or filling, the fullest first, and for
+    each offline log directory. `only` limits the causes to the broker with that id."""
     found: list[tuple[int, Cause]] = []
     for broker in facts.survey.brokers if facts.survey is not None else ():
         if only not in ("", str(broker.id)):

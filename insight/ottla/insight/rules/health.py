@@ -18,7 +18,7 @@ from ottla.model.settings.quorum import QuorumConfig
 
 SILENT_AFTER_MS = 2 * QuorumConfig().fetch_timeout_ms
 """Time since a voter's last fetch, in ms, after which the voter is considered stopped, paused or
-disconnected. It is twice the time after which a voter without a fetch would stand for election."""
+disconnected. It is twice the time after which a voter without a fetch would start an election."""
 
 CLOCKS_APART_MS_MAX = 2_000
 """Maximum normal difference between two nodes' clocks, in ms. Clocks synchronised by NTP differ by
@@ -168,8 +168,8 @@ def is_under_min_insync(partition: SurveyedPartition, min_insync: dict[str, int]
 
 
 def shown_standing(standing: str, is_cordoned: bool) -> str:
-    """Return the state of a broker as tables show it: its state in the cluster in one word, and
-    whether it is cordoned."""
+    """Return the text for a broker's state in tables: the word `standing`, and whether the broker
+    is cordoned."""
     return f"{standing}, cordoned" if is_cordoned else standing
 
 

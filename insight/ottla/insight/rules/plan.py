@@ -1,7 +1,7 @@
 """Explains a planned change of the cluster as a dry run: its steps and their cost, or the reason
 against it. Pure.
 
-A plan is computed as its command computes it, and shown without being carried out.
+A plan equals the plan of the corresponding command, but is only shown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

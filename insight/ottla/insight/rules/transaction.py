@@ -1,4 +1,4 @@
-"""Finds open transactions that hold up readers with isolation.level=read_committed. Pure."""
+"""Finds open transactions that block readers with isolation.level=read_committed. Pure."""
 
 from collections.abc import Iterable, Mapping
 

@@ -7,7 +7,7 @@ from ottla.model.ids import NodeId
 
 
 def voter_in(quorum: SurveyedQuorum, node: int) -> SurveyedReplica | None:
-    """Return the voter of the quorum with a node id, or None if there is none."""
+    """Return the voter of the quorum with a node id, or None if the quorum has no such voter."""
     return next((one for one in quorum.voters if one.id == node), None)
 
 
