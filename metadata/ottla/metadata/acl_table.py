@@ -104,7 +104,7 @@ class AclTable:
         return len(self.entries)
 
     def with_entries(self, added: Mapping[UUID, AclEntry]) -> "AclTable":
-        """Return a new table with the ACL entries `added` in addition. Neither their ids nor the
+        """Return a new table that also contains the ACL entries `added`. Neither their ids nor the
         entries themselves may be in this table already."""
         assert not any(one in self.entries for one in added)
         by_principal: dict[str, dict[PatternKey, list[AclRule]]] = {}
@@ -175,8 +175,8 @@ class AclTable:
         return changed | {one for one, _ in others.unordered_items() if one not in mine}
 
     def candidates(self, wanted: AclFilter) -> Iterator[tuple[UUID, AclEntry]]:
-        """Yield the ACL entries that may match the filter `wanted`, in no order. Every matching
-        entry is among them; the caller checks each.
+        """Yield the ACL entries that may match the filter `wanted`, in no particular order. Every
+        matching entry is among them; the caller checks each.
 
         Few entries are yielded if the filter names a resource or a principal.
         """

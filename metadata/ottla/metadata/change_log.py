@@ -1,8 +1,8 @@
 """Writes log lines about changes in the cluster: brokers, leaders, in-sync replicas.
 
 `ChangeLog` is a publisher. For each new image it logs one line about leaders and one about in-sync
-replicas, whatever the number of changed partitions. The active controller logs all changes. Any
-other node logs only changes that concern itself, so that a change is not logged by every node.
+replicas, for any number of changed partitions. The active controller logs all changes. Any other
+node logs only changes that concern itself, so that a change is not logged by every node.
 """
 
 import logging
@@ -18,8 +18,8 @@ from ottla.model.log_events import event
 _LOGGER = logging.getLogger("ottla.metadata.changes")
 
 NAMED_MAX = 5
-"""Maximum number of partitions that a line of the change log names. The line gives only the number
-of the others."""
+"""Maximum number of partitions that a line of the change log names. Further partitions are only
+counted."""
 
 
 THROTTLES = (
@@ -39,8 +39,8 @@ class LoggedChange(NamedTuple):
 
 
 class ChangeLog:
-    """Log of changes in the cluster's metadata, written by one node. The first metadata image that
-    the node receives is logged only with its numbers of brokers and topics."""
+    """Log of changes in the cluster's metadata, written by one node. For the first metadata image
+    that the node receives, it logs only the numbers of brokers and topics."""
 
     def __init__(self, node_id: NodeId, is_active_controller: Callable[[], bool]) -> None:
         self._node_id = node_id

@@ -76,7 +76,7 @@ class BrokerRegistration:
     """Ids of the broker's cordoned log directories, a subset of `log_dirs`. They get no new
     replicas (KIP-1066)."""
     principal: str = ""
-    """Principal as which the broker authenticated (`User:…`). Empty if controllers require no
+    """Principal under which the broker authenticated (`User:…`). Empty if controllers require no
     authentication."""
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
@@ -220,13 +220,13 @@ class MetadataImage:
     failover depends only on the number of that broker's partitions."""
 
     def topic(self, name: str) -> Topic | None:
-        """Return the topic with a name, or None if the cluster has none."""
+        """Return the topic with a name, or None if the cluster has no such topic."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     def partition(self, partition: TopicIdPartition) -> PartitionState | None:
         """Return the state of the partition with the given topic id and number, or None if the
-        cluster has none."""
+        cluster has no such partition."""
         topic = self.topics.get(partition.topic_id)
         return None if topic is None else topic.partitions.get(partition.partition)
 
@@ -242,7 +242,7 @@ class MetadataImage:
 
     def config(self, resource_type: int, name: str) -> PersistentMap[str, str]:
         """Return the dynamic settings of a resource (such as a topic), by key. The map is empty if
-        the resource has none."""
+        the resource has no dynamic settings."""
         return self.configs.get((resource_type, name), NO_CONFIG)
 
     def is_active(self, broker: NodeId) -> bool:

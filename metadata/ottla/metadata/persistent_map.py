@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 @final
 class PersistentMap(Mapping[K, V]):
-    """An immutable mapping that is iterated in sorted order of its keys. Two maps are equal if
-    their items are."""
+    """An immutable mapping that is iterated in sorted order of its keys. Two maps are equal if they
+    have equal items."""
 
     __slots__ = ("_map",)
 

@@ -42,7 +42,7 @@ from ottla.model.settings.security.authorizer import AuthorizerConfig
 
 REMEMBERED_MAX = 20_000
 """Maximum number of the authorizer's decisions in its cache, at about 400 bytes each. The cache has
-two halves: recent decisions and older ones. With a smaller value, a broker with many clients and
+two halves, for recent and for older decisions. With a smaller value, a broker with many clients and
 topics computes decisions again, at 10 µs each. A larger value uses more memory, which a client can
 fill by naming ever more resources."""
 

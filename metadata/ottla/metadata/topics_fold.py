@@ -1,7 +1,7 @@
 """Applies metadata records about topics, their settings and their partitions to an image, in bulk.
 
-A new topic has several records, and a broker that shuts down changes all its partitions. Whatever
-the number of records, each map of the image is copied once, and `finish` creates one new image. A
+A new topic has several records, and a broker that shuts down changes all its partitions. For any
+number of records, each map of the image is copied only once, and `finish` creates one new image. A
 record that does not fit the image raises CorruptDataError. The original image never changes.
 """
 
