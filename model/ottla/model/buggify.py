@@ -21,7 +21,7 @@ def buggify(name: str) -> bool:
 
 @contextmanager
 def buggified(dice: Dice) -> Iterator[None]:
-    """Enable rare choices within the block, and let `dice` decide each of them."""
+    """Enable rare choices within the block. Calls `dice` to decide each of them."""
     global _dice
     before, _dice = _dice, dice
     try:

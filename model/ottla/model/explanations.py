@@ -19,7 +19,7 @@ class Explanations:
         self._left = EXPLAINED_MAX
 
     def of(self, message: str | None) -> str | None:
-        """Return `message` until the response has `EXPLAINED_MAX` messages, then None."""
+        """Return `message`, or None if the response already has `EXPLAINED_MAX` messages."""
         if message is None or not self._left:
             return None
         self._left -= 1

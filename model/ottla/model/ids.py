@@ -18,7 +18,7 @@ Epoch = NewType("Epoch", int)
 known."""
 
 ProducerId = NewType("ProducerId", int)
-"""Id of an idempotent producer, as an int64. -1 if there is none."""
+"""Id of an idempotent producer, as an int64. -1 for records without a producer id."""
 
 NODE_ID_MAX: Final = (1 << 31) - 1
 NO_NODE: Final = NodeId(-1)

@@ -2,16 +2,16 @@
 lines are counted and not logged. Pure: the current time is an argument."""
 
 LINES_PER_WINDOW_MAX = 10
-"""Maximum number of lines that are logged per time window. A smaller number hides what is
-happening. With a larger number, a client may fill a disk."""
+"""Maximum number of lines that are logged per time window. A smaller number hides events. With a
+larger number, a client may fill a disk."""
 
 WINDOW_MS = 10_000
 """Length in milliseconds of the time window to which the limit applies."""
 
 
 class LogLimiter:
-    """Limiter of log lines. It admits a fixed number of lines per time window and counts the
-    suppressed ones."""
+    """Limiter of log lines. It admits a fixed number of lines per time window, and counts the
+    suppressed lines."""
 
     __slots__ = ("_line_count", "_lines_max", "_suppressed_count", "_window_end_ms")
 

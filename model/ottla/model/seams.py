@@ -52,8 +52,8 @@ class ByteStream(Protocol):
         ...
 
     def receive_into(self, room: memoryview, /) -> Awaitable[int]:
-        """Wait for at least one byte and store the received bytes in `buffer`. Returns their
-        number, which is 0 if the peer has closed its side."""
+        """Wait for at least one byte and store the received bytes in `room`. Returns their number,
+        which is 0 if the peer has closed its side."""
         ...
 
     def abort(self) -> None:

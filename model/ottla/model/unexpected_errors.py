@@ -4,7 +4,7 @@ An owner is a connection, a request, a partition, a group, a publisher or a back
 outermost function of an owner catches `Exception`, reports it to this module, and ends only that
 owner. The first exception of a kind (kind of owner, exception type and raising line) is logged with
 its traceback. Repetitions are logged as one line each. After `LINES_PER_KIND_MAX` lines they are
-only counted, so that a client that repeats a request cannot fill a disk.
+only counted. A client that repeats a request can therefore not fill a disk.
 """
 
 import logging

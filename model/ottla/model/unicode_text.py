@@ -1,6 +1,6 @@
 r"""Detection and replacement of lone surrogates in texts, which UTF-8 cannot encode.
 
-Pure. Python's `str` may contain lone surrogates. They come from JSON escapes (`\ud800`), command
+Pure. Python's `str` may contain lone surrogates, for example from JSON escapes (`\ud800`), command
 lines and file names. Code that accepts input refuses a text with lone surrogates (`is_encodable`).
 Code whose output is read by other programs, such as `/metrics`, replaces them and raises no error
 (`encodable`).
@@ -12,7 +12,8 @@ from typing import Any
 
 
 def is_encodable(text: str) -> bool:
-    """Return whether UTF-8 can encode a text. It can, unless the text contains lone surrogates."""
+    """Return whether UTF-8 can encode a text. Returns False if the text contains lone
+    surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -86,7 +86,7 @@ class Band:
         return [broker for broker in self._weights if self.excess(broker)]
 
     def by_load(self, *, is_descending: bool = False) -> Iterable[NodeId]:
-        """Return all brokers sorted by load relative to their weight, then by id. The lowest load
-        comes first, unless `is_descending`."""
+        """Return all brokers sorted by load relative to their weight, then by id. The order is
+        ascending unless `is_descending`."""
         sign = -1 if is_descending else 1
         return sorted(self._weights, key=lambda broker: (sign * self.relative(broker), broker))

@@ -80,8 +80,8 @@ class PartitionLoad:
     is_moving: bool = False
     """True if a reassignment of the partition is in progress."""
     has_throttle: bool = False
-    """True if the topic has a list of throttled replicas that was not set by a balance, but for
-    example by an administrator."""
+    """True if the topic has a list of throttled replicas that an administrator has set, not a
+    balance."""
 
 
 @frozen(kw_only=True)

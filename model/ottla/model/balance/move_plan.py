@@ -44,8 +44,8 @@ class UnmovedReason(NamedTuple):
 
 
 class BrokerTotals(NamedTuple):
-    """Load of one broker: the bytes of its replicas, their number, and the number of partitions
-    whose preferred leader it is."""
+    """Load of one broker: its bytes, its number of replicas, and the number of partitions whose
+    preferred leader it is."""
 
     size_bytes: int
     replica_count: int
@@ -73,8 +73,8 @@ class BalancePlan:
         return sum(move.copied_bytes for move in self.moves)
 
     def seconds(self, throttle_bytes_per_s: int) -> float:
-        """Return the shortest possible duration of all copies, in seconds. The throttle, in bytes
-        per second, limits what each broker sends and what it receives."""
+        """Return the shortest possible duration of all copies, in seconds. The throttle limits the
+        bytes per second that each broker sends, and those that it receives."""
         arriving: dict[NodeId, int] = {}
         leaving: dict[NodeId, int] = {}
         for move in self.moves:

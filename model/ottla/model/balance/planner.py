@@ -226,8 +226,8 @@ class _Search:
         return self._pass("replicas", self._count_band(self._now.counts), self._byte_band())
 
     def _pass(self, goal: str, band: Band, byte_band: Band) -> bool:
-        """Move replicas, always from the most loaded broker that can still give one.  Returns True
-        if any moved."""
+        """Move replicas, always from the most loaded broker that can still give up a replica.
+        Returns True if any replica moved."""
         for broker in self._takers:
             self._obstacles.pop((goal, broker), None)
         has_moved = False
@@ -246,7 +246,7 @@ class _Search:
 
     def _give(self, goal: str, giver: NodeId, band: Band, byte_band: Band) -> bool:
         """Move one replica from `giver` to the least loaded broker that may receive it. Returns
-        False if no broker may receive one."""
+        False if no broker may receive a replica."""
         for taker in band.by_load():
             if band.relative(taker) >= band.relative(giver):
                 return False
@@ -276,8 +276,8 @@ class _Search:
     def _by_size(self, giver: NodeId, taker: NodeId, band: Band) -> Iterator[int]:
         """Yield the partitions whose move from `giver` to `taker` improves the balance of bytes.
 
-        The smallest partition that suffices for a broker to reach the band comes first. Larger ones
-        follow, then smaller ones in descending order of size.
+        The first is the smallest partition that suffices for a broker to reach the band. Larger
+        partitions follow, then smaller partitions in descending order of size.
         """
         held = self._now.held[giver]
         start = bisect_left(held, (max(band.over(giver), band.under(taker)), -1))
@@ -311,8 +311,8 @@ class _Search:
         """Change preferred leaders if that improves the balance. Returns True if any was changed.
 
         Each partition of a broker above the band is examined, and then each partition of a broker
-        below it. The second step is needed because the brokers that could give up leaderships may
-        all be within the band.
+        below it. The second step is needed because the brokers with too many leaderships may all be
+        within the band.
         """
         band = self._count_band(self._now.leaders)
         for broker in self._takers:

@@ -3,8 +3,8 @@ Pure.
 
 Invariants, which are true after each move and while moves are in progress:
 - OneReplicaABroker.
-- DistinctFailureDomains: a move never makes replicas of a partition share a rack, or a host, that
-  did not before.
+- DistinctFailureDomains: a move never places two replicas of a partition in one rack, or on one
+  host, if they were apart before.
 - RoomOnDisk: a volume that receives replicas is at most `disk_percent_max` full even if no other
   move has freed space on it.  The moves may therefore be made in any order.
 - Brokers that are down, cordoned or leaving receive nothing.
@@ -78,7 +78,7 @@ class ReplicaTable:
         return collisions(self._domains, replicas)
 
     def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:
-        """Return the rule that forbids to move a partition's replica from broker `giver` to broker
+        """Return the rule that forbids moving a partition's replica from broker `giver` to broker
         `taker`, or None if the move is allowed."""
         replicas = self.replicas[index]
         if taker in replicas:

@@ -45,7 +45,7 @@ class QuotaCallback(Protocol):
         ...
 
     def quota_limit(self, quota_type: str, metric_tags: Mapping[str, str]) -> float | None:
-        """Return the limit of the clients with these tags, or None if they have none."""
+        """Return the limit of the clients with these tags, or None for no limit."""
         ...
 
     def update_quota(self, quota_type: str, entity: ClientEntity, value: float) -> None:
@@ -98,7 +98,7 @@ class CustomLimits(Limits):
         return bool(self._guarded(False, self._callback.quota_reset_required, self._type))
 
     def find(self, user: str, client_id: str) -> Match | None:
-        """Return the callback's limit for a client, or None if it has none."""
+        """Return the callback's limit for a client, or None if the client has no limit."""
         return self._guarded(None, self._find, user, client_id)
 
     def _find(self, user: str, client_id: str) -> Match | None:

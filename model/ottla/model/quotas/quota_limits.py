@@ -138,7 +138,7 @@ class Limits:
 
     def considered(self, user: str, client_id: str) -> Iterator[tuple[ClientEntity, float | None]]:
         """Yield, for each level, the entity to which a client belongs, and the entity's limit or
-        None. The most specific level comes first."""
+        None. The order begins with the most specific level."""
         for level in LEVELS:
             entity = level.entity(user, client_id)
             yield entity, self._by_entity.get(entity)

@@ -28,8 +28,8 @@ class TokenBucket:
 
     @property
     def is_exhausted(self) -> bool:
-        """True if the number of tokens is negative by at least half of what accumulates in a
-        millisecond.
+        """True if the number of tokens is below zero by more than a tolerance: the tokens that
+        accumulate in half a millisecond.
 
         Because of this tolerance, rounding errors cannot cause the refusal of a client that has
         waited for `throttle_ms`.

@@ -119,7 +119,8 @@ field `authorizedOperations` in responses has one bit for each of them."""
 
 
 def of_code(kind: type[E], code: int) -> E:
-    """Return the member of an enum with a code from a request, or UNKNOWN if there is none."""
+    """Return the member of an enum with a code from a request, or UNKNOWN if no member has the
+    code."""
     try:
         return kind(code)
     except ValueError:

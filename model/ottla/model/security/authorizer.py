@@ -1,8 +1,8 @@
 """The authorizer interface, which decides whether a request may perform an operation. Pure.
 
 A broker's request handlers and a controller call an `Authorizer`. The authorizer that evaluates
-ACLs belongs to a metadata image. A deleted ACL entry therefore has no effect from the image that
-contains the deletion on. `AllowAll` is used if `authorizer.class.name` is empty.
+ACLs belongs to a metadata image. A deleted ACL entry therefore loses its effect with the image that
+contains the deletion. `AllowAll` is used if `authorizer.class.name` is empty.
 """
 
 from typing import Protocol
@@ -55,7 +55,7 @@ class Authorizer(Protocol):
 
 
 class AllowAll:
-    """Authorizer of a cluster that configures none. It allows every operation."""
+    """Authorizer of a cluster without a configured authorizer. It allows every operation."""
 
     is_active = False
     logs_allowed = False

@@ -71,13 +71,14 @@ class SignedToken:
 
     @property
     def algorithm(self) -> str:
-        """Name of the signature algorithm in the token's header, or "" if there is none."""
+        """Name of the signature algorithm in the token's header, or "" if the header contains no
+        algorithm."""
         found = self.header.get("alg")
         return found if isinstance(found, str) else ""
 
     @property
     def key_id(self) -> str | None:
-        """Id of the signing key in the token's header, or None if there is none."""
+        """Id of the signing key in the token's header, or None if the header contains no key id."""
         found = self.header.get("kid")
         return found if isinstance(found, str) else None
 

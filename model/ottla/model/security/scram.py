@@ -166,8 +166,8 @@ def escape(name: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return the user name that an escaped text stands for. Raises ProtocolError if an escape
-    sequence is invalid."""
+    """Return the user name in an escaped text. Raises ProtocolError if an escape sequence is
+    invalid."""
     parts = text.split("=")
     for part in parts[1:]:
         if not part.startswith(("2C", "3D")):

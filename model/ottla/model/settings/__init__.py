@@ -1,6 +1,7 @@
 """Every Kafka setting, declared once: name, unit, Kafka key, default, check.
 
 declare.py          declarations of settings: kinds, parsing, and the error of a bad value
+roles.py            the roles of a process, and the settings of each role
 broker.py           settings of one broker process
 balance.py          plan and throttle of a balance in progress
 controller.py       settings of one controller process
@@ -13,6 +14,8 @@ quorum.py           timeouts of the quorum, and the interval of snapshots
 groups.py           coordination of groups, and retention of their offsets
 group_overrides.py  settings of one group
 share_groups.py     settings of share groups, of the cluster and of one group
+share_client.py     settings of a share consumer
+share_state.py      settings of the share coordinator, and the log of its state
 transactions.py     coordination of transactions, and the log of their state
 quotas.py           windows of quotas, and the limits of one entity
 offset_reset.py     `auto.offset.reset`

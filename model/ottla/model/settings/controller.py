@@ -252,8 +252,8 @@ class ControllerConfig:
 
     @property
     def advertised_addresses(self) -> tuple[ListenAddress, ...]:
-        """Addresses at which other nodes reach this controller, one per listener. The listener to
-        which other controllers connect comes first.
+        """Addresses at which other nodes reach this controller, one per listener. The first is the
+        listener to which other controllers connect.
 
         The address of that listener is the one in `controller.quorum.voters`, even if another
         address is advertised for it. Listeners whose host is unknown are left out.

@@ -64,7 +64,7 @@ class Definition:
     at_most: float | None = None
     one_of: tuple[str, ...] = ()
     none_of: tuple[int, ...] = ()
-    """Numbers between the bounds that are nevertheless not allowed."""
+    """Forbidden numbers within the bounds of the setting."""
     is_blank_allowed: bool = True
     """True if a list may be empty, or a text may consist of blanks."""
     parse: Callable[[str], Any] | None = None
@@ -77,7 +77,7 @@ class Definition:
     """Reason why the setting is accepted but has no effect yet, or an empty text if it has an
     effect."""
     no_effect_values: tuple[str, ...] = ()
-    """Values of the setting that have no effect, although its other values have one."""
+    """Values of the setting that have no effect, unlike its other values."""
     is_internal: bool = False
     """True if DescribeConfigs and the documentation omit the setting."""
 

@@ -1,7 +1,7 @@
 """Checks of settings that clients change while the cluster runs (IncrementalAlterConfigs).
 
 The error codes are Kafka's: INVALID_REQUEST for a setting that may not be changed on a broker
-(KAFKA-13609), and INVALID_CONFIG for one that may not be set on a topic or a group.
+(KAFKA-13609), and INVALID_CONFIG for a setting that may not be changed on a topic or a group.
 """
 
 from collections.abc import Mapping

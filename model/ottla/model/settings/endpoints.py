@@ -17,8 +17,8 @@ characters."""
 LISTENER_PREFIX = "listener.name."
 """Prefix of the keys that set a value for one listener only: `listener.name.NAME.KEY`."""
 FIRST_UNNAMED_ID = -2
-"""Node id that stands for the first bootstrap server, whose real id is unknown (Kafka's
-convention). Further bootstrap servers have lower ids."""
+"""Node id of the first bootstrap server, whose real id is unknown (Kafka's convention). Further
+bootstrap servers have lower ids."""
 SASL_SSL = "SASL_SSL"
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, SASL_SSL: 3}
 """Security protocols by name, with Kafka's number for each."""

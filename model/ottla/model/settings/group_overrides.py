@@ -21,8 +21,8 @@ from ottla.model.values import frozen
 
 @frozen(kw_only=True)
 class GroupSettings:
-    """Settings of one group that are in effect: its own ones, and the brokers' defaults for the
-    rest."""
+    """Effective settings of one group: its own settings, and the brokers' defaults for all
+    others."""
 
     session_timeout_ms: int = setting(
         45_000,

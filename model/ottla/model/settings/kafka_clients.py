@@ -63,7 +63,7 @@ VALUES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-"""Values that librdkafka writes in another way than Kafka, each with Kafka's value, grouped by
+"""Values for which librdkafka and Kafka use different texts, each with Kafka's text, grouped by
 Kafka's key."""
 
 ADDRESSES = frozenset({"bootstrap.servers", "metadata.broker.list"})

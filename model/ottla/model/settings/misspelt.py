@@ -8,8 +8,7 @@ many other words."""
 
 
 def meant_key(key: str, known: Iterable[str]) -> str | None:
-    """Return the valid key that differs from `key` by one typing error, or None if there is
-    none."""
+    """Return the valid key that differs from `key` by one typing error, or None if no key does."""
     if len(key) < LENGTH_MIN:
         return None
     return next((one for one in sorted(known) if is_one_edit(key, one)), None)

@@ -32,7 +32,7 @@ BOTH = frozenset((BROKER, CONTROLLER))
 
 
 def roles_of(texts: Mapping[str, str], default: str = "") -> frozenset[str]:
-    """Return the roles that a settings file gives to its process. If `process.roles` is not set,
+    """Return the roles that a settings file assigns to its process. If `process.roles` is not set,
     the role is `default`.
 
     Raises ConfigError for an unknown role, a role that is listed twice, or no role at all.
@@ -48,8 +48,8 @@ def roles_of(texts: Mapping[str, str], default: str = "") -> frozenset[str]:
 
 
 def has_both_roles(texts: Mapping[str, str]) -> bool:
-    """Return whether a settings file gives its process both roles, broker and controller. Returns
-    False if `process.roles` is invalid."""
+    """Return whether a settings file assigns both roles, broker and controller, to its process.
+    Returns False if `process.roles` is invalid."""
     return frozenset(_names(texts.get(PROCESS_ROLES, ""))) == BOTH
 
 
@@ -103,7 +103,8 @@ def controller_texts(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _controller_names(texts: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of the controller's listeners. Raises ConfigError if there is none."""
+    """Return the names of the controller's listeners. Raises ConfigError if none is configured, or
+    if one has no address."""
     names = listed_names(texts.get(CONTROLLER_LISTENER_NAMES, ""))
     if not names:
         raise ConfigError(

@@ -255,8 +255,8 @@ def share_offset_reset(text: str) -> str:
 
 @frozen(kw_only=True)
 class ShareGroupSettings:
-    """Settings of one share group that are in effect: its own ones, and the brokers' defaults for
-    the rest."""
+    """Effective settings of one share group: its own settings, and the brokers' defaults for all
+    others."""
 
     session_timeout_ms: int = setting(
         45_000,

@@ -79,7 +79,7 @@ class Certificate:
     """SHA-256 fingerprint of the certificate, in hexadecimal digits."""
 
     def problem_at(self, now: datetime) -> str | None:
-        """Return the reason why the certificate is not valid at a time, or None if it is."""
+        """Return the reason why the certificate is not valid at a time, or None if it is valid."""
         if now < self.not_before:
             return f"is not valid before {self.not_before:%Y-%m-%d %H:%M} UTC"
         if now > self.not_after:

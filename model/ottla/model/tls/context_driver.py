@@ -73,7 +73,7 @@ class TlsMaterial:
     """The certificates of the trusted CAs, as PEM. If empty, the CAs of the operating system are
     trusted."""
     certificate: Certificate | None = None
-    """Decoded certificate of this end, or None if it has none."""
+    """Decoded certificate of this end, or None if this end has no certificate."""
     authorities: tuple[Certificate, ...] = ()
     """Decoded certificates of the trusted CAs."""
 
@@ -299,8 +299,8 @@ def _read(config: TlsConfig, setting: str, chain: str) -> list[Certificate]:
 
 
 def _given(config: TlsConfig) -> str:
-    """Return the end of an error message about this end's certificate. The name of the setting
-    precedes it."""
+    """Return the last part of an error message about this node's certificate. The name of the
+    setting precedes it."""
     path = config.key_location or config.certificate_location
     return f"is {path}, which" if path else "is PEM text that"
 

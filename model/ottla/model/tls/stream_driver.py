@@ -14,7 +14,7 @@ from ottla.model.tls.session_driver import NOTHING, RECORD_BYTES, TlsSession
 
 RECEIVE_BYTES = 16 * KIB
 """Maximum number of bytes of ciphertext that one system call reads. Also the maximum number of
-bytes of plaintext that a read returns if the caller gives no size."""
+bytes of plaintext that a read returns if the caller specifies no size."""
 
 
 class TlsServerStream(trio.abc.Stream):

@@ -10,7 +10,6 @@ tls.py                TLS of a listener: certificates, trust, protocol versions,
 tls_ciphers.py        cipher suites, by Java's names and OpenSSL's
 dynamic_tls.py        certificates and trust that can change while a broker runs
 listener_settings.py  interface of the settings that secure listeners for clients
-listener_settings.py  interface of the settings that secure listeners for clients
 node_tls.py           TLS between nodes
 client_security.py    security protocol and login of a client
 client_tls.py         TLS of a client

@@ -100,7 +100,7 @@ SECURITY_FAMILY = (
     "ssl.",
     "super.users",
 )
-"""Prefixes of the keys that protect something. A listener's prefix may precede them."""
+"""Prefixes of the keys of security settings. A listener's prefix may precede them."""
 
 
 def is_of_security_family(key: str) -> bool:
@@ -197,8 +197,8 @@ def reason_refused(key: str) -> str | None:
 
 
 def _check_protocols(texts: Mapping[str, str], served: tuple[str, ...]) -> None:
-    """Raise ConfigError if a listener has an unsupported security protocol, or none in the protocol
-    map."""
+    """Raise ConfigError if a listener has an unsupported security protocol, or no entry in the
+    protocol map."""
     inter_broker = texts.get(INTER_BROKER_PROTOCOL, "").strip().upper()
     if inter_broker not in ("", *served):
         raise ConfigError(INTER_BROKER_PROTOCOL, f"is {inter_broker}; {_only(served)}")

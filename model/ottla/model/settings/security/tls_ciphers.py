@@ -32,7 +32,7 @@ def openssl_name(name: str) -> str:
 
 def check_suites(names: tuple[str, ...], key: str) -> None:
     """Raise ConfigError if a cipher suite in `names` is not supported. The error lists the
-    supported ones."""
+    supported suites."""
     for name in names:
         if name not in SUITE_NAMES:
             raise ConfigError(

@@ -1,6 +1,6 @@
 """Settings of topics, log directories and compaction.
 
-topic.py               settings of one topic, with the broker key that gives each its default
+topic.py               settings of one topic, with the broker key of each default
 tiered_topics.py       checks of the settings of tiered topics
 tier.py                tiered storage: the object store, copies and reads
 cleaner.py             compaction of logs

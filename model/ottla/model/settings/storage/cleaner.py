@@ -6,7 +6,7 @@ from ottla.model.settings.declare import SettingKind, setting
 from ottla.model.values import frozen
 
 UNTHROTTLED = 1.7976931348623157e308
-"""Value of the cleaner's I/O rate, in bytes per second, for no limit. It is the largest double, as
+"""I/O rate of the cleaner, in bytes per second, that means no limit. It is the largest double, as
 in Kafka."""
 
 ALWAYS_COMPACTED = "compacted topics are always compacted"
