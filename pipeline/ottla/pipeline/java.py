@@ -21,7 +21,7 @@ from ottla.model.errors import ConfigError
 VERSION_MIN = 17
 """Minimum version of Java that can run Spark 4."""
 VERSIONS_FIRST = (17, 21)
-"""Versions of Java with which Spark 4 is tested. They are preferred over later ones."""
+"""Versions of Java with which Spark 4 is tested. They are preferred over later versions."""
 VECTOR_MODULE = "jdk.incubator.vector"
 """Java module that Spark's own start script requires. It is missing in runtimes that jlink has
 reduced."""
@@ -67,8 +67,8 @@ class Java(NamedTuple):
 def find_java(
     environ: Mapping[str, str] | None = None, directories: Sequence[str] = DIRECTORIES
 ) -> Java:
-    """Return the Java installation for Spark. Raises ConfigError with the remedy if there is
-    none."""
+    """Return the Java installation for Spark. Raises ConfigError with the remedy if no installation
+    is suitable."""
     found = list(javas(os.environ if environ is None else environ, directories))
     fit = [java for java in found if not java.problem]
     if not fit:
@@ -90,8 +90,8 @@ def none_fits(found: Sequence[Java]) -> str:
 
 
 def javas(environ: Mapping[str, str], directories: Sequence[str] = DIRECTORIES) -> Iterator[Java]:
-    """Yield every Java installation of this machine once, in order of preference.  An installation
-    that the user has chosen comes first."""
+    """Yield every Java installation of this machine once, in order of preference.  The first is the
+    installation that the user has chosen, if any."""
     seen: set[str] = set()
     for home, found_by in _named(environ):
         java = look_at(home, found_by)

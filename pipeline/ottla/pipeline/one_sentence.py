@@ -2,7 +2,7 @@
 
 Spark sends the whole traceback of a worker's Python through the JVM. If `SPARK_HIDE_TRACEBACK` is
 set, it sends only the message. Errors that the user or the cluster causes are raised as
-`TopicError`s with that variable set. Our own bugs keep their traceback.
+`TopicError`s with that variable set. Bugs of Ottla keep their traceback.
 """
 
 import os
@@ -48,8 +48,8 @@ def one_sentence(doing: str) -> Iterator[None]:
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Return the message of the TopicError that is the cause of an error of Spark, or None if it
-    has another cause."""
+    """Return the message of the TopicError that is the cause of an error of Spark, or None if the
+    cause is another error."""
     if isinstance(error, TopicError):
         return str(error)
     found = _SENTENCE.search(str(error))

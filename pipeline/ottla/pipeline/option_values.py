@@ -117,7 +117,10 @@ def _client(
 
 
 def parse_duration_ms(text: str) -> int:
-    """a time such as 500ms, 30s, 15m or 2h."""
+    """a time such as 500ms, 30s, 15m or 2h.
+
+    Returns the time in ms. Raises ValueError if the text is malformed. Error messages quote the
+    first line as the description of valid texts."""
     found = DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError(text)
@@ -128,7 +131,10 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_json_object(text: str) -> dict[str, Any]:
-    """a JSON object."""
+    """a JSON object.
+
+    Returns the parsed object. Raises ValueError for any other text. Error messages quote the first
+    line as the description of valid texts."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError(text)

@@ -90,8 +90,8 @@ def register(spark: SparkSession) -> None:
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """Make a local Spark session start its workers with this Python, unless the user has set
-    another Python."""
+    """Configure a local Spark session to start its workers with this Python, unless the user has
+    set another Python."""
     context: Any = getattr(spark, "_sc", None)  # None under Spark Connect.
     if context is None or not context.master.startswith("local"):
         return  # On another machine, this path may not exist.

@@ -50,7 +50,7 @@ class ArchiveOptions:
     archives raw bytes."""
     transform: Transform | None = None
     """Function of the user that transforms the records further, after the columns date and hour
-    were added. Its result must contain topic, date and hour. None if there is no such function."""
+    were added. Its result must contain topic, date and hour. None for no transformation."""
     checkpoint: str | None = None
     """Directory of the streaming query's checkpoint. None means `_checkpoint` within the output
     directory."""

@@ -66,7 +66,7 @@ def changing(directory: Path, *, lock: str = LOCK) -> Iterator[int]:
     """Lock an archive for changes by this process. Raises ConfigError if another process has the
     lock.
 
-    Yields the lock's file descriptor. A process that inherits the descriptor holds the lock until
+    Yields the lock's file descriptor. A process that inherits the descriptor keeps the lock until
     it ends. A JVM that writes to the archive must inherit it: if its parent is killed, the JVM may
     continue to write until its batch ends.
     """
@@ -104,7 +104,7 @@ class ArchiveDirectory:
 
     def log_names(self) -> list[str]:
         """Return the names of all files in the log of Spark's file sink, including superseded
-        ones."""
+        files."""
         return [name for name in os.listdir(self._log) if log_file(name) is not None]
 
     def read(self, name: str) -> list[SinkLogEntry]:

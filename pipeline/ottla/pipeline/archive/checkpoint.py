@@ -15,7 +15,7 @@ from ottla.pipeline.read.offsets import StreamPosition
 
 VERSION = "v1"
 NONE = -1
-"""Number that stands for the last batch of a streaming query if there is no batch."""
+"""Batch number of a streaming query that has no batch yet."""
 
 
 def last_batch(checkpoint: Path, log: str) -> int:

@@ -73,7 +73,7 @@ def read_order(names: Iterable[str]) -> list[LogFile]:
     """Return the files in the log of Spark's file sink that define the present data: the last
     compact file and all batches after it.
 
-    Raises CorruptDataError if a batch between them is missing, because Spark could not read such a
+    Raises CorruptDataError if a batch between them is missing, because Spark could not read the
     log.
     """
     files = sorted({file for name in names if (file := log_file(name)) is not None})

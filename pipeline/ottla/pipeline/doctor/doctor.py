@@ -85,7 +85,8 @@ class MachineFacts:
     spark_home: str
     """Value of the environment variable SPARK_HOME. Empty, as recommended, if it is not set."""
     spark_home_version: str
-    """Version of the Spark in the directory SPARK_HOME; empty if there is none."""
+    """Version of the Spark in the directory SPARK_HOME. Empty if the directory contains no
+    Spark."""
     worker: Interpreter
     plain_worker: Interpreter | None
     """Python interpreter that Spark uses if PYSPARK_PYTHON is not set: `python3` on PATH. None if
@@ -223,7 +224,8 @@ def spark_home_finding(facts: MachineFacts) -> DoctorAnswer:
 
 
 def worker_finding(facts: MachineFacts) -> DoctorAnswer:
-    """Check the Python in which Spark's workers run our code. Returns the result of the check."""
+    """Check the Python in which Spark's workers run Ottla's code. Returns the result of the
+    check."""
     worker = facts.worker
     name = "PYSPARK_PYTHON"
     problem = _problem_of_worker(worker, facts.python)
@@ -351,7 +353,7 @@ def _cure_of(text: str) -> str:
 
 def reason_in(log: str) -> str:
     """Return the first error in the log of a failed Spark, shortened to one line, or an empty text
-    if there is none."""
+    if the log contains no error."""
     match = _ERROR.search(log)
     return f"{match[1]}: {match[2]}"[:REASON_LENGTH_MAX] if match else ""
 
@@ -364,7 +366,8 @@ _ERROR = re.compile(
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version text, such as (4, 1, 0); empty if there are none."""
+    """Return the leading numbers of a version text, such as (4, 1, 0). Returns an empty tuple if
+    the text starts with no number."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(map(int, match[0].split("."))) if match else ()
 

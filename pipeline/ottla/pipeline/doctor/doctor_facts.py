@@ -19,8 +19,8 @@ from ottla.pipeline.doctor.doctor import PACKAGES_MIN, Interpreter, MachineFacts
 from ottla.pipeline.java import DIRECTORIES, javas
 
 ASK_SECONDS_MAX = 60.0
-"""Timeout in seconds for a Python to import our packages. A Python that takes longer is reported as
-unusable."""
+"""Timeout in seconds for a Python to import Ottla's packages. A Python that takes longer is
+reported as unusable."""
 WORKER_NEEDS = ("pyarrow", "numpy", "ottla")
 
 _QUESTION = """
@@ -122,7 +122,7 @@ def ask(
 
 def spark_version(home: str) -> str:
     """Return the version of the Spark in a directory, read from the names of its jars, or an empty
-    text if there is none."""
+    text if the directory contains no Spark."""
     for path in Path(home, "jars").glob("spark-core_*.jar"):
         match = re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", path.name)
         if match:

@@ -2,7 +2,7 @@
 
 Not pure: it starts processes.  The query runs in its own process group.  After the timeout, the
 whole group is killed, including the JVM.  Its output goes to a file.  Its rows pass through a
-Python worker as Arrow batches, and the worker imports our package, as in every Ottla pipeline.
+Python worker as Arrow batches, and the worker imports Ottla's package, as in every Ottla pipeline.
 """
 
 import contextlib

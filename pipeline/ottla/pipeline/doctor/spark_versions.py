@@ -17,15 +17,17 @@ class SparkVersion(NamedTuple):
     one."""
     java: str
     kafka_connector: str
-    """Newest version of org.apache.spark:spark-sql-kafka-0-10_2.13; empty if there is none."""
+    """Newest version of org.apache.spark:spark-sql-kafka-0-10_2.13. Empty if no version supports
+    this Spark."""
     avro: str
-    """Newest version of org.apache.spark:spark-avro_2.13; empty if there is none."""
+    """Newest version of org.apache.spark:spark-avro_2.13. Empty if no version supports this
+    Spark."""
     delta: str
-    """Newest version of the Python package delta-spark for this version of Spark; empty if there is
-    none. That package requires a matching version of pyspark."""
+    """Newest version of the Python package delta-spark for this version of Spark, or an empty text.
+    That package requires a matching version of pyspark."""
     iceberg: str
-    """Newest version of org.apache.iceberg:iceberg-spark-runtime-<Spark>_2.13; empty if there is
-    none."""
+    """Newest version of org.apache.iceberg:iceberg-spark-runtime-<Spark>_2.13. Empty if no version
+    supports this Spark."""
 
 
 SPARK_VERSIONS = (

@@ -65,9 +65,8 @@ def complete_replacement(path: Path) -> None:
 
 
 def complete_after_death(path: Path) -> None:
-    """Complete the replacement of files that a process started but did not finish because it died.
-    Does nothing if there is no such replacement, or if the process still runs and holds the
-    lock."""
+    """Complete the replacement of files that another process started but did not finish. Does
+    nothing if no replacement is open, or if that process still runs and has the lock."""
     if (path / NOTE).exists():
         with suppress(ConfigError), changing(path, lock=MERGE_LOCK):
             complete_replacement(path)

@@ -252,7 +252,7 @@ def _either(
 
 
 def _too_deep(values: pa.BinaryArray) -> Flags | None:
-    """Return a mask of the JSON values that are nested deeper than `DEPTH_MAX`, or None if none
+    """Return a mask of the JSON values that are nested deeper than `DEPTH_MAX`, or None if no value
     is."""
     sizes = pc.fill_null(pc.binary_length(values), 0)
     if (pc.max(sizes).as_py() or 0) <= DEPTH_MAX:

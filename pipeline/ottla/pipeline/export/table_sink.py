@@ -20,7 +20,7 @@ class TableSink(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the table as the user gave it."""
+        """Name of the table as the user wrote it."""
 
     @property
     def position(self) -> TablePosition | None:
@@ -29,7 +29,7 @@ class TableSink(Protocol):
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Arrow schema of the table's rows, or None if it has none yet."""
+        """Arrow schema of the table's rows, or None if the table has no schema yet."""
 
     def prepare(self, schema: pa.Schema) -> None:
         """Create the table with the given schema if it does not exist."""
@@ -51,7 +51,7 @@ class FileTable(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the table as the user gave it."""
+        """Name of the table as the user wrote it."""
 
     @property
     def position(self) -> TablePosition | None:

@@ -38,8 +38,8 @@ class TopicScan:
         self._read = read
         self._rows = TableRows(topic, values)
         self.failure: OttlaError | None = None
-        """Error that ended a stream of the scan, or None if there was none. SQL engines pass on
-        only the text of an error, so the caller reads the error itself here."""
+        """Error that ended a stream of the scan, or None if no stream has failed. SQL engines pass
+        on only the text of an error, so the caller reads the error itself here."""
 
     def __arrow_c_schema__(self) -> Any:
         return self._rows.schema.__arrow_c_schema__()

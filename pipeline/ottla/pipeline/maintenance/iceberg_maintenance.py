@@ -289,7 +289,7 @@ def expirable(table: Table, before_ms: int) -> set[int]:
 
 def used_files(table: Table, expired: set[int]) -> Iterator[str]:
     """Yield the locations of all files that an Iceberg table uses: its metadata, and the manifests
-    and data files of all snapshots except the expired ones."""
+    and data files of all snapshots that have not expired."""
     metadata = table.metadata
     yield table.metadata_location
     yield from (one.metadata_file for one in metadata.metadata_log)

@@ -26,7 +26,7 @@ class MaintenanceOptions:
     """Options for maintaining a table once: sizes, ages, and whether it is only a rehearsal."""
 
     target_bytes: int = TARGET_BYTES
-    """Target size of merged files, in bytes. Only files smaller than half of it are merged."""
+    """Target size of merged files, in bytes. Only files smaller than half the target are merged."""
     keep_s: float
     """Minimum age in seconds at which snapshots, and files that belong to no snapshot, are
     removed."""

@@ -165,7 +165,7 @@ def _together(bodies: Iterable[Body]) -> Iterator[list[Body]]:
 def _in_one_buffer(bodies: Sequence[Body]) -> tuple[Buffer, Sequence[Body]]:
     """Return one buffer that contains the bytes of all records, and the records' positions in it.
 
-    The records are copied only if they come from several buffers.
+    The records are copied only if they are in several buffers.
     """
     data = bodies[0].data
     if all(body.data is data for body in bodies):

@@ -31,8 +31,8 @@ COLUMNS = tuple(DDL)
 
 
 def column_names(columns: Sequence[str] | None, include_headers: bool) -> tuple[str, ...]:
-    """Return the names of the requested columns in the order of Spark's Kafka connector, whatever
-    the order of `columns`.
+    """Return the names of the requested columns in the order of Spark's Kafka connector. The order
+    of `columns` has no effect.
 
     If `columns` is None, all columns are requested, including `headers` if `include_headers` is
     true. `columns` may also name `headers`. Raises ConfigError for an unknown column, and for an

@@ -36,7 +36,7 @@ class RangeProgress:
         """Offset from which the next fetch of the range starts."""
         self.held: FetchedBatches | None = None
         """Fetched record batches of the range that have not been returned yet, which end at
-        `position`. None if there are none."""
+        `position`. None if all have been returned."""
         self.is_out_of_range = False
         """True if the leader responded that the next fetch's offset (`position`) is out of
         range."""

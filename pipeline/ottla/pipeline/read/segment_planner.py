@@ -181,7 +181,7 @@ class SegmentPlanner:
 
 
 def topic_id_of(text: str) -> UUID:
-    """Return the topic id that a text in Kafka's form (base64) stands for."""
+    """Parse a topic id in Kafka's text form (base64), and return it."""
     topic_id = UUID(bytes=urlsafe_b64decode(f"{text}=="))
     assert uuid_text(topic_id) == text
     return topic_id

@@ -38,7 +38,7 @@ class SharedEnd:
         self.epoch: Epoch | None = log.epochs[-1].epoch
         """Leader epoch to ask the leader for next, or None once the end is known."""
         self.end_offset = NOT_SHARED
-        """Offset after the last record that both logs share; 0 if they share none."""
+        """Offset after the last record that is in both logs, or 0 if the logs share no record."""
 
     def on_answer(self, found: OffsetAndEpoch) -> None:
         """Process the leader's answer: the largest leader epoch in its log that is not above

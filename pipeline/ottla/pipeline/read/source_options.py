@@ -80,7 +80,10 @@ Topics = Assign | Subscribe | SubscribePattern
 
 
 def parse_assignment(text: str) -> Assign:
-    """a JSON object of topics with their partitions, as {"t": [0, 1]}."""
+    """a JSON object of topics with their partitions, as {"t": [0, 1]}.
+
+    Returns the choice of partitions. Raises ValueError if the text is malformed. Error messages
+    quote the first line as the description of valid texts."""
     found = set()
     for topic, numbers in parse_json_object(text).items():
         if not isinstance(numbers, list) or not all(type(one) is int for one in numbers):
@@ -92,7 +95,10 @@ def parse_assignment(text: str) -> Assign:
 
 
 def parse_topics(text: str) -> Subscribe:
-    """the names of topics, separated by commas."""
+    """the names of topics, separated by commas.
+
+    Returns the choice of topics. Raises ValueError if the text contains no name. Error messages
+    quote the first line as the description of valid texts."""
     names = frozenset(part.strip() for part in text.split(",") if part.strip())
     if not names:
         raise ValueError(text)
@@ -100,7 +106,10 @@ def parse_topics(text: str) -> Subscribe:
 
 
 def parse_pattern(text: str) -> SubscribePattern:
-    """a regular expression that whole names of topics match."""
+    """a regular expression that whole names of topics match.
+
+    Returns the choice of topics. Raises ValueError if the text is no valid expression. Error
+    messages quote the first line as the description of valid texts."""
     try:
         re.compile(text)
     except re.error:
@@ -111,7 +120,10 @@ def parse_pattern(text: str) -> SubscribePattern:
 
 
 def parse_place(text: str) -> Place:
-    """earliest, latest, or JSON such as {"t": {"0": 23}} (-2 is the earliest, -1 the latest)."""
+    """earliest, latest, or JSON such as {"t": {"0": 23}} (-2 is the earliest, -1 the latest).
+
+    Returns the start or end of a query. Raises ValueError if the text is malformed. Error messages
+    quote the first line as the description of valid texts."""
     edge = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
     if edge is not None:
         return AllPartitions(edge)
@@ -122,7 +134,10 @@ def parse_place(text: str) -> Place:
 
 
 def parse_times(text: str) -> TimestampPerPartition:
-    """a JSON object of times in ms, as {"t": {"0": 1700000000000}}."""
+    """a JSON object of times in ms, as {"t": {"0": 1700000000000}}.
+
+    Returns the timestamp of each partition. Raises ValueError if the text is malformed. Error
+    messages quote the first line as the description of valid texts."""
     found = parse_partition_offsets(parse_json_object(text))
     if min(found.values(), default=0) < 0:
         raise ValueError(text)

@@ -96,7 +96,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Let the streaming query end at the present ends of the logs."""
+        """Set the end of the streaming query to the present ends of the logs."""
         with one_sentence(READ):
             self._target = self._latest(None)
 

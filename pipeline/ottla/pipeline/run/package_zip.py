@@ -12,7 +12,7 @@ from pathlib import Path
 PACKAGES = ("model", "wire", "proto", "telemetry", "storage", "client", "pipeline")
 """Packages of Ottla that the zip file contains: `pipeline`, and all that it may import."""
 FOUND_BY_SPARK = "pyspark_ottla"
-"""Name of the package whose prefix lets Spark find `format("ottla")` without a call to register
+"""Name of the package by whose prefix Spark finds `format("ottla")` without a call to register
 it."""
 NAME = "ottla-packages.zip"
 KEPT = {".py", ".schema"}

@@ -37,7 +37,7 @@ EVENTS_TIMEOUT_MS = 5_000
 takes longest, has the same limit."""
 BATCH_TIMEOUT_S = 5.0
 """Maximum wait in seconds for the end of a query's batch at the program's exit. With a longer wait,
-users press Ctrl-C again; with a shorter one, more batches are run again by the next start."""
+users press Ctrl-C again. With a shorter wait, the next start repeats more batches."""
 POLL_S = 0.05
 CANCEL_TIMEOUT_S = 2.0
 PYSPARKS_HANDLER = "SparkContext._do_init.<locals>.signal_handler"
@@ -67,7 +67,8 @@ _sessions: "WeakSet[SparkSession]" = WeakSet()
 
 
 def end_quietly(session: "SparkSession") -> None:
-    """Let the program end without stack traces of Java and py4j. Repeated calls have no effect."""
+    """Suppress stack traces of Java and py4j at the end of the program. Repeated calls have no
+    effect."""
     if session in _sessions or not hasattr(session, "_jsparkSession"):
         return  # under Spark Connect, there is no JVM to call
     if not _sessions:

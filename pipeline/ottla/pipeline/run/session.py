@@ -57,7 +57,7 @@ class SessionOptions:
     log: Path | None = None
     """Path of the file for Spark's output, or None for a file in the temporary directory."""
     kept_open: tuple[int, ...] = ()
-    """File descriptors that the JVM inherits. They hold locks on the output, to which the JVM may
+    """File descriptors that the JVM inherits. They keep locks on the output, to which the JVM may
     still write for a moment after the command was killed."""
 
     @property
@@ -122,8 +122,8 @@ def require_pyspark() -> None:
 
 
 def set_python(options: SessionOptions, environ: Any) -> None:
-    """Make Spark's workers run this Python, unless the user has set another Python or the workers
-    are remote."""
+    """Configure Spark's workers to run this Python, unless the user has set another Python or the
+    workers are remote."""
     environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if options.is_local:
         # Spark's default is any `python3` on PATH, which may lack our packages.
@@ -152,7 +152,8 @@ def new_log() -> Path:
 
 
 def first_complaint(log: Path) -> str:
-    """Return the first error line in the JVM's output, or an empty text if there is none."""
+    """Return the first error line in the JVM's output, or an empty text if the output contains no
+    such line."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
 """Shortens Spark's errors to one sentence.
 
-If an error contains a message of our own (`TopicError`), that message is used. Otherwise the result
-is the first line of Spark's message, without the JVM's class names and stack traces.
+If an error contains a message of Ottla's own (`TopicError`), that message is used. Otherwise the
+result is the first line of Spark's message, without the JVM's class names and stack traces.
 """
 
 import re
@@ -74,7 +74,7 @@ def failure_of(error: BaseException, log: str) -> tuple[SparkFailedError, bool]:
 
 def slip_in(text: str) -> str | None:
     """Return the file, line and error of a user's function that failed in a Spark worker. Returns
-    None if the text contains no traceback of such a function."""
+    None if the text contains no traceback of a user's function."""
     trace = _TRACEBACK.search(text)
     if trace is None:
         return None

@@ -62,7 +62,7 @@ class TableArchiveOptions:
     """Schema of the records' JSON values: a DDL text, or the path of a file that contains one. None
     archives raw bytes."""
     transform: Transform | None = None
-    """Function of the user that transforms the rows further. None if there is none."""
+    """Function of the user that transforms the rows further. None for no transformation."""
     trigger_s: float | None = None
     """Seconds between the starts of two batches of the streaming query. None processes all records
     that exist now, and then ends."""

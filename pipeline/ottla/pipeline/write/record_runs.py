@@ -71,8 +71,7 @@ def _widths(zigzag: npt.NDArray[np.uint64]) -> Numbers:
 
 
 def _column(data: npt.NDArray[np.uint8], offsets: Numbers) -> pa.BinaryArray:
-    """Return an Arrow column of bytes whose rows follow each other in `data` and start at
-    `offsets`."""
+    """Return an Arrow column of bytes whose rows are adjacent in `data` and start at `offsets`."""
     buffers = [
         None,
         pa.py_buffer(offsets.astype(np.int32)),

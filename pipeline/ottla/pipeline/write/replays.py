@@ -186,7 +186,7 @@ def _first_of(seen: LastReplayedRecord | None, place: int) -> FirstRecord | None
 
 def read_stamps(headers: pa.ListArray) -> StampedRecords | None:
     """Return the records of a fetch whose headers identify the Spark task that wrote them, or None
-    if there are none."""
+    if no record has these headers."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(counts)
     rows = np.flatnonzero(counts >= HEADER_COUNT)
