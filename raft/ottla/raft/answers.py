@@ -280,7 +280,7 @@ def succession_pause_ms(replica: Replica, preferred: tuple[ReplicaKey, ...]) -> 
     leader resigned.
 
     The first replica in `preferred` (the leader's preferred successors) waits zero ms; each further
-    one waits longer. A replica that is not in `preferred` waits longest.
+    replica waits longer. A replica that is not in `preferred` waits longest.
     """
     longest_ms = replica.config.election_backoff_ms_max
     ids = [key.id for key in preferred]

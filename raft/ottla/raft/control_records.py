@@ -30,7 +30,7 @@ from ottla.wire.records import scan
 
 LEADER_CHANGE_VERSION = 0
 """Version of LEADER_CHANGE records. Version 1 has directory ids, but Kafka writes 0. Kafka's tools
-decode this record as version 0 whatever its version field is
+always decode this record as version 0, regardless of its version field
 (ControlRecordUtils.LEADER_CHANGE_CURRENT_VERSION), so they fail on version 1."""
 
 _VERSION_BYTES = 2

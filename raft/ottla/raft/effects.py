@@ -3,9 +3,10 @@ fixed, and `performer.perform` performs them in this order.
 
 That order is the order of the fields of `Effects`:
 
-1. **append**: truncate, then append (or write and install the snapshot's bytes); 2. **fsync**:
-   write `quorum-state` atomically and durably, then flush the log; 3. **send**: responses, then
-   requests; 4. **apply**: pass committed entries to the state machine, then report the new role.
+1. **append**: truncate, then append (or write and install the snapshot's bytes);
+2. **fsync**: write `quorum-state` atomically and durably, then flush the log;
+3. **send**: responses, then requests;
+4. **apply**: pass committed entries to the state machine, then report the new role.
 
 PersistedBeforeAnswered: messages of phase 3 are sent only after `persist_election` of phase 2 is on
 disk. No event is processed before the truncate, append and persist of the previous step have ended,
@@ -188,8 +189,8 @@ class Effects:
     """
     role_change: RoleChange | None = None
     rejected: RejectedResponse | None = None
-    """A response that the quorum core rejected as impossible, or None if it rejected none. It is
-    only reported to operators."""
+    """A response that the quorum core rejected as impossible, or None. It is only reported to
+    operators."""
     next_wake_ms: int | None = None
     """Latest monotonic time in ms at which the driver must send the next `Tick` event, or None if
     no timer is running."""

@@ -30,8 +30,8 @@ _CHECKPOINTED = "voterCheckpoint"
 Kafka's reader ignores it."""
 
 _STANDING = "voterStanding"
-"""JSON field of `quorum-state` that restricts a voter which may have lost votes or acknowledgements
-that it gave to other replicas. Its values are those of `Standing`. Kafka's reader ignores it."""
+"""JSON field of `quorum-state` that restricts a voter which may have lost its votes or
+acknowledgements. Its values are those of `Standing`. Kafka's reader ignores it."""
 
 _WAS_VOTER = "wasVoter"
 """JSON field of `quorum-state` which records that a controller was a voter. Kafka's reader ignores
@@ -49,8 +49,8 @@ class ElectionState:
     leader_id: NodeId | None = None
     voted: ReplicaKey | None = None
     standing: Standing = Standing.FULL
-    """Standing of this voter: which of its promises it can keep. It is written to `quorum-state`
-    only while it is not FULL."""
+    """Standing of this voter: FULL, or a lower value after a loss of votes or of acknowledged
+    entries. It is written to `quorum-state` only while it is not FULL."""
     was_voter: bool = False
     """True if this controller was at any time in a committed voter set. Such a controller does not
     join the voters by itself after it was removed."""

@@ -17,7 +17,7 @@ class RequestReceived:
     in this or a later step."""
 
     token: int
-    """Number that the driver gave the received request. It is never reused."""
+    """Number that the driver assigned to the received request. It is never reused."""
     request: Request
 
 

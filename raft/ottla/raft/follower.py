@@ -21,9 +21,9 @@ from ottla.raft.transitions import Role, Standing
 from ottla.raft.voter_changes import VoterEntryUpkeep
 
 PATIENCE_JITTER_DIVISOR = 8
-"""Divisor of the fetch timeout that gives the maximum random extension of this timeout. With less
-randomness, the followers of a dead leader stand for election simultaneously and split the vote.
-With more randomness, the leader's failure is noticed later."""
+"""Divisor of the fetch timeout. The quotient is the maximum random extension of this timeout. With
+less randomness, the followers of a dead leader stand for election simultaneously and split the
+vote. With more randomness, the leader's failure is noticed later."""
 
 REFUSED_PAUSE_MS = 20
 """Delay in ms before a voter stands for election after its leader's process ended. With a shorter

@@ -292,7 +292,7 @@ class Leader:
 
     def _divergence_response(self, replica: Replica, request: FetchRequest) -> FetchResponse | None:
         """Return a response with a snapshot id or a truncation point if the log of the fetch's
-        sender is not a prefix of the leader's log. Returns None if it is."""
+        sender is not a prefix of the leader's log. Returns None if it is a prefix."""
         log = replica.log
         earliest, latest = log.earliest_snapshot_id, log.latest_snapshot_id
         if request.fetch_offset == 0 and latest is not None and latest.offset > 0:

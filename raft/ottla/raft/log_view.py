@@ -53,8 +53,8 @@ class LogView(Protocol):
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the oldest complete snapshot, or None if there is none. If the log starts above 0,
-        this snapshot ends at its start."""
+        """Id of the oldest complete snapshot, or None if there is no snapshot. If the log starts
+        above 0, this snapshot ends at its start."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class LogView(Protocol):
     @property
     def voters_offset(self) -> Offset:
         """Offset of the record that contains the last voter set (`voters`). NO_OFFSET if the set is
-        from a snapshot, or if there is none."""
+        from a snapshot, or if there is no voter set."""
         ...
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:

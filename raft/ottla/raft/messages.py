@@ -139,8 +139,9 @@ class FetchRequest:
     wait_ms_max: int
     bytes_max: int
     standing: Standing = Standing.FULL
-    """Standing of the fetch's sender: which of a voter's promises it can keep. It is only reported
-    to operators; the leader's decisions do not depend on it."""
+    """Standing of the fetch's sender: FULL, or a lower value after a loss of votes or of
+    acknowledged entries. It is only reported to operators; the leader's decisions do not depend on
+    it."""
 
     @property
     def replica_key(self) -> ReplicaKey:
@@ -238,7 +239,7 @@ class VoterChangeResponse:
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Explanation of the error for operators, or None if there is none."""
+    """Explanation of the error for operators, or None without an explanation."""
     leader_id: NodeId | None = None
     leader_epoch: Epoch
     leader_endpoints: tuple[VoterEndpoint, ...] = ()

@@ -31,8 +31,8 @@ class Progress:
     begin_due_ms: int = 0
     """Monotonic time in ms at which the next BeginQuorumEpoch request to the replica is due."""
     standing: Standing = Standing.FULL
-    """Standing that the replica reported in its last fetch: which of a voter's promises it can
-    keep."""
+    """Standing that the replica reported in its last fetch: FULL, or a lower value after a loss of
+    votes or of acknowledged entries."""
     _leader_end_at_contact: Offset = NO_OFFSET
 
     def on_fetch(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
@@ -63,7 +63,7 @@ class ReplicaProgress:
 @frozen(kw_only=True)
 class QuorumProgress:
     """Reply to DescribeQuorum: the leader, its high watermark, and the progress of each replica.
-    Only a leader can give it."""
+    Only a leader can create it."""
 
     leader_id: NodeId
     leader_epoch: Epoch

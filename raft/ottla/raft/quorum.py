@@ -157,7 +157,8 @@ class QuorumCore:
 
     @property
     def standing(self) -> Standing:
-        """Standing of this voter: which of its promises it can keep."""
+        """Standing of this voter: FULL, or a lower value after a loss of votes or of acknowledged
+        entries."""
         return self._replica.standing
 
     @property

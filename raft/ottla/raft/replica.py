@@ -88,10 +88,11 @@ class Replica:
         """Endpoints of the epoch's leader, as messages name them. Needed if the leader is not in
         the voter set of this log."""
         self.voted = election.voted
-        """Replica that received this replica's vote in `epoch`, or None if no vote was given."""
+        """Replica that received this replica's vote in `epoch`, or None if this replica has not
+        voted."""
         self.standing = election.standing
-        """Standing: the promises that this voter can keep. FULL for an observer, which makes no
-        promises to other replicas."""
+        """Standing of this replica: FULL, or a lower value after a loss of votes or of acknowledged
+        entries. Always FULL for an observer."""
         self.damage_epoch = election.epoch
         """Highest epoch in which leaders may count acknowledgements of entries that this replica
         has lost since. Used only while this replica's standing is not FULL."""
@@ -130,8 +131,7 @@ class Replica:
 
     @property
     def votes(self) -> bool:
-        """True if this replica is a voter that can keep all its promises to other replicas. Only
-        such a replica votes."""
+        """True if this replica is a voter with standing FULL. Other replicas do not vote."""
         return self.is_voter and self.standing is Standing.FULL
 
     @property
@@ -196,7 +196,7 @@ class Replica:
         return voter
 
     def raise_standing(self, standing: Standing) -> None:
-        """Raise this voter's standing (which of its promises it can keep) to a higher one."""
+        """Raise this voter's standing (AMNESIAC, CATCHING_UP or FULL) to a higher one."""
         assert standing in STANDING_LEGAL[self.standing], f"{self.standing} cannot be {standing}"
         self.standing = standing
 
@@ -216,8 +216,8 @@ class Replica:
 
     @property
     def election_state(self) -> ElectionState:
-        """The contents of `quorum-state`: epoch, leader, vote, and standing (which promises the
-        voter can keep)."""
+        """The contents of `quorum-state`: epoch, leader, vote, and standing (whether the voter has
+        lost votes or acknowledged entries)."""
         return ElectionState(
             epoch=self.epoch,
             leader_id=self.epoch_leader_id,

@@ -20,8 +20,8 @@ or a new leader is found later."""
 class _Connection:
     in_flight: OutgoingRequest | None = None
     busy_until_ms: int = 0
-    """Deadline in monotonic ms of the request in flight to this voter. If there is none, the end of
-    the back-off."""
+    """Deadline in monotonic ms of the request in flight to this voter. Without a request in flight,
+    the end of the back-off."""
     failure_count: int = 0
 
 

@@ -20,7 +20,7 @@ class RoleState(Protocol):
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Node id of the epoch's leader that this role accepts, or None if it accepts none."""
+        """Node id of the epoch's leader that this role accepts, or None if it accepts no leader."""
         ...
 
     @property

@@ -90,7 +90,7 @@ def footer_batch(*, base_offset: Offset, timestamp_ms: int, leader_epoch: Epoch)
 
 def voters_of(data: bytes | memoryview) -> VoterSet | None:
     """Return the last voter set in the bytes of a snapshot or of a range of the log. Returns None
-    if there is none.
+    if the bytes contain no voter set.
 
     Raises CorruptDataError if a CRC or a length does not match.
     """

@@ -58,8 +58,8 @@ OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
 
 
 class Standing(Enum):
-    """Standing of a voter: the promises to other replicas (votes and acknowledgements) that it can
-    still keep. The voter checkpoint stores the numeric values."""
+    """Standing of a voter: whether it may have lost votes, or entries that it has acknowledged to
+    other replicas. The voter checkpoint stores the numeric values."""
 
     FULL = 0
     """Standing of a voter whose acknowledged entries and vote are all present: it votes and may be

@@ -15,7 +15,7 @@ from ottla.model.limits import INT32_MAX
 
 EPOCH_JUMP_MAX = 1 << 24
 """Maximum amount by which one message may raise the epoch. Ten elections a second take 19 days to
-reach it. A smaller value excludes a replica that was offline for long. With a larger one, a few
+reach it. A smaller value excludes a replica that was offline for long. With a larger value, a few
 messages could exhaust the epochs."""
 
 EPOCHS_PER_SECOND = 10

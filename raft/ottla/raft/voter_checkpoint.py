@@ -140,8 +140,8 @@ class VoterFiles:
     end_offset: Offset
     """End offset of the voter's log, after its recovery."""
     snapshot_end: Offset
-    """End offset of the newest snapshot, which replaces all entries below it. 0 if there is
-    none."""
+    """End offset of the newest snapshot, which replaces all entries below it. 0 without a
+    snapshot."""
     epoch_of: Callable[[Offset], Epoch]
     """Function that returns the epoch of the log's entry at an offset, or of the last entry in the
     newest snapshot."""
@@ -155,8 +155,7 @@ class VoterFiles:
 
 @frozen(kw_only=True)
 class VoterVerdict:
-    """Result of checking a voter's files, with the resulting standing (which of its promises the
-    voter can keep)."""
+    """Result of checking a voter's files, with the voter's resulting standing."""
 
     checkpoint: VoterCheckpoint
     """Voter checkpoint that must be written before the voter starts."""

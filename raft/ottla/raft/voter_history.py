@@ -18,7 +18,7 @@ class VoterHistory:
 
     def __init__(self) -> None:
         self._base: VoterSet | None = None
-        """The voter set in the snapshot below the log, or None if there is none."""
+        """The voter set in the snapshot below the log, or None if it is unknown."""
         self._sets: list[tuple[Offset, VoterSet]] = []
         """Voter sets in the log after the snapshot, with the offsets of their records, in ascending
         order."""
