@@ -19,7 +19,7 @@ class AsyncCluster:
     Methods that take time are coroutines, so that clients in the test's event loop continue to run
     meanwhile. Brokers are identified by node id; the first broker has id 1. Methods raise
     ValueError if the broker is unknown, or if the broker is stopped and the method needs a running
-    one.
+    broker.
     """
 
     def __init__(self, inner: SyncCluster) -> None:
@@ -27,7 +27,7 @@ class AsyncCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses `host:port,…` of all brokers, including stopped ones."""
+        """Bootstrap addresses `host:port,…` of all brokers, including stopped brokers."""
         return self._inner.bootstrap
 
     @property

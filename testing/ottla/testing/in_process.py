@@ -135,7 +135,7 @@ class InProcessCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses `host:port,…` of all brokers, including stopped ones."""
+        """Bootstrap addresses `host:port,…` of all brokers, including stopped brokers."""
         return ",".join("{}:{}".format(*entry.address) for entry in self._entries.values())
 
     @property

@@ -28,8 +28,8 @@ class BrokerFaults:
 
     def __init__(self) -> None:
         self.losses: dict[int, list[LostAnswers]] = {}
-        """Requests whose responses tests have asked to lose, by API key. All brokers of a cluster
-        share this mapping."""
+        """Requested losses of responses, by API key. All brokers of a cluster share this
+        mapping."""
         self.delay_ms = 0
         """Delay of each response in milliseconds; 0 if responses are not delayed."""
         self.is_paused = False

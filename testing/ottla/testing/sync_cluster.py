@@ -29,7 +29,7 @@ class SyncCluster:
 
     Each method blocks until the cluster has done the work. Brokers are identified by node id; the
     first broker has id 1. Methods raise ValueError if the broker is unknown, or if the broker is
-    stopped and the method needs a running one.
+    stopped and the method needs a running broker.
     """
 
     def __init__(self, thread: ClusterThread, inner: ClusterUnderTest) -> None:
@@ -38,7 +38,7 @@ class SyncCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Bootstrap addresses `host:port,…` of all brokers, including stopped ones."""
+        """Bootstrap addresses `host:port,…` of all brokers, including stopped brokers."""
         return self._inner.bootstrap
 
     @property

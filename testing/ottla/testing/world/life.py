@@ -48,7 +48,7 @@ class InstanceLife:
         self.on_mark = on_mark
         """Function that is called with the name of each mark that the program passes."""
         self.modules: ModuleCopies | None = None
-        """Copies of modules that belong to this life, or None if there are none."""
+        """Copies of modules that belong to this life, or None if it has no copies."""
         self.is_over = False
         """True once the program has returned, has failed or was killed. False while the program is
         paused."""

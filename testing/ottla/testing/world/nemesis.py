@@ -95,8 +95,8 @@ class ScheduleFaults:
                 self._later(fault.moment.seconds, partial(self._begin_pending, fault))
 
     def heal(self) -> None:
-        """End all active faults, and begin no further ones. Brokers that are down are started, and
-        instances that were killed are started at their time."""
+        """End all active faults, and begin no further faults. Brokers that are down are started,
+        and instances that were killed are started at their time."""
         self.is_healed = True
         self._pending.clear()
         self._losses.clear()
@@ -160,8 +160,8 @@ class ScheduleFaults:
         return False
 
     def on_mark(self, instance: Instance, name: str) -> bool:
-        """Begin the faults that are scheduled for this call of `mark`. Returns True if there are
-        any."""
+        """Begin the faults that are scheduled for this call of `mark`. Returns True if a fault has
+        begun."""
         number = self._marks.get((instance.name, name), 0) + 1
         self._marks[instance.name, name] = number
         begun = False

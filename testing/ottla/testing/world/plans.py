@@ -179,8 +179,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class PauseFault:
-    """The process of an instance does not run for a while, as during a long garbage collection or a
-    suspended virtual machine. Its connections remain open."""
+    """Fault that suspends the process of an instance for a time, as during a long garbage
+    collection or in a suspended virtual machine. Its connections remain open."""
 
     __qualname__ = "Pause"  # its public name, which `repr` shows
 
@@ -198,8 +198,8 @@ class PauseFault:
 
 @dataclass(frozen=True, slots=True)
 class LoseAnswer:
-    """A connection of an instance is cut after the broker has handled a request and before its
-    response arrives. With a moment that names no request, this affects the next response."""
+    """Fault that cuts a connection of an instance after the broker has handled a request and before
+    its response arrives. With a moment that names no request, this affects the next response."""
 
     instance: int
     moment: Moment
@@ -237,8 +237,8 @@ class SlowInstance:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFault:
-    """The network between an instance and a broker is cut for a while. TCP delivers the messages
-    afterwards."""
+    """Fault that cuts the network between an instance and a broker for a time. TCP delivers the
+    messages afterwards."""
 
     __qualname__ = "Partition"  # its public name, which `repr` shows
 
@@ -259,9 +259,9 @@ class PartitionFault:
 
 @dataclass(frozen=True, slots=True)
 class KillBroker:
-    """The process of a broker ends at once and is started again later. Its leaderships and
-    coordinators move to other brokers, if there are any. A moment other than `At` refers to the
-    instance with index 0."""
+    """Fault that ends the process of a broker at once, and starts it again later. The broker's
+    leaderships and coordinators move to other brokers, if there are any. A moment other than `At`
+    refers to the instance with index 0."""
 
     broker: int
     moment: Moment
@@ -278,8 +278,8 @@ class KillBroker:
 
 @dataclass(frozen=True, slots=True)
 class FillDisk:
-    """The disk of a broker is full for a while. A moment other than `At` refers to the instance
-    with index 0."""
+    """Fault that fills the disk of a broker for a time. A moment other than `At` refers to the
+    instance with index 0."""
 
     broker: int
     moment: Moment

@@ -1,5 +1,5 @@
-"""Modules of the user's program: a copy for each life of an instance, and a watch over state that
-lives share.
+"""Modules of the user's program: a copy for each life (run) of an instance, and detection of state
+that lives share.
 
 All instances run in the test's process, where a module exists once. Module globals would therefore
 survive a kill, and be shared by instances. `LifeModules` loads modules again for one life, whose
@@ -193,7 +193,7 @@ class SharedGlobals:
         return sorted(found)
 
     def warning(self) -> str | None:
-        """Return a warning about the globals that have changed, or None if there are none."""
+        """Return a warning about the globals that have changed, or None if no global has."""
         found = self.changed()
         if not found:
             return None

@@ -1,4 +1,4 @@
-"""Records that an instance's requests contain or refer to: produced, fetched and committed ones.
+"""Records that an instance's requests contain or refer to: produced, fetched and committed records.
 
 Pure functions over the frames of a request and of its response. A frame that cannot be decoded has
 no records. Only timelines use them.
@@ -29,8 +29,8 @@ RESPONSES_WITH_OFFSETS = frozenset({PRODUCE, FETCH})
 APIS_WITH_RECORDS = REQUESTS_WITH_OFFSETS | RESPONSES_WITH_OFFSETS
 
 FRAME_BYTES_MAX = 64 * 1024
-"""Maximum size, in bytes, of a request or response that is decoded. Records in larger ones are not
-noticed."""
+"""Maximum size, in bytes, of a request or response that is decoded. Records in larger frames are
+ignored."""
 LENGTH_END = 12
 """Number of bytes at the start of a batch that its length field does not include: the base offset
 and the length field itself."""

@@ -34,7 +34,7 @@ class GroupProgress(NamedTuple):
     """Lag of one consumer group, and whether the group is stable."""
 
     lags: dict[TopicPartition, int]
-    """Number of records that the group has not committed, for each partition that has any."""
+    """Number of records that the group has not committed, for each partition with lag."""
     is_stable: bool
     """True if the group has assigned partitions and no rebalance is in progress."""
 

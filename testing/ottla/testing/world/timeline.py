@@ -13,7 +13,7 @@ from ottla.testing.world.timeline_page import page
 __all__ = ["TIMELINE", "Timeline", "TimelineEvent", "excerpt", "lines_of", "printable"]
 
 EVENTS_MAX = 200_000
-"""Maximum number of events that a timeline keeps. The oldest ones are dropped first."""
+"""Maximum number of events that a timeline keeps. The oldest events are dropped first."""
 TEXT_COLUMNS_MAX = 110
 """Maximum length of an event's text in one line of a timeline, in characters."""
 LINES_DEFAULT = 16

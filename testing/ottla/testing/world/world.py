@@ -167,7 +167,8 @@ class SimulatedWorld:
 
     @asynccontextmanager
     async def admin(self) -> AsyncIterator[Admin]:
-        """Yield an admin client of the cluster, which the scenario may use like any other."""
+        """Yield an admin client of the cluster, which the scenario may use like any other admin
+        client."""
         yield await self._clients.admin()
 
     def store(self, name: str = "store", *, latency_s: float = 0.001) -> WorldStore:
@@ -230,7 +231,7 @@ class SimulatedWorld:
     async def settle(
         self, within_s: float = 120.0, until: Callable[[], Awaitable[bool]] | None = None
     ) -> None:
-        """Let the program run through the faults of the schedule, end all faults, wait until no
+        """Run the program through the faults of the schedule, end all faults, wait until no
         consumer group has any lag, and stop all instances cleanly.
 
         With `until`, the program is settled when this async function returns True, instead of when

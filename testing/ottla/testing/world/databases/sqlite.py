@@ -62,7 +62,7 @@ class SqliteCursor:
         return self._cursor.description
 
     async def fetchone(self) -> Any:
-        """Return the next row, or None after the last one."""
+        """Return the next row, or None after the last row."""
         await pause(0)
         return self._cursor.fetchone()
 
@@ -197,7 +197,7 @@ class SqliteDatabase:
             return await cursor.fetchall()
 
     async def commit(self) -> None:
-        """Commit the open transaction. Does nothing if there is none."""
+        """Commit the open transaction. Does nothing without an open transaction."""
         if self._connection.in_transaction:
             await self._commit(lambda one: one.commit())
 

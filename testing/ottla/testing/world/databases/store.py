@@ -1,10 +1,10 @@
 """A database of the simulated world: a transactional store of keys and values.
 
 Transactions are serialisable. Each one reads a snapshot, writes into a buffer, and is applied at
-once by its commit. The commit raises `StoreConflictError` if another transaction has changed what
-this one has read; the program then has to repeat the whole transaction, as with PostgreSQL's error
-40001. A transaction of a killed instance has no effect, because its writes are applied only by the
-       commit.
+once by its commit. The commit raises `StoreConflictError` if another transaction has changed data
+that this one has read; the program then has to repeat the whole transaction, as with PostgreSQL's
+error 40001. A transaction of a killed instance has no effect, because its writes are applied only
+by the commit.
 
 Steps at which a schedule may kill or pause the instance, as `Mark("store.write", number)`:
 
@@ -64,7 +64,7 @@ class WorldStore:
         """Return a context with a transaction, which is committed at the end of the block.
 
         An exception of the block rolls the transaction back. The end of the block raises
-        StoreConflictError if another transaction has changed what this one has read.
+        StoreConflictError if another transaction has changed data that this one has read.
         """
         transaction = StoreTransaction(self)
         try:
@@ -74,7 +74,7 @@ class WorldStore:
             transaction.is_over = True
 
     async def get(self, key: str) -> Any:
-        """Return the committed value of a key, or None if there is none."""
+        """Return the committed value of a key, or None if the key does not exist."""
         await self._pause()
         return deepcopy(self._value_at(key, self._version, None))
 
@@ -94,15 +94,16 @@ class WorldStore:
         }
 
     def _value_at(self, key: str, version: int, default: object) -> object:
-        """Return the value of a key at a version of the store, or `default` if there is none."""
+        """Return the value of a key at a version of the store, or `default` if the key did not
+        exist."""
         history = self._versions.get(key, ())
         at = bisect_right(history, version, key=lambda entry: entry[0])
         value = history[at - 1][1] if at else _DELETED
         return default if value is _DELETED else value
 
     def _changed_since(self, version: int, keys: set[str], prefixes: set[str]) -> str | None:
-        """Return a key that a transaction has read and that was changed since, or None if there is
-        none."""
+        """Return a key that a transaction has read and that was changed since, or None if no key
+        was changed."""
         found = keys.intersection(self._versions)
         if prefixes:
             found |= {key for key in self._versions if key.startswith(tuple(prefixes))}
@@ -165,8 +166,8 @@ class StoreTransaction:
         """True once the transaction is committed or rolled back."""
 
     async def get(self, key: str) -> Any:
-        """Return the value of a key in the snapshot, or what this transaction has written. None
-        if the key does not exist."""
+        """Return the value that this transaction has written for a key, or else the value in the
+        snapshot. None if the key does not exist."""
         self._check(key)
         await pause(self._store.latency_s)
         self._check(key)

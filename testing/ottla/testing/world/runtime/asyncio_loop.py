@@ -153,7 +153,7 @@ class WorldEventLoop(RefusingEventLoop):
             self._wake = None
 
     async def _pass_on(self) -> None:
-        """Let other tasks of the simulation run. After `TURNS_PER_INSTANT_MAX` iterations of this
+        """Yield to other tasks of the simulation. After `TURNS_PER_INSTANT_MAX` iterations of this
         loop at the same virtual time, advance virtual time by `SPIN_S`."""
         at_s, count = self._turns_at
         now_s = trio.current_time()
@@ -445,7 +445,7 @@ class WorldEventLoop(RefusingEventLoop):
         self._signals[int(sig)] = asyncio.Handle(callback, args, self)
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Remove the handler of a signal. Returns False if there is none."""
+        """Remove the handler of a signal. Returns False if the signal has no handler."""
         return self._signals.pop(int(sig), None) is not None
 
     # ---- the simulated network

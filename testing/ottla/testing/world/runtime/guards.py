@@ -538,7 +538,7 @@ def guarded(chance: Chance) -> Iterator[None]:
 
 
 def note_failed_run() -> None:
-    """Note that the exception of a run keeps objects of the run, so that garbage is collected
+    """Record that the exception of a run keeps objects of the run, so that garbage is collected
     earlier."""
     global _run_count
     _run_count += FAILED_RUN_WEIGHT
@@ -558,8 +558,8 @@ def _restore_late_imports() -> None:
 
 
 def enter(sources: Sources) -> None:
-    """Make the current task, and the tasks that it starts, use the clocks and random numbers of a
-    process."""
+    """Assign the clocks and random numbers of a process to the current task, and to the tasks that
+    it starts."""
     SOURCES.set(sources)
     if _guard is not None:
         _guard.extend()

@@ -43,7 +43,8 @@ class ShrinkLimit:
             hypothesis.reject()
 
     def note_failure(self, plan: WorldPlan, faults: FaultSchedule) -> None:
-        """Note that the current example of Hypothesis failed. Does nothing outside of a search."""
+        """Record that the current example of Hypothesis failed. Does nothing outside of a
+        search."""
         engine = _engine() if hypothesis.currently_in_test_context() else None
         if engine is None:
             return

@@ -59,7 +59,7 @@ _WRITES = {
     "AddPartitionsToTxn": 1,
     "InitProducerId": 1,
 }
-"""Requests whose responses are lost, with their weights. Shrinking prefers the first one."""
+"""Requests whose responses are lost, with their weights. Shrinking prefers the first request."""
 
 _STEPS = {
     "OffsetCommit": 6,
@@ -84,7 +84,8 @@ _JOINS = {"JoinGroup": 1, "SyncGroup": 1}
 """Requests at which other faults begin and which programs send only during rebalances."""
 
 RESTARTS_S = (1.0, 0.1, 10.0, 60.0)
-"""Seconds until a restart. The last one is longer than Kafka's default session timeout of 45 s."""
+"""Seconds until a restart. The last value is longer than Kafka's default session timeout of 45
+s."""
 
 PAUSES_S = (60.0, 10.0, 1.0, 400.0)
 """Lengths of pauses in seconds: beyond the session timeout, within it, and beyond the default
@@ -168,7 +169,7 @@ def faults(
 
 
 class _Choices:
-    """Choices of Hypothesis for one example. Each shrinks to the first one of its values."""
+    """Choices of Hypothesis for one example. Each choice shrinks to its first value."""
 
     def __init__(self, data: ConjectureData, marks: Mapping[str, int]) -> None:
         self._data = data
@@ -283,8 +284,7 @@ def _full_disk(choices: _Choices) -> Fault:
 
 
 FaultDraw: TypeAlias = Callable[[_Choices], Fault]
-"""Function that draws a fault of one kind from Hypothesis. Shrinking prefers kinds that come
-first."""
+"""Function that draws a fault of one kind from Hypothesis. Shrinking prefers earlier kinds."""
 
 
 class _Schedules(SearchStrategy[FaultSchedule]):
@@ -292,9 +292,9 @@ class _Schedules(SearchStrategy[FaultSchedule]):
     cases.
 
     It is not composed of Hypothesis' strategies for two reasons. Shrinking empties any place with
-    one try, whereas it would cut a list from its end. And each place has a label of its own, with
-    no labels inside. Hypothesis repeats an example with parts of the same label made equal, five
-    times for each example, and such copies find little here.
+    one try, but would cut a list only from its end. Each place has a label of its own, without
+    labels inside: Hypothesis repeats each example five times with parts of the same label made
+    equal, and these copies find little here.
     """
 
     def __init__(

@@ -156,7 +156,8 @@ class _SoakPlugin:
             yield
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Give each test the soak's number of examples. Tests without examples are left out."""
+        """Set the number of examples of each test to the soak's number. Tests without examples are
+        left out."""
         kept = [item for item in items if self._prepare(item)]
         if items and not kept:
             self.problem = f"{items[0].nodeid} draws no examples; decorate it with @given"
