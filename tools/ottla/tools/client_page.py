@@ -100,7 +100,7 @@ def _heading(entry: str) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """Return the anchor that Markdown viewers give to a heading."""
+    """Return the anchor that Markdown viewers assign to a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 

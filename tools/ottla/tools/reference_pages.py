@@ -3,7 +3,7 @@
 settings.md is generated from `model/settings`, cli.md from the parsers, and client.md from
 docstrings. compatibility.md is generated from `wire/apis.py` and the APIs of a broker, metrics.md
 from the metrics of a broker and a controller. The table of features in README.md is generated too.
-A test compares the committed pages with the generated ones.
+A test compares the committed pages with the generated pages.
 """
 
 import sys

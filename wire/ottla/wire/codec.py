@@ -169,8 +169,8 @@ def encode_large(message: Message, version: int) -> list[Chunk]:
 
 
 def native_codec(message: type[Message]) -> NativeCodec:
-    """Return the codec of a message class that was compiled ahead of time, or ABSENT if there is
-    none."""
+    """Return the codec of a message class that was compiled ahead of time, or ABSENT if the class
+    has no such codec."""
     return _natives.get(message) or _find_native(message)
 
 

@@ -2,7 +2,7 @@
 
 Values favour the bounds: extremes of each number, null where allowed, empty and long texts, arrays
 whose counts need one byte and two. A field that the version lacks keeps its default, so that
-decoding an encoded message returns an equal one.
+decoding an encoded message returns an equal message.
 """
 
 import sys

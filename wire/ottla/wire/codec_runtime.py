@@ -15,7 +15,7 @@ UVARINT_MAX = (1 << 32) - 1
 
 UUIDS_KEPT_MAX = 4096
 """Maximum number of UUIDs in the table of decoded ids, which are reused. With a smaller table,
-topic ids are created again for every request. With a larger one, a client that sends invented ids
+topic ids are created again for every request. With a larger table, a client that sends invented ids
 uses more memory (about 200 bytes per id)."""
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))

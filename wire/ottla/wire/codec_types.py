@@ -61,6 +61,6 @@ class Message(Struct):
     """The existing versions of the message; `VERSIONS[-1]` is the latest."""
     FLEXIBLE_FROM: ClassVar[int | None]
     """The first version of the message with compact lengths and tagged fields (KIP-482), or None if
-    there is none."""
+    no version has them."""
     SCHEMA: ClassVar[str]
     """Name of the file in `schemas/` that declares the message."""

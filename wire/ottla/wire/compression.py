@@ -28,7 +28,7 @@ PIECE_BYTES_MIN = 256
 """Number of input bytes in the first decompression step of a gzip member or lz4 frame. The number
 is doubled in each further step.
 
-The libraries copy the input that follows the end of a member. If they were given all input at once,
+The libraries copy the input that follows the end of a member. If all input were passed at once,
 many short members would have quadratic cost.
 """
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -36,8 +36,8 @@ XERIAL_MAGIC = XERIAL_HEADER[:8]
 XERIAL_BLOCK_BYTES = 32 * KIB
 """Uncompressed size of a xerial block in bytes, as in snappy-java."""
 SNAPPY_RATIO_MAX = 22
-"""Largest possible compression ratio of snappy: three bytes can stand for at most 64. Data that
-claims a larger ratio is rejected before memory is allocated."""
+"""Largest possible compression ratio of snappy: three bytes can encode at most 64. Data that claims
+a larger ratio is rejected before memory is allocated."""
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """Maximum window size in bytes of an accepted zstd frame. The header of a frame alone can make the

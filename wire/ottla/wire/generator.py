@@ -81,7 +81,7 @@ def _is_out_of_order(struct: StructSchema) -> bool:
 
 
 def innermost_first(struct: StructSchema) -> Iterator[StructSchema]:
-    """Yield the schemas of a struct and of its nested structs. A nested struct comes before every
+    """Yield the schemas of a struct and of its nested structs. A nested struct precedes every
     struct that has a field of it."""
     seen: set[str] = set()
 

@@ -37,7 +37,7 @@ _TAGS_FROM = _FLEXIBLE_FROM | {API_VERSIONS: _NEVER}
 TRACE_CONTEXT_TAG = 20_000
 """Tag number of Ottla's own field in a request header: the trace span that the request belongs to,
 as the text of W3C's `traceparent`. Kafka's header has no tagged fields yet, and Kafka skips unknown
-ones."""
+fields."""
 
 TRACE_CONTEXT_FEATURE = "ottla.trace.context"
 """Feature that a broker lists in ApiVersions if it reads the trace context in request headers. The
@@ -138,7 +138,7 @@ def _decode_client_id(data: bytes) -> str:
 
 def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
     """Decode and return the header of the request in a frame. Its API version may be higher than
-    any known one.
+    any known version.
 
     Raises ProtocolError if the API is unknown.
     """
@@ -172,7 +172,7 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
 
 def trace_context_of(frame: memoryview, body_at: int) -> bytes | None:
     """Return the `traceparent` in the header of a request whose body begins at `body_at`, or None
-    if it has none.
+    if the header has no trace context.
 
     The header must have been decoded before. The result has the right size, but may be an invalid
     traceparent.

@@ -116,7 +116,7 @@ def entry_header(data: Buffer, at: int) -> BatchHeader:
 
 def header_of_any_format(data: Buffer, at: int = 0) -> BatchHeader:
     """Return the header of the batch, or of the v0 or v1 entry, at position `at`. Raises
-    CorruptDataError if there is none."""
+    CorruptDataError if `data` has neither of them there."""
     try:
         return parse_header(data, at)
     except CorruptDataError:
@@ -134,8 +134,8 @@ def is_crc_right(data: Buffer, at: int, header: BatchHeader) -> bool:
 
 
 def batches_of_any_format(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the position and header of each batch, or v0 or v1 entry, in `data`. A truncated one at
-    the end is omitted."""
+    """Yield the position and header of each batch, or v0 or v1 entry, in `data`. A truncated batch
+    or entry at the end is omitted."""
     at = 0
     size = len(data)
     while size - at >= BATCH_HEADER_BYTES or is_entry_at(data, at):

@@ -1,4 +1,4 @@
-"""Special timestamps of ListOffsets, which stand for a position in the log instead of a time.
+"""Special timestamps of ListOffsets, which denote a position in the log instead of a time.
 
 The values are Kafka's (`ListOffsetsRequest`, KIP-734, KIP-405, KIP-1005, KIP-1023).
 """

@@ -112,7 +112,7 @@ class Fields(NamedTuple):
     value_bytes: Ints
     """Size in bytes of each record's value, or -1 for null."""
     headers: HeaderFields | None
-    """Positions of the records' headers, or None if no record has any."""
+    """Positions of the records' headers, or None if no record has headers."""
 
 
 def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
@@ -212,7 +212,7 @@ def _plain_boundaries(
     view: Bytes, data: Buffer, bodies: Sequence[Body], counts: Ints
 ) -> Boundaries | None:
     """Return the boundaries of records whose sizes are equal except for their offset deltas, or
-    None if they are not.
+    None if the sizes differ in other ways.
 
     In each batch, the boundaries are derived from the size of the first record, and then compared
     with the length field of every record. No other boundaries are possible if every length field
@@ -329,7 +329,7 @@ def _step(data: Buffer, at: int) -> int:
 
 def _run(view: Bytes, data: Buffer, at: int, end: int, count: int) -> tuple[int, int]:
     """Return the number of consecutive records, starting at position `at`, that have the same
-    length as the first one, and the size in bytes of each."""
+    length as the first record, and the size in bytes of each."""
     step = _step(data, at)
     width = 1 + sum(step >= least for least in WIDTHS)
     most = min(count, (end - at) // step)

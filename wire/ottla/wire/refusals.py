@@ -4,7 +4,7 @@ The form is derived from the request and response schemas. If the root of a resp
 code, the refusal sets it there, with a message if the version has a field for it. Otherwise each
 element of the request gets the error code. The first array of the response then has one struct for
 each element of the request's arrays. Fields of the same name are copied, and offsets and nodes are
-set to unknown. `Api.refusal` declares the few cases in which Kafka differs from this.
+set to unknown. `Api.refusal` declares the few cases in which Kafka differs from these rules.
 
 All functions are generators that yield after each element, so that the caller can run other tasks
 while it refuses a request with a large number of elements.

@@ -135,7 +135,7 @@ class FlatFetch:
         self.log_start_offset = log_start_offset
         self.partition_max_bytes = partition_max_bytes
         self.rack_id = rack_id
-        """Rack of the consumer, or an empty string if the Fetch request has none."""
+        """Rack of the consumer, or an empty string if the Fetch request names no rack."""
 
     @property
     def topic_id(self) -> UUID:
