@@ -51,7 +51,7 @@ class CountingRng:
         return 0.5
 
     def below(self, bound: int) -> int:
-        """Return consecutive integers, modulo `bound`."""
+        """Return the next integer of a counter, modulo `bound`."""
         self.drawn += 1
         return self.drawn % bound
 

@@ -34,8 +34,8 @@ class PollLag(NamedTuple):
 
 
 def known_since_ns(reading: LogReading) -> dict[str, list[int]]:
-    """Return, for each key (partition), one time in ns per polled offset: the time at which a
-    record at this offset or above was first known to exist."""
+    """For each key (partition), return one time in ns per polled offset. A record at this offset or
+    above was first known to exist at that time."""
     since: dict[str, dict[int, int]] = {key: {} for key in reading.keys}
     for send in reading.sends:
         completion = send.operation.completion

@@ -111,8 +111,8 @@ class _Topic:
         return calls, ((None,), (0,) * len(self._brokers)), self
 
     def __call__(self, state: State, place: int) -> list[State]:
-        """Return the states of the topic to which the operation at index `place` may lead from a
-        state. Empty if the operation is impossible."""
+        """Return the states to which the operation at index `place` may lead from `state`. The list
+        is empty if the operation is impossible."""
         operation = self._operations[place]
         past, shown = state
         if operation.invoke.f == "describe":

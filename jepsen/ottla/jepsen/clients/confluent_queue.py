@@ -165,8 +165,8 @@ class ConfluentQueueClient(ConfluentClient):
 
     def _commit(self, member: Any, read: Mapping[str, Json]) -> Completion | None:
         """Commit the offsets of the records that an operation has read. Returns None on success. If
-        the commit fails, moves the consumer back so that the records are read again, and returns
-        the operation's completion (outcome event)."""
+        the commit fails, seeks to the first of these records, so that they are read again, and
+        returns the operation's completion (outcome event)."""
         if not read:
             return None
         kafka = self.kafka

@@ -68,9 +68,8 @@ def read_value(records: Iterable[ConsumerRecord]) -> dict[str, Json]:
 
 
 def rewind(consumer: Consumer, read: Mapping[str, Json]) -> None:
-    """Move the consumer back to the offsets at which an operation began to read. `read` has the
-    records that the operation read, by key (partition). Keys that are no longer assigned are
-    skipped."""
+    """Seek back to the offsets at which an operation began to read. `read` has the records that the
+    operation read, by key (partition). Keys that are no longer assigned are skipped."""
     for key, records in read.items():
         at = TopicPartition(*partition_of(key))
         if at in consumer.assignment:
@@ -170,8 +169,8 @@ class OwnQueueClient(OwnClient):
         self, consumer: Consumer, op: Op, read: Mapping[str, Json]
     ) -> Completion | None:
         """Commit the offsets of the records that an operation has read. Returns None on success. If
-        the commit fails, moves the consumer back so that the records are read again, and returns
-        the operation's completion (outcome event)."""
+        the commit fails, seeks to the first of these records, so that they are read again, and
+        returns the operation's completion (outcome event)."""
         if not read:
             return None
         error: Exception | None = None

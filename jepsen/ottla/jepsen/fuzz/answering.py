@@ -1,4 +1,5 @@
-"""A client's connection to a broker in memory: complete requests in, framed responses out.
+"""A client's connection to a broker in memory. It accepts complete requests, and returns framed
+responses.
 
 Subclasses define the responses and their delays.
 """

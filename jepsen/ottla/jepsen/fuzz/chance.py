@@ -6,7 +6,7 @@ from uuid import UUID
 
 
 class FuzzRng:
-    """Random numbers from a `Random` that the caller has seeded."""
+    """Random number generator that draws from a `Random`, which the caller has seeded."""
 
     __slots__ = ("_random",)
 

@@ -65,8 +65,8 @@ class Links:
         return max((fault.lost.get(link, 0.0) for fault in self._faults.values()), default=0.0)
 
     def lost_to(self, receiver: str) -> dict[str, float]:
-        """Return the fraction of packets lost, by sender, for all senders whose link to `receiver`
-        loses packets."""
+        """Return the fraction of packets lost on each link to `receiver`, by sender. Links without
+        losses are left out."""
         senders = (one for one in (*self.nodes, CLIENTS) if one != receiver)
         shares = {sender: self.lost(sender, receiver) for sender in senders}
         return {sender: share for sender, share in shares.items() if share > 0}

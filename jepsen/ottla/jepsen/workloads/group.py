@@ -98,7 +98,7 @@ class GroupLoad:
         return all(self._is_group_caught_up(protocol) for protocol in set(self._protocols))
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if it must wait."""
+        """Return the thread's next operation, or None if the thread must wait."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         is_in = self._is_in.get(thread, False)

@@ -101,7 +101,7 @@ class MetadataLoad:
         return len(self._left) >= len(self._readers) and not any(self._left.values())
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if it must wait."""
+        """Return the thread's next operation, or None if the thread must wait."""
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH
         draw = rng.random()

@@ -128,7 +128,7 @@ class ShareLoad:
         return self._is_settled or not self._ends
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if it must wait."""
+        """Return the thread's next operation, or None if the thread must wait."""
         one = self._threads[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH

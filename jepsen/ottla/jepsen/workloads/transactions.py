@@ -121,7 +121,7 @@ class TransactionsLoad:
         return [key_of(self._prefix + name, n) for name in names for n in range(PARTITION_COUNT)]
 
     def next_op(self, thread: int, now_ns: int, rng: Random) -> Op | None:
-        """Return the thread's next operation, or None if it must wait."""
+        """Return the thread's next operation, or None if the thread must wait."""
         state = self._threads[thread]
         if self._crashes.is_due(thread, now_ns, rng):
             return CRASH

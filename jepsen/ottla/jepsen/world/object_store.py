@@ -166,7 +166,7 @@ class SimulatedObjectStore:
             self._hang = None
 
     async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
-        """Store an object."""
+        """Store an object. Raises ObjectExistsError if `only_new` is True and the key is in use."""
         assert is_plain_key(key)
 
         def store() -> None:
@@ -193,7 +193,7 @@ class SimulatedObjectStore:
         await self._change(StoreOperation.PART, lambda: self._set(key, content))
 
     async def get(self, key: str, start: int, end: int) -> bytes:
-        """Return the bytes of a range of an object."""
+        """Return the bytes of an object from `start` to `end` (exclusive)."""
         assert is_plain_key(key)
         assert 0 <= start < end
 

@@ -15,7 +15,7 @@ class RunWatch:
 
     def __init__(self) -> None:
         self.kinds: Counter[EventKind] = Counter()
-        """Number of the workload's client events of each kind."""
+        """Number of client events of the workload, by kind."""
         self.anomalies: Counter[str] = Counter()
         self._values: dict[tuple[str, int], Json] = {}
         self._offsets: dict[tuple[str, Json], int] = {}

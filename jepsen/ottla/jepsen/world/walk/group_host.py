@@ -104,7 +104,7 @@ class GroupHost(GroupRequests):
 
     @property
     def topics(self) -> TopicView:
-        """The topics as the group coordinator knows them."""
+        """View of the topics that the group coordinator uses."""
         return self._groups._topics
 
     @property

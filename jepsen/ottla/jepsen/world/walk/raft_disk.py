@@ -461,8 +461,8 @@ class DiskMember(MemoryMember):
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Return a context in which an error ends the replica's process, in the same way as an
-        error within the raft core."""
+        """Return a context in which an error ends the replica's process, as an error of the raft
+        core does."""
         try:
             try:
                 yield

@@ -22,7 +22,7 @@ CHECKERS = ("log", "cycles", "groups")
 
 STEPS_MAX = 100_000
 """Maximum number of search steps of the linearizability check of one partition. Beyond it, the
-check is undecided. Another seed is a better use of the time."""
+check is undecided, so that the time is used for other seeds."""
 
 KEPT = {"nonlinearizable": "Linearizable", "realtime-order": "RealTimeOrder"}
 """Names of the invariants whose name does not follow from the anomaly that a checker reports, by
@@ -166,7 +166,7 @@ def identity_of(consumer: Consumer) -> Identity:
 
 
 def key_of(at: TopicPartition) -> str:
-    """Return the key by which a history refers to a partition."""
+    """Return the key of a partition in a history ("topic-partition")."""
     return f"{at.topic}-{at.partition}"
 
 

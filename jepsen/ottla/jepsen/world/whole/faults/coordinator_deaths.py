@@ -28,8 +28,8 @@ class CoordinatorDeaths(ClusterFaults):
         self._start_later = context.start_later
 
     async def kill(self) -> None:
-        """Wait for a while, and kill the first broker that is ending a transaction as its
-        coordinator."""
+        """Watch the brokers for a limited time, and kill the first one that is ending a transaction
+        as its coordinator."""
         is_prepared_first = self._chance.below(2) == 0
         with trio.move_on_after(WATCHED_S):
             while True:

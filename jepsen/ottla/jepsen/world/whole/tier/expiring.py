@@ -36,8 +36,8 @@ from ottla.storage.tier.expiry_plan import ExpiryInput
 from ottla.storage.tier.object_names import SegmentNames, SegmentObject
 
 ORPHAN_AGE_MS = 14_000
-"""Minimum age in ms of an orphan, in place of a day. It is longer than an upload may take, with the
-late effect of its last request."""
+"""Minimum age in ms of an orphan (an object without a segment) in this subject; production uses a
+day. It is longer than the longest upload, including the late effect of the last request."""
 
 ORPHANS_S = 2.0
 ORPHAN_S = 10.0

@@ -65,7 +65,8 @@ class _Leadership:
     ranges: list[tuple[int, int, int]]
     seen_end: int = 0
     hole_since: float | None = None
-    """Time since which a record of the log is unreadable, or None."""
+    """Time in seconds at which a check first found a record of the log unreadable. None if all
+    records are readable."""
 
 
 @dataclass(slots=True)
