@@ -1,12 +1,12 @@
 """The operations and faults of one run: events in the order in which they were recorded.
 
-Pure: the clock is an argument. A process is one client that performs one operation at a time. After
-an operation with an unknown outcome (INFO) the process never acts again, and its thread continues
-under a new process number. An operation without a response therefore stays open permanently,
-because it may still take effect.
+The module is pure: the clock is an argument. A process is one client that performs one operation at
+a time. After an operation with an unknown outcome (INFO) the process never acts again, and its
+thread continues under a new process number. An operation without a response therefore stays open
+permanently, because it may still take effect.
 
 A history file has one event per line: {"index", "time", "process", "type", "f", "value"}, and
-optionally "error" and "extra"; `time` is nanoseconds since the start of the run.  The workload
+optionally "error" and "extra"; `time` is nanoseconds since the start of the run. The workload
 (`workloads/`) defines the values of each `f`, and the checkers interpret them.
 """
 

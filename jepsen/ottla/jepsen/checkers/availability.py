@@ -1,8 +1,8 @@
 """Checker of availability: nearly all operations succeed while no fault is active, and operations
 succeed again soon after a fault.
 
-Pure.  Source: rule R9 (`checkers/__init__.py`).  A fault lasts from its "start" event to its "end"
-event. Calm time is time without an active fault.
+The module is pure. Source: rule R9 (`checkers/__init__.py`). A fault lasts from its "start" event
+to its "end" event. Calm time is time without an active fault.
 
 - unavailable: of the operations that began and ended in calm time after recovery, too few
   succeeded.

@@ -1,4 +1,5 @@
-"""Rules about compacted logs: the records on which readers and replicas must agree. Pure.
+"""Rules about compacted logs: the records on which readers and replicas must agree. The module is
+pure.
 
 Each broker compacts its own replicas, at its own times. One replica may therefore still have a
 superseded or deleted record that another replica has removed. All replicas must have the last value

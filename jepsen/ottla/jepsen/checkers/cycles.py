@@ -1,8 +1,8 @@
 """Checker of dependency cycles between operations: no chain of dependencies may lead from an
 operation back to itself.
 
-Pure.  Source: Adya's anomalies G0 and G1c, found by the method of Elle.  Operation A comes before B
-in four cases:
+The module is pure. Source: Adya's anomalies G0 and G1c, found by the method of Elle. Operation A
+comes before B in four cases:
 
 - wr: B read a record that A wrote;
 - ww: A's record is directly before B's in a log;

@@ -1,6 +1,6 @@
 """Strongly connected components and shortest paths of graphs with many nodes.
 
-Pure.  Nodes are 0, 1, 2, …; edges are lists of successors.
+The module is pure. Nodes are 0, 1, 2, …; edges are lists of successors.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Checker of a group history: the member that owns each partition, and the offsets committed for
 it.
 
-Pure.  Source: rule R7 (`checkers/__init__.py`).  A key is a partition.
+The module is pure. Source: rule R7 (`checkers/__init__.py`). A key is a partition.
 
 - two-owners: a key belongs to two members within one generation (KIP-848: epoch).
 - generation-went-back: a member acts in an older generation than it did before.

@@ -1,7 +1,7 @@
 """Checker of a list-offsets history: a reported end offset is above every offset acknowledged
 before the request.
 
-Pure.  The value of an end-offset operation is [key, offset].
+The module is pure. The value of an end-offset operation is [key, offset].
 
 - stale-end-offset: a reported end offset is not above an offset that was acknowledged before the
   request.

@@ -1,8 +1,8 @@
 """Checker of a history of sends and polls as a set of partition logs: Jepsen's rules for Kafka, and
 Ottla's own.
 
-Pure.  Sources: Jepsen's Kafka workload (its version order and anomalies), and Ottla's rules R1 to
-R6 and R8 (`checkers/__init__.py`).
+The module is pure. Sources: Jepsen's Kafka workload (its version order and anomalies), and Ottla's
+rules R1 to R6 and R8 (`checkers/__init__.py`).
 """
 
 from ottla.jepsen.checkers import log_order, log_values

@@ -1,8 +1,9 @@
 """Statistics about logs, reported beside the verdict: consumer lags, and the number of times
 records were read.
 
-Pure.  The real-time lag of a poll is a duration. It counts from the time at which the next unread
-record was first known to exist, until the poll began. It is 0 if there was no unread record.
+The module is pure. The real-time lag of a poll is a duration. It counts from the time at which the
+next unread record was first known to exist, until the poll began. It is 0 if there was no unread
+record.
 """
 
 from collections import Counter

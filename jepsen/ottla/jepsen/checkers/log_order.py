@@ -1,6 +1,6 @@
 """Rules about the order of records: the order of sends, and the order in which each consumer reads.
 
-Pure.  A consumer must read a log record by record:
+The module is pure. A consumer must read a log record by record:
 
 - poll-skip: a consumer left out records that other consumers read.
 - nonmonotonic-poll: a consumer went back, or read an offset twice.

@@ -1,8 +1,9 @@
 """Index of a history of sends and polls by partition log: the senders, readers and offsets of each
 record.
 
-Pure.  The history is read once, and then judged by many rules.  A record must exist only if it was
-acknowledged with acks=all. A send with fewer acks counts as a send with an unknown outcome.
+The module is pure. The history is read once, and then judged by many rules. A record must exist
+only if it was acknowledged with acks=all. A send with fewer acks counts as a send with an unknown
+outcome.
 """
 
 from bisect import bisect_right

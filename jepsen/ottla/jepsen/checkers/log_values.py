@@ -1,6 +1,6 @@
 """Rules about which records exist: none is lost, duplicated, invented or changed.
 
-Pure.
+The module is pure.
 
 - inconsistent-offsets: an offset has two values.
 - duplicate: a value has two offsets.

@@ -1,11 +1,11 @@
 """Checker of a metadata history: topics are created, changed and deleted, and every broker
 describes them.
 
-Pure.  An acknowledged write is in the metadata log, which has one order. Each broker has a prefix
-of this log, which only grows. So there must be one order of each topic's writes into which all
-descriptions fit. Descriptions by one broker may never go back in this order.
+The module is pure. An acknowledged write is in the metadata log, which has one order. Each broker
+has a prefix of this log, which only grows. So there must be one order of each topic's writes into
+which all descriptions fit. Descriptions by one broker may never go back in this order.
 
-A description must show the latest state only at the end, when all faults are healed.  A refused
+A description must show the latest state only at the end, when all faults are healed. A refused
 operation proves nothing.  nonlinearizable: there is no such order.
 
 Values: create {"topic", "count", "id"?}, partitions {"topic", "count"}, set-config {"topic",

@@ -1,6 +1,6 @@
 """Checker of an offsets history: each (group, key) is a register of one offset (`registers.py`).
 
-Pure.  Values: commit and fetch have [group, key, offset | null].
+The module is pure. Values: commit and fetch have [group, key, offset | null].
 """
 
 from ottla.jepsen.checkers import registers

@@ -1,7 +1,7 @@
 """Checker of a producer-ids history: brokers never allocate a producer id twice, and the epochs of
 a transactional id rise.
 
-Pure.  Values: init has null -> [producer_id, epoch].
+The module is pure. Values: init has null -> [producer_id, epoch].
 
 - duplicate-producer-id: two initialisations received the same id, but do not share a transactional
   id.

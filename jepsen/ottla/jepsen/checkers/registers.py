@@ -1,9 +1,9 @@
 """Checker of committed offsets as registers: commits write a register and fetches read it, in one
 order for each register.
 
-Pure.  An acknowledged commit is on `min.insync.replicas` replicas, so commits are linearizable.  A
-coordinator answers a fetch from its memory. A deposed coordinator that does not know its successor
-may return the offset that it last knew. Kafka does not rule that out.
+The module is pure. An acknowledged commit is on `min.insync.replicas` replicas, so commits are
+linearizable. A coordinator answers a fetch from its memory. A deposed coordinator that does not
+know its successor may return the offset that it last knew. Kafka does not rule that out.
 
 So a register without a valid order is searched again, and the second search allows stale fetches. A
 fetch may then be as old as the last commit that the same node accepted for the same group. Its age

@@ -1,7 +1,7 @@
 """Checker of the servers themselves, from the evidence that the test harness collected after the
 run.
 
-Pure.  Source: rule R10 (`checkers/__init__.py`).
+The module is pure. Source: rule R10 (`checkers/__init__.py`).
 
 - server-error: a server's log has a traceback or a failed assertion.
 - unsound-directory: the check of a data directory found an error.

@@ -1,9 +1,9 @@
 """Checker of share groups with Ottla's extensions to KIP-932: order by key, delays and priorities.
 
-Pure. The reference model of one partition: a record is ready once its due time has passed, the
-back-off after its last attempt is over, and all earlier records with its key are settled. Ready
-records of three priorities take turns. Key, delay and priority of a record are derived from its
-value (`order_of`), so they are also known for records that no member has received.
+The module is pure. The reference model of one partition: a record is ready once its due time has
+passed, the back-off after its last attempt is over, and all earlier records with its key are
+settled. Ready records of three priorities take turns. Key, delay and priority of a record are
+derived from its value (`order_of`), so they are also known for records that no member has received.
 
 - delivered-early: a member received a record before its due time.
 - back-off-cut: a record was delivered again before the shortest back-off after a confirmed release.

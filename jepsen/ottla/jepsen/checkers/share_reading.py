@@ -1,8 +1,8 @@
 """Index of a history of share groups, by record: the deliveries of each record, and their
 acknowledgements.
 
-Pure. A member is one open share consumer. An acknowledgement belongs to the last delivery of the
-record to its member, because a consumer drops its records when its session ends.
+The module is pure. A member is one open share consumer. An acknowledgement belongs to the last
+delivery of the record to its member, because a consumer drops its records when its session ends.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,14 +1,14 @@
-"""Checker of share groups, which are queues (KIP-932): each record is finished once, and none
-is lost.
+"""Checker of share groups, which are queues (KIP-932): each record is finished once, and none is
+lost.
 
-Pure. Reference model of one record in one group: it is available, or acquired by one member. An
-acquisition raises the record's delivery count. An acquisition ends with an acknowledgement. It may
-also end by an event that the history does not contain: the end of its lock or of the member's
-session, or a failover of the partition's leader. A failover also loses delivery counts that no
-confirmed release has made durable. A record is settled (finished) by acceptance, by rejection, and
-by the end of its last delivery. An acknowledgement of a record below the start offset has no
-effect, but is confirmed, as in Kafka. Deliveries are anomalous only if no order of these events,
-within the times at which they may have happened, agrees with the model.
+The module is pure. Reference model of one record in one group: it is available, or acquired by one
+member. An acquisition raises the record's delivery count. An acquisition ends with an
+acknowledgement. It may also end by an event that the history does not contain: the end of its lock
+or of the member's session, or a failover of the partition's leader. A failover also loses delivery
+counts that no confirmed release has made durable. A record is settled (finished) by acceptance, by
+rejection, and by the end of its last delivery. An acknowledgement of a record below the start
+offset has no effect, but is confirmed, as in Kafka. Deliveries are anomalous only if no order of
+these events, within the times at which they may have happened, agrees with the model.
 
 - delivered-after-settled: a record was acquired after its final acknowledgement was confirmed.
 - two-owners: a record was acquired while another delivery of it was locked. That delivery was

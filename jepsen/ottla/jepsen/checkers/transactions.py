@@ -1,8 +1,9 @@
 """Checker of transactions: atomicity, isolation and fencing, beyond the guarantees of logs.
 
-Pure, and linear in the length of the history.  The checkers `log` and `cycles` judge the same
-history. They report aborted reads of transactions with a known outcome (G1a), lost, duplicate and
-torn transactions, and cycles (G0, G1c). This checker reports:
+The module is pure: it does no I/O. Its running time is linear in the length of the history. The
+checkers `log` and `cycles` judge the same history. They report aborted reads of transactions with a
+known outcome (G1a), lost, duplicate and torn transactions, and cycles (G0, G1c). This checker
+reports:
 
 - G1a: a record was read of a transaction whose producer never requested its commit;
 - G1b: a record was read before its commit was requested, or a reader skipped some of a

@@ -1,8 +1,8 @@
 """The properties of a run that a checker needs in addition to the history, and the verdict that a
 checker returns.
 
-Pure.  A verdict is True only if everything was checked and no anomaly was found. If that could not
-be decided, the verdict is "unknown", which never counts as a pass.
+The module is pure. A verdict is True only if everything was checked and no anomaly was found. If
+that could not be decided, the verdict is "unknown", which never counts as a pass.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,11 +1,11 @@
 """Search for a sequential order of concurrent calls that an object allows (linearizability).
 
-Pure.  Wing and Gong's search with Lowe's cache. Every call that may come next is tried in turn. A
-set of completed calls is never tried twice with the same state.  A read that fits the state is
-placed at once, since it cannot prevent any other call.
+The module is pure. Wing and Gong's search with Lowe's cache. Every call that may come next is tried
+in turn. A set of completed calls is never tried twice with the same state. A read that fits the
+state is placed at once, since it cannot prevent any other call.
 
 A call that never returned may come anywhere after its start, or not at all. Such calls are tried
-last, and only if they change the state.  The search is exact but may be long: it stops after
+last, and only if they change the state. The search is exact but may be long: it stops after
 `steps_max` steps, without a result.
 """
 

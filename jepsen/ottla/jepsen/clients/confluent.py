@@ -1,7 +1,7 @@
 """Base of the load clients that use confluent-kafka (librdkafka).
 
 librdkafka runs its callbacks in the thread that polls it. So all calls of one client run in one
-thread at a time, outside the event loop.  The library is an optional dependency. Opening a client
+thread at a time, outside the event loop. The library is an optional dependency. Opening a client
 without it raises ConfigError.
 """
 

@@ -1,7 +1,7 @@
 """Resources opened by `async with` that can crash and be opened again, to simulate clients that
 crash.
 
-Each opened resource runs in a separate task, so any task may crash it.  Brokers see a true crash:
+Each opened resource runs in a separate task, so any task may crash it. Brokers see a true crash:
 all connections are aborted first, so that no leave or close request arrives.
 """
 

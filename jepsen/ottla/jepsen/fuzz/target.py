@@ -1,6 +1,6 @@
 """A fuzz target: a reader of bytes from other programs, the source of its inputs, and its limits.
 
-`check` reads one input.  It returns if the bytes are valid, or raises one of `refusals`. Any other
+`check` reads one input. It returns if the bytes are valid, or raises one of `refusals`. Any other
 exception, including a failed assertion, is reported as an error of the reader.
 """
 

@@ -2,7 +2,7 @@
 another process releases them.
 
 A run claims a number by locking a file. The number determines its subnet and the names of its
-bridge, links and namespaces.  The lock ends with the process that holds it. So if a claim file can
+bridge, links and namespaces. The lock ends with the process that holds it. So if a claim file can
 be locked, its run is dead, and the run's leftover resources are released.
 
 Invariant OnlyOurs: a process, mount, link or namespace is removed only if it is marked as the run's

@@ -2,8 +2,8 @@
 RUN_ID`.
 
 Its standard input is a pipe from the harness, which the kernel closes however the harness dies. The
-guardian then releases the resources of the run RUN_ID.  A run that has released its resources
-itself sends ALL_IS_WELL first.
+guardian then releases the resources of the run RUN_ID. A run that has released its resources itself
+sends ALL_IS_WELL first.
 """
 
 import os

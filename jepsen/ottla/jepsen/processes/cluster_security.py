@@ -1,8 +1,8 @@
 """A secure cluster under test: certificates between nodes, logins over TLS, ACLs.
 
-No client and no broker is a super user.  The workloads' clients, and the harness' own status
+No client and no broker is a super user. The workloads' clients, and the harness' own status
 requests, use the user `load` with ACLs for their operations. Each broker has one ACL, for
-ClusterAction.  Controllers are super users, because a starting controller sends requests to the
+ClusterAction. Controllers are super users, because a starting controller sends requests to the
 others before it has any ACLs.
 """
 

@@ -1,8 +1,8 @@
 """The network of a cluster: the addresses of nodes, and the faults of their links.
 
 Two classes implement one protocol. In `network_namespaces` the kernel drops packets; in
-`network_proxies` connections go through the test harness.  A cut is silent: the nodes that it
-affects receive neither data nor an error.  Invariant: links that no active fault names are not
+`network_proxies` connections go through the test harness. A cut is silent: the nodes that it
+affects receive neither data nor an error. Invariant: links that no active fault names are not
 affected.
 """
 

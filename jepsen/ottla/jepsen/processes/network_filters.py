@@ -1,8 +1,8 @@
-"""Classic BPF programs that select the packets to drop.  Pure.
+"""Classic BPF programs that select the packets to drop. The module is pure.
 
 A program is text for `tc filter … bpf bytecode`: the number of its instructions and, for each, its
-code, the two jumps and its constant (linux/filter.h).  It returns -1 for a selected packet and 0
-for others. The filter's action decides what happens to selected packets.
+code, the two jumps and its constant (linux/filter.h). It returns -1 for a selected packet and 0 for
+others. The filter's action decides what happens to selected packets.
 """
 
 from collections.abc import Mapping

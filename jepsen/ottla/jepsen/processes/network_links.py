@@ -1,7 +1,7 @@
-"""The state of all links between nodes, which combines all active faults.  Pure.
+"""The state of all links between nodes, which combines all active faults. The module is pure.
 
 Each fault has a name, by which the fault is removed. So if two nemeses cut the same pair of nodes,
-healing one cut does not heal the other.  A link is directed, from sender to receiver. `CLIENTS`
+healing one cut does not heal the other. A link is directed, from sender to receiver. `CLIENTS`
 stands for everything outside the nodes.
 """
 

@@ -1,7 +1,7 @@
 """A network in the kernel: each node has its own network namespace, and all are on one bridge.
 Needs root.
 
-Only iproute2 is used.  A BPF classifier selects the packets to drop where they leave the bridge for
+Only iproute2 is used. A BPF classifier selects the packets to drop where they leave the bridge for
 their receiver, and redirects them to a bridge without connections. So the sender gets no error.
 Slow links are limited by a token bucket in each direction.
 """

@@ -1,8 +1,8 @@
 """A network for users without root: nodes on loopback, each behind a proxy of the test harness.
 
 Nodes and clients know only the proxies' addresses. So all their bytes pass through the proxies, and
-wait there while a link is cut.  The kernel names the process that owns a socket, which identifies
-the opener of a connection.  There are three differences from a real network: a connection can be
+wait there while a link is cut. The kernel names the process that owns a socket, which identifies
+the opener of a connection. There are three differences from a real network: a connection can be
 opened through a cut, but gets no response; a lost packet is a pause of the length of its
 retransmission; and bytes held back by a cut arrive at once when it heals.
 """

@@ -1,8 +1,8 @@
 """One node of the cluster: a real `ottla` process with its address, its disk and its log.
 
 The harness starts and stops the process. If the process ends in any other way, its end is recorded
-as a `Death`.  The output of the process goes to a file of limited size. Invariant OneProcess: a
-node never has two processes at a time.
+as a `Death`. The output of the process goes to a file of limited size. Invariant OneProcess: a node
+never has two processes at a time.
 """
 
 import os

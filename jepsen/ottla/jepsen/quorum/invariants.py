@@ -3,12 +3,12 @@ Voter sets may change during a run (KIP-853). A majority is a majority of the vo
 leader uses.
 
 Kafka's simulation names six: MonotonicHighWatermark, MonotonicEpoch, MajorityReachedHighWatermark,
-SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot.  At the end of a run it also checks
+SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot. At the end of a run it also checks
 ConsistentCommittedData, which this module checks as each offset is committed.
 
 From the models of KRaft (KIP-853): StatesMatchRoles, NeverTwoLeadersInSameEpoch (SingleLeader),
 LeaderHasAllAckedValues (LeaderCompleteness), AckedValueNotLost, NoLogDivergence (LogMatching). From
-the raft paper: LeaderAppendOnly, LogMatching.  Ottla's own: PersistedBeforeAnswered,
+the raft paper: LeaderAppendOnly, LogMatching. Ottla's own: PersistedBeforeAnswered,
 OneVotePerEpoch, EpochNeverReused, OneChangeAtATime.
 """
 

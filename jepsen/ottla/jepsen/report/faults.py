@@ -1,8 +1,9 @@
 """Finds the time spans of a run in which a fault was active.
 
-Pure.  Fault events are paired by name, and by `id` if they have one. A "start" event opens a span,
-"injected" adds details, and the next "end" closes the oldest open span. An event without a phase is
-a fault without duration. A span that is never closed lasts until the end of the run.
+The module is pure. Fault events are paired by name, and by `id` if they have one. A "start" event
+opens a span, "injected" adds details, and the next "end" closes the oldest open span. An event
+without a phase is a fault without duration. A span that is never closed lasts until the end of the
+run.
 """
 
 from collections import deque

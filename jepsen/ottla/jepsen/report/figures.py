@@ -1,7 +1,7 @@
 """Plots of a run as SVG, drawn by matplotlib: time on the horizontal axis, active faults shaded.
 
 Only this module needs matplotlib (the extra `reports`), and it imports matplotlib when it draws.
-Colours in a plot are variables of the page, so they follow the page's light or dark theme.  Text
+Colours in a plot are variables of the page, so they follow the page's light or dark theme. Text
 from a run is cleaned before it is drawn, and never parsed as mathematics.
 """
 

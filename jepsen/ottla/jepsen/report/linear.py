@@ -1,8 +1,8 @@
 """Table of the longest valid order that a checker found for the calls of one register, followed by
 the calls that do not fit after this order.
 
-Pure.  At the end of the order, one of several calls had to be next, but none of them fits. Calls
-that overlap with these are listed too. At least one of the listed calls is wrong.
+The module is pure. At the end of the order, one of several calls had to be next, but none of them
+fits. Calls that overlap with these are listed too. At least one of the listed calls is wrong.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Builds HTML elements as text, with all values of a run escaped.
 
-Pure.  Everything that is not `Markup` is escaped when it is put into an element. So a value from a
-client, a server or a fault cannot become markup. Characters that XML forbids are replaced by
-U+FFFD. The result is also well-formed XML.
+The module is pure. Everything that is not `Markup` is escaped when it is put into an element. So a
+value from a client, a server or a fault cannot become markup. Characters that XML forbids are
+replaced by U+FFFD. The result is also well-formed XML.
 """
 
 import re

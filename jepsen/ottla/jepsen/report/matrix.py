@@ -1,8 +1,8 @@
 """index.html of a store of runs: a table of nemesis × workload, whose cells link to the latest run
 of each pair.
 
-Pure.  A run with a deliberate bug is not in the table but in a separate list, because an invalid
-run is the expected result there.
+The module is pure. A run with a deliberate bug is not in the table but in a separate list, because
+an invalid run is the expected result there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,7 @@
 """Statistics computed from a history: operations by kind and time window, latencies and rates.
 
-Pure.  Each function needs one pass over the operations, since a run of an hour has half a million.
+The module is pure. Each function needs one pass over the operations, since a run of an hour has
+half a million.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Table of a partition log around the offsets of anomalies that checkers found.
 
-Pure.  A row is a value at an offset, with the times and processes of its send and its first read,
-and the facts that contradict it.
+The module is pure. A row is a value at an offset, with the times and processes of its send and its
+first read, and the facts that contradict it.
 """
 
 from collections import Counter

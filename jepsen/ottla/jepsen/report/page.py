@@ -1,9 +1,9 @@
 """HTML frame of every report page. A page is one file that needs no network, in the light or dark
 theme that the reader prefers.
 
-Pure.  Pages have no scripts, and their content policy allows none: even injected markup could
-neither run nor load anything.  Colours are distinguishable for readers who cannot tell red from
-green (outcomes are blue, amber and magenta), and text has a contrast of 4.5 : 1.
+The module is pure. Pages have no scripts, and their content policy allows none: even injected
+markup could neither run nor load anything. Colours are distinguishable for readers who cannot tell
+red from green (outcomes are blue, amber and magenta), and text has a contrast of 4.5 : 1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The contents of a run's test.json and results.json.
 
-Pure.  A run that ended early has fewer entries. A run without a verdict is "unknown".
+The module is pure. A run that ended early has fewer entries. A run without a verdict is "unknown".
 """
 
 import re

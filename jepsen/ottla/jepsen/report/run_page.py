@@ -1,8 +1,8 @@
 """index.html of a run: the verdict in one sentence, and then the evidence.
 
-Pure. The sections of the page are, in this order: verdict, statistics, anomalies with the
-operations that prove them, latencies and plots, checkers, faults, errors, files, the command that
-repeats the run.
+The module is pure. The sections of the page are, in this order: verdict, statistics, anomalies with
+the operations that prove them, latencies and plots, checkers, faults, errors, files, the command
+that repeats the run.
 """
 
 import json

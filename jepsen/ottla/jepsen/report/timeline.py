@@ -1,8 +1,8 @@
 """timeline.html: the operations and the faults of a run, in the order of their start times.
 
-Pure.  Operations are left out so that the page stays below `BYTES_MAX`. Operations that prove
-anomalies, and their neighbours, are kept first, then operations around the start and the end of
-faults, then the first operations of the run.
+The module is pure. Operations are left out so that the page stays below `BYTES_MAX`. Operations
+that prove anomalies, and their neighbours, are kept first, then operations around the start and the
+end of faults, then the first operations of the run.
 """
 
 from bisect import bisect_left

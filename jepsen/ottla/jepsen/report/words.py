@@ -1,6 +1,7 @@
 """Text for numbers, durations, operations and faults in reports of runs.
 
-Pure.  The text of an operation fits into one line: long lists are truncated, with an ellipsis.
+The module is pure. The text of an operation fits into one line: long lists are truncated, with an
+ellipsis.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Writes the pages and plots of a run, and the matrix of a store.
 
-Only this module of the package accesses files.  It reads history.jsonl, test.json and results.json,
-any of which may be missing, and writes its files to the same directory. Each file is
-written atomically and needs no network.
+Only this module of the package accesses files. It reads history.jsonl, test.json and results.json,
+any of which may be missing, and writes its files to the same directory. Each file is written
+atomically and needs no network.
 """
 
 import json

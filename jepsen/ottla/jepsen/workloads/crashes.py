@@ -1,7 +1,7 @@
 """Schedule of client crashes: each thread's client crashes about every 30 seconds, but never all
 clients at once.
 
-Pure.
+The module is pure.
 """
 
 from random import Random

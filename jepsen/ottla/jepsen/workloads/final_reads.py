@@ -1,10 +1,10 @@
 """Decides the final reads of a run: new clients read every key from its beginning until no record
 is missing.
 
-Pure. A key is the name of a partition. A thread discards its client, assigns all keys to a new one
-and polls. After ten seconds without progress it repeats this. A client that is stuck therefore
-costs time, but does not affect the verdict. The log checker reports records that are still unread
-at the deadline as lost or late.
+The module is pure. A key is the name of a partition. A thread discards its client, assigns all keys
+to a new one and polls. After ten seconds without progress it repeats this. A client that is stuck
+therefore costs time, but does not affect the verdict. The log checker reports records that are
+still unread at the deadline as lost or late.
 """
 
 from collections.abc import Mapping

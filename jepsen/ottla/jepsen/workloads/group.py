@@ -1,6 +1,6 @@
 """The group workload: members join, leave and crash, while each partition has at most one reader.
 
-Pure.  Operations of a thread, each with the group it belongs to:
+The module is pure. Operations of a thread, each with the group it belongs to:
 
 - `join`, value `{"group", "topics", "protocol", "instance"}`: `protocol` is one of PROTOCOLS,
   `instance` the name of a static member, or null;
@@ -12,8 +12,8 @@ Pure.  Operations of a thread, each with the group it belongs to:
 - `leave`, `crash`, and `send` as in the queue workload, which provides records to read.
 
 Rebalance callbacks of a member are recorded when they run: `assigned`, `revoked` and `lost` with
-`{"group", "member", "generation", "keys": [key, …]}`.  A generation is null if the client does not
-expose it (librdkafka), or if it changed during the operation.  Commits and fetches have extra
+`{"group", "member", "generation", "keys": [key, …]}`. A generation is null if the client does not
+expose it (librdkafka), or if it changed during the operation. Commits and fetches have extra
 `node`, the coordinator's address, if the client exposes it.
 
 Guarantee of Kafka: within one generation (KIP-848: epoch) a partition belongs to one member. A

@@ -1,8 +1,8 @@
 """Keys of logs ("topic-partition"), and the replacement of full topics, which keeps each history
 short.
 
-Pure.  The checkers judge a history key by key. After `values_max` values a topic is replaced by
-another topic, which was created in advance.
+The module is pure. The checkers judge a history key by key. After `values_max` values a topic is
+replaced by another topic, which was created in advance.
 """
 
 from random import Random

@@ -1,9 +1,9 @@
 """The list-offsets workload: end offsets are above every offset acknowledged before.
 
-Pure.  Operations: `send`, `create-topic` and `crash` as in the queue workload, and `end-offset`,
-value `[key, null]` -> `[key, offset]`, with extra `leader_epoch` if the client exposes it. Extra
-`own_view` is false if different client objects send the records and the ListOffsets requests
-(librdkafka).
+The module is pure. Operations: `send`, `create-topic` and `crash` as in the queue workload, and
+`end-offset`, value `[key, null]` -> `[key, offset]`, with extra `leader_epoch` if the client
+exposes it. Extra `own_view` is false if different client objects send the records and the
+ListOffsets requests (librdkafka).
 
 Guarantee of Kafka: the leader of the newest epoch answers with its high watermark, which is above
 every acknowledged record. A new leader that does not know its high watermark yet answers

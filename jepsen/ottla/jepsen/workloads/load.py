@@ -1,8 +1,8 @@
 """Interfaces of a workload: a generator chooses the operations, and clients perform them.
 
-Pure.  A generator has its own model of the cluster, which it updates from completions. Its random
-generator and the time are arguments.  A client never raises: it reports each outcome as a
-completion.  OK: the operation certainly happened. FAIL: it certainly did not happen. INFO: it may
+The module is pure. A generator has its own model of the cluster, which it updates from completions.
+Its random generator and the time are arguments. A client never raises: it reports each outcome as a
+completion. OK: the operation certainly happened. FAIL: it certainly did not happen. INFO: it may
 have happened, or may still happen at any later time.
 """
 

@@ -1,6 +1,7 @@
 """A generator's model of its logs: the highest offsets written and read so far.
 
-Pure.  The model is updated from completions only. It does not judge whether they are correct.
+The module is pure. The model is updated from completions only. It does not judge whether they are
+correct.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,6 +1,6 @@
 """The metadata workload: topics are created, changed, deleted and described by every broker.
 
-Pure.  Operations:
+The module is pure. Operations:
 
 - `create`, value `{"topic", "count"}` -> with `"id"`;
 - `partitions`, value `{"topic", "count"}`: the new number of partitions;
@@ -11,19 +11,19 @@ Pure.  Operations:
   `{"topic", "broker", "config": {name: value | null} | null}`, where a null value is the default;
 - `crash`, and `settle` before the final reads.
 
-Guarantees of Kafka, and their limits.  An acknowledged write is in the metadata log, which has one
-order: acknowledged writes are linearizable.  A broker shows a prefix of that log, which grows. It
+Guarantees of Kafka, and their limits. An acknowledged write is in the metadata log, which has one
+order: acknowledged writes are linearizable. A broker shows a prefix of that log, which grows. It
 may lag, so there is no guarantee about one broker relative to another.
 
 - A refusal is not a read. A deposed controller that does not know its successor refuses at once, on
   the basis of an old state.
-- A refusal does not prove that the write did not happen.  A broker forwards a request until it gets
+- A refusal does not prove that the write did not happen. A broker forwards a request until it gets
   a response. If the response to a first attempt is lost, the second attempt meets a topic that
   exists (TOPIC_ALREADY_EXISTS), is deleted (UNKNOWN_TOPIC_OR_PARTITION) or is as large
   (INVALID_PARTITIONS). Such refusals are INFO.
-- A repeated attempt may take effect twice.  So an operation that can take effect twice (create and
+- A repeated attempt may take effect twice. So an operation that can take effect twice (create and
   delete, settings back and forth) is done to a name by one thread alone, which abandons the name
-  after an unknown outcome.  All threads together create and enlarge one more topic, where a second
+  after an unknown outcome. All threads together create and enlarge one more topic, where a second
   attempt is refused.
 
 The user of librdkafka cannot choose the broker of a request, so its threads only write.

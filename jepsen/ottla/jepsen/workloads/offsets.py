@@ -1,6 +1,6 @@
 """The offsets workload: each committed offset of a group is a register that threads write and read.
 
-Pure.  Operations, all without a group membership (generation -1):
+The module is pure. Operations, all without a group membership (generation -1):
 
 - `commit`, value `[group, key, offset]`: offsets are unique within a register;
 - `fetch`, value `[group, key, null]` -> `[group, key, offset | null]`: null if there is none;

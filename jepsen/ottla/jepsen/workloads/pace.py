@@ -1,7 +1,7 @@
 """Limit of the operations per second of a run, needed because clients share the machine with the
 cluster.
 
-Pure.
+The module is pure.
 """
 
 from ottla.jepsen.workloads.load import SECOND

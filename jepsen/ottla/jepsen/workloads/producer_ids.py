@@ -1,8 +1,8 @@
 """The producer-ids workload: brokers never allocate a producer id twice.
 
-Pure.  Operations: `init`, value null -> `[producer_id, epoch]`, and `crash`.  Every response must
-contain a new id, whichever broker sends it. Brokers receive blocks of ids from the controller. A
-block is allocated only once, even if its broker dies with most of it unused.
+The module is pure. Operations: `init`, value null -> `[producer_id, epoch]`, and `crash`. Every
+response must contain a new id, whichever broker sends it. Brokers receive blocks of ids from the
+controller. A block is allocated only once, even if its broker dies with most of it unused.
 """
 
 from random import Random

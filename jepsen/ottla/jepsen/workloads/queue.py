@@ -1,6 +1,6 @@
 """The queue workload: unique values are sent to logs and polled, like Jepsen's for Kafka.
 
-Pure.  Operations:
+The module is pure. Operations:
 
 - `send`, value `[["send", key, value]]` -> `[["send", key, [offset | null, value]]]`;
 - `poll`, value `[["poll"]]` -> `[["poll", {key: [[offset, value], …]}]]`, also if it FAILs;

@@ -1,6 +1,6 @@
 """The share workload: a share group is used as a queue (KIP-932).
 
-Pure.  Operations of a thread, each with the group it belongs to:
+The module is pure. Operations of a thread, each with the group it belongs to:
 
 - `join`, value `{"group", "topics"}` -> `{"group", "topics", "member"}`: open a share consumer,
   with a unique name;

@@ -1,6 +1,6 @@
 """The consumer group of each thread, and its group protocol.
 
-Pure.
+The module is pure.
 """
 
 from typing import Final

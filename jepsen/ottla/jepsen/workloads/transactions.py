@@ -1,6 +1,6 @@
 """The transactions workload: transfers between logs, copies with consumed offsets, and readers.
 
-Pure.  Operations:
+The module is pure. Operations:
 
 - `init`: a new producer initialises its transactional id. Two threads share one id, so each fences
   the other at times. Value null -> `[producer_id, epoch]` if the client exposes it;

@@ -1,7 +1,7 @@
 """Fuzz target: responses of a hostile broker to every call of Ottla's client.
 
 An input is the number of a call, and the bodies of the responses to its requests, each preceded by
-its length.  A call may end with any error class of Ottla's client. Time is virtual and limited.
+its length. A call may end with any error class of Ottla's client. Time is virtual and limited.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

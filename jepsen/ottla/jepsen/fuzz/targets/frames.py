@@ -1,7 +1,7 @@
 """Fuzz target: a client's bytes from the frame's length to the response, processed by the core of a
 real broker.
 
-The first byte of an input selects the size of the pieces in which the other bytes arrive.  The
+The first byte of an input selects the size of the pieces in which the other bytes arrive. The
 broker must send complete responses with the correlation ids of the requests, in the order of the
 requests.
 """

@@ -2,7 +2,7 @@
 clients.
 
 The target `LOGINS` sends frames through a listener's authentication with every mechanism. A login
-may succeed only with a proof taken from the valid example inputs.  `SCRAM` reads the messages of
+may succeed only with a proof taken from the valid example inputs. `SCRAM` reads the messages of
 both sides. `JWTS` reads messages, tokens, keys, and claims that are signed with the targets' own
 signing key.
 """

@@ -1,7 +1,7 @@
 """Fuzz target: requests, responses and records in every version, from any peer on the network.
 
-An input begins with the number of a message and version.  A decoded message must be encoded to
-bytes that decode to the same message (a fixpoint).
+An input begins with the number of a message and version. A decoded message must be encoded to bytes
+that decode to the same message (a fixpoint).
 """
 
 from collections.abc import Iterator

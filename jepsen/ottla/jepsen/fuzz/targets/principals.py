@@ -1,7 +1,7 @@
 """Fuzz target: certificates of clients, and the rules that map them to users.
 
 An untrusted client chooses the content of its certificate: OpenSSL has verified only the signature.
-An operator writes the rules.  The resulting user must never be empty, and must always be the same
+An operator writes the rules. The resulting user must never be empty, and must always be the same
 for the same input. Fixed rules are compared with Python's own regular expressions. These return the
 same users, but an attacker can make them slow.
 """

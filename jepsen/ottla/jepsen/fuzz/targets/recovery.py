@@ -1,7 +1,7 @@
 """Fuzz target: a partition's directory in any state that a crash or a person may leave. The log in
 it is opened, used, closed, and opened again.
 
-An input has nine parts: flags for the opening, two logs, and the other files.  The CRCs of the
+An input has nine parts: flags for the opening, two logs, and the other files. The CRCs of the
 batches are corrected unless the first part forbids it.
 """
 

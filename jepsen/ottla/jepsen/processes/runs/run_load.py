@@ -1,8 +1,8 @@
 """Runs the threads of one workload: each gets its next operation, performs it, and records its
 outcome.
 
-A thread is a trio task with one client.  An operation with an unknown outcome (INFO) ends its
-process, and the thread continues under another process number.  The same threads do the final reads
+A thread is a trio task with one client. An operation with an unknown outcome (INFO) ends its
+process, and the thread continues under another process number. The same threads do the final reads
 after the load.
 """
 

@@ -1,7 +1,8 @@
 """The parameters of one run, which are stored with its results and can be turned back into its
 command.
 
-Pure: a plan is the same on every machine. Limits of the machine are applied elsewhere.
+The module is pure: a plan is the same on every machine. Limits of the machine are applied
+elsewhere.
 """
 
 import shlex

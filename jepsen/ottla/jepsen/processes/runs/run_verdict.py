@@ -1,9 +1,9 @@
 """Checks that a run is meaningful: enough load, enough faults, a healthy cluster at the end,
 complete final reads.
 
-Pure.  The problems that it reports make a run invalid or unknown, in addition to the anomalies that
-the checkers find. A cluster that had no faults or hardly any load shows nothing, so its verdict is
-unknown.
+The module is pure. The problems that it reports make a run invalid or unknown, in addition to the
+anomalies that the checkers find. A cluster that had no faults or hardly any load shows nothing, so
+its verdict is unknown.
 """
 
 from collections.abc import Mapping

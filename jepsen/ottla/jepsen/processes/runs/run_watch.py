@@ -1,7 +1,7 @@
 """Detects anomalies during a run, for the run's progress line.
 
-Pure, and cheap: a few look-ups for each event.  Only the checkers decide the verdict. This module
-shows early that the verdict will be bad.
+The module is pure, and cheap: a few look-ups for each event. Only the checkers decide the verdict.
+This module shows early that the verdict will be bad.
 """
 
 from collections import Counter

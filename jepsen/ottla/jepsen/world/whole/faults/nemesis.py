@@ -1,7 +1,7 @@
 """The nemesis of a run: its faults, their frequency, targets and durations.
 
 Each seed draws a subset of the faults and their weights. Every choice is drawn from the run's main
-stream of random choices, so that a failing run can be shrunk.  Faults stay within the guarantees of
+stream of random choices, so that a failing run can be shrunk. Faults stay within the guarantees of
 the protocol (`loss_limit.py`).
 """
 

@@ -1,4 +1,5 @@
-"""All records that the leaders of a run have written, by offset and leader epoch. Pure.
+"""All records that the leaders of a run have written, by offset and leader epoch. The module is
+pure.
 
 A leader epoch has one leader. So two records with the same offset and leader epoch are equal, in
 all logs and in all copied segments.
