@@ -1,15 +1,22 @@
 """Checker of a metadata history: topics are created, changed and deleted, and every broker
 describes them.
 
-The module is pure. An acknowledged write is in the metadata log, which has one order. Each broker
-has a prefix of this log, which only grows. So there must be one order of each topic's writes into
-which all descriptions fit. Descriptions by one broker may never go back in this order.
+The module is pure. It reports one anomaly:
 
-A description must show the latest state only at the end, when all faults are healed. A refused
-operation proves nothing.  nonlinearizable: there is no such order.
+- nonlinearizable: there is no order of a topic's writes into which all descriptions fit.
 
-Values: create {"topic", "count", "id"?}, partitions {"topic", "count"}, set-config {"topic",
-"config"}, delete {"topic"}, describe {"topic", "broker"} with "id" and "count", or with "config".
+An acknowledged write is in the metadata log, which has one order. Each broker has a prefix of this
+log, which only grows. So there must be one order of each topic's writes into which all descriptions
+fit. Descriptions by one broker may never go back in this order. A description must show the latest
+state only at the end, when all faults are healed. A refused operation proves nothing.
+
+Values of the operations:
+
+- create: {"topic", "count", "id"?};
+- partitions: {"topic", "count"};
+- set-config: {"topic", "config"};
+- delete: {"topic"};
+- describe: {"topic", "broker"} with "id" and "count", or with "config".
 """
 
 from collections.abc import Mapping, Sequence

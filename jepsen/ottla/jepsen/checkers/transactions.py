@@ -15,11 +15,15 @@ reports:
   committed output, or more than one;
 - early-output: an input record whose offset is not committed has an output.
 
-Operations: `txn`, value a list of ["send", key, value], extra `name` and `producer`; `ask-commit`,
-whose value is the name of a transaction, recorded when its commit is requested; `init`, extra
-`transactional_id` and `producer`; `committed`, value {"group", "keys": {key: next offset}}, at the
-end with extra `final`. The second last part of a value, as in `name/+5/17`, is its amount. An
-output ends with `<` and the value of its input.
+Operations of the history:
+
+- `txn`: its value is a list of ["send", key, value]; it has the extra `name` and `producer`;
+- `ask-commit`: its value is the name of a transaction, recorded when its commit is requested;
+- `init`: it has the extra `transactional_id` and `producer`;
+- `committed`: its value is {"group", "keys": {key: next offset}}; at the end it has extra `final`.
+
+The second last part of a record value, as in `name/+5/17`, is its amount. An output ends with `<`
+and the value of its input.
 """
 
 from bisect import bisect_right

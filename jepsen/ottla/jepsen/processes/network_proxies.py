@@ -2,9 +2,11 @@
 
 Nodes and clients know only the proxies' addresses. So all their bytes pass through the proxies, and
 wait there while a link is cut. The kernel names the process that owns a socket, which identifies
-the opener of a connection. There are three differences from a real network: a connection can be
-opened through a cut, but gets no response; a lost packet is a pause of the length of its
-retransmission; and bytes held back by a cut arrive at once when it heals.
+the opener of a connection. There are three differences from a real network:
+
+- a connection can be opened through a cut, but gets no response;
+- a lost packet is a pause of the length of its retransmission;
+- bytes that a cut has held back arrive at once when it heals.
 """
 
 import math

@@ -1,15 +1,17 @@
 """Invariants of raft, checked after every step of every replica, under any network and disk faults.
+
 Voter sets may change during a run (KIP-853). A majority is a majority of the voter set that the
-leader uses.
+leader uses. The sources of the invariants:
 
-Kafka's simulation names six: MonotonicHighWatermark, MonotonicEpoch, MajorityReachedHighWatermark,
-SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot. At the end of a run it also checks
-ConsistentCommittedData, which this module checks as each offset is committed.
+- Kafka's simulation: MonotonicHighWatermark, MonotonicEpoch, MajorityReachedHighWatermark,
+  SingleLeader, SnapshotAtLogStart, LeaderNeverLoadSnapshot, ConsistentCommittedData;
+- the models of KRaft (KIP-853): StatesMatchRoles, NeverTwoLeadersInSameEpoch (SingleLeader),
+  LeaderHasAllAckedValues (LeaderCompleteness), AckedValueNotLost, NoLogDivergence (LogMatching);
+- the raft paper: LeaderAppendOnly, LogMatching;
+- Ottla's own: PersistedBeforeAnswered, OneVotePerEpoch, EpochNeverReused, OneChangeAtATime.
 
-From the models of KRaft (KIP-853): StatesMatchRoles, NeverTwoLeadersInSameEpoch (SingleLeader),
-LeaderHasAllAckedValues (LeaderCompleteness), AckedValueNotLost, NoLogDivergence (LogMatching). From
-the raft paper: LeaderAppendOnly, LogMatching. Ottla's own: PersistedBeforeAnswered,
-OneVotePerEpoch, EpochNeverReused, OneChangeAtATime.
+Kafka's simulation checks ConsistentCommittedData at the end of a run. This module checks it as each
+offset is committed.
 """
 
 from typing import Protocol

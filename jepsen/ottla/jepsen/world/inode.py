@@ -154,10 +154,14 @@ class Inode:
         """Keep a random part of the file's unflushed changes and lose the rest, as a power cut
         does.
 
-        The kept changes are one of these: a prefix, possibly followed by a torn write; an arbitrary
-        subset of the changes; or an arbitrary subset of the written sectors. A file system with
-        delayed allocation writes size and data separately. The file may therefore keep its full
-        size, with zeros in place of lost bytes.
+        The kept changes are one of these:
+
+        - a prefix, possibly followed by a torn write;
+        - an arbitrary subset of the changes;
+        - an arbitrary subset of the written sectors.
+
+        A file system with delayed allocation writes size and data separately. The file may
+        therefore keep its full size, with zeros in place of lost bytes.
         """
         size = self.content.size
         match rng.below(3):

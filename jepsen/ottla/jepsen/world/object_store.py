@@ -1,10 +1,14 @@
 """An object store in virtual time, which fails as real ones do. It implements `ObjectStore`.
 
 A call takes time before and after its effect, so that a cancelled call may have had its effect. At
-random, a call fails in one of three ways: without an effect, after its effect (a lost response), or
-seconds before its effect, like a request that waits in a queue of the store. A listing may show the
-objects as they were some seconds ago, and is in random order. The store can also be down, hang,
-limit the requests per second, and limit the bandwidth.
+random, a call fails in one of three ways:
+
+- without an effect;
+- after its effect (a lost response);
+- seconds before its effect, like a request that waits in a queue of the store.
+
+A listing is in random order, and may show the objects as they were some seconds ago. The store can
+also be down, hang, limit the requests per second, and limit the bandwidth.
 
 All choices are drawn from a `Chance`, and 0 is always the harmless one. Times are those of trio's
 clock: the store has no tasks of its own, and applies late effects at the next call.

@@ -1,10 +1,16 @@
 """Performs one run, from the start of its cluster to the collection of its logs. The verdict
 follows later.
 
-Phases: set-up (cluster, topics), load (with faults), heal (all faults are healed, and load
-continues until the cluster is healthy), final reads, collect. Each has a time limit. An interrupt
-ends the load. The cluster is then healed and stopped, and the histories recorded so far are stored
-and checked.
+The phases of a run, each with a time limit:
+
+- set-up: the cluster is started, and topics are created;
+- load: clients send load while faults happen;
+- heal: all faults are healed, and load continues until the cluster is healthy;
+- final reads: clients read all records;
+- collect: logs and data of the nodes are collected.
+
+An interrupt ends the load. The cluster is then healed and stopped, and the histories recorded so
+far are stored and checked.
 """
 
 import signal

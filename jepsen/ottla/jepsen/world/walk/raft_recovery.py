@@ -4,10 +4,10 @@ quorum must work again.
 Liveness is checked as in Kafka's model of KIP-853 (kraft_kip_853_properties), with a bounded time
 instead of "eventually". All replicas run, all messages arrive, and clocks advance together:
 
-* EventuallyLeaderElected: a majority of the voters of some leader follows it.
-* ValuesEventuallyAcked: that leader commits a new entry, and every replica knows that.
-* ReconfigurationNotStuck: the last voter set is committed, and in force on every replica.
-* LeaderResignsAlone: the leader resigns once it is cut off from all others that it needs.
+- EventuallyLeaderElected: a majority of the voters of some leader follows it.
+- ValuesEventuallyAcked: that leader commits a new entry, and every replica knows that.
+- ReconfigurationNotStuck: the last voter set is committed, and in force on every replica.
+- LeaderResignsAlone: a leader that is cut off from all replicas that it needs resigns.
 
 A run in which a voter set has lost a majority of its disks is not checked: no quorum can recover.
 The adversary also changes the addresses of all controllers at once, as a change of DNS or of a
