@@ -35,8 +35,7 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         self._row = 0
         """Number of records in the first polled batch that the application has already received."""
         self._made: list[ConsumerRecord] = []
-        """Record objects of the first polled batch, from which the iterator returns one after the
-        other."""
+        """Record objects of the first polled batch. The iterator returns them one by one."""
         self._left_in_turn = RECORDS_PER_TURN
 
     # Reading.
@@ -44,9 +43,9 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Wait until there are records, and return the next ones.
+        """Return the next records. Waits until at least one record is available.
 
-        Returns an empty list after `timeout_s` seconds without a record.
+        Returns an empty list if no record arrives within `timeout_s` seconds.
         """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
         return list(chain.from_iterable(batches))
@@ -165,8 +164,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Continue reading a partition at an offset.
 
-        `leader_epoch` is the leader epoch of the record before that offset. With it, the consumer
-        can detect that the log was truncated.
+        `leader_epoch` is the leader epoch of the record before that offset. If it is known, the
+        consumer can detect that the log was truncated.
         """
         await self._act(lambda consumer: consumer.seek(at, offset, leader_epoch))
 
@@ -176,11 +175,13 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         await self._act(lambda consumer: seek_back(consumer, records))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue reading these partitions, or all assigned ones, at their first offset."""
+        """Continue reading at the first offset of these partitions, or of all assigned partitions
+        if none are named."""
         await self._act(lambda consumer: consumer.seek_to_beginning(*partitions))
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue reading these partitions, or all assigned ones, at their end offset.
+        """Continue reading at the end offset of these partitions, or of all assigned partitions if
+        none are named.
 
         The end offset is looked up in the background after this call.
         """
@@ -236,10 +237,10 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the given offsets. None commits the offsets after the records that the application
-        has received.
+        """Commit `offsets`. If `offsets` is None, commit the offsets after the records that the
+        application has received.
 
-        A given offset must be the offset of the next record to process.
+        A committed offset is the offset of the next record to process.
         """
         firsts = self._firsts()
 
@@ -252,8 +253,8 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
     async def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> "AioPendingCommit":
-        """Start a commit in the background, by the rules of `commit`. The returned AioPendingCommit
-        may be awaited.
+        """Start a commit in the background, as `commit` does in the foreground. The returned
+        AioPendingCommit may be awaited.
 
         Commits reach the coordinator in the order of the calls. If the application does not await a
         failed commit, the next poll raises its error.
@@ -289,11 +290,11 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         return found
 
     async def _act(self, act: Callable[[Consumer], None]) -> None:
-        """Call `act` with the consumer, after moving its positions back to the first record that
-        the application has not received.
+        """Move the consumer's positions back to the first record that the application has not
+        received, then call `act` with the consumer.
 
-        Polled records that the application has not received are deleted from this consumer's
-        memory and polled again later.
+        Polled records that the application has not received are removed from memory, and polled
+        again later.
         """
         firsts = self._firsts()
 
@@ -354,8 +355,8 @@ def _given_out(
     offsets: Mapping[TopicPartition, int | Committed] | None,
     firsts: Mapping[TopicPartition, Offset],
 ) -> Mapping[TopicPartition, int | Committed] | None:
-    """Return the offsets to commit, without polled records that the application has not received
-    yet. `firsts` has the first such offset of each partition."""
+    """Return the offsets to commit. They exclude polled records that the application has not
+    received yet; `firsts` has the first offset of these records in each partition."""
     if offsets is not None or not firsts:
         return offsets
     processed = consumer._member_of().processed()

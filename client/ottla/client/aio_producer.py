@@ -41,7 +41,8 @@ SENDS_PER_TURN = 64
 loop. With a smaller number, tasks yield more often. A larger number delays other tasks."""
 TAKES_PER_TURN = 64
 """Number of records that the trio producer accepts from the outbox before other tasks of trio's
-event loop run. With a smaller number, the other tasks run more often. A larger number delays them.
+event loop run. With a smaller number, the other tasks run more often. A larger number delays the
+other tasks.
 """
 
 
@@ -87,7 +88,7 @@ class AioDelivery:
     @property
     def failure(self) -> Exception | None:
         """Error of the delivery, or None if the record was delivered or its outcome is not known
-        yet. `flush` raises this error even if the application has read it here."""
+        yet. `flush` raises this error even if the application has read this property."""
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:
@@ -104,7 +105,7 @@ class AioDelivery:
     async def wait(self) -> RecordMetadata:
         """Wait until the record is delivered or has failed, and return its metadata.
 
-        Raises NotDeliveredError if it was not delivered.
+        Raises NotDeliveredError if the record was not delivered.
         """
         if not self.is_settled:
             bridge = self._bridge
@@ -120,8 +121,8 @@ class AioDelivery:
     # Called in trio's thread.
 
     def _take(self, delivery: Delivery | None, failure: Exception | None) -> None:
-        """Store the outcome of passing the record to the producer: its delivery report if it was
-        accepted, or the error if it was refused."""
+        """Store the outcome after the trio producer has received the record: the delivery report if
+        the record was accepted, or the error if it was refused."""
         self._delivery, self._failure = delivery, failure
         waiting, self._on_taken = self._on_taken, []
         for watch in waiting:
@@ -249,8 +250,8 @@ class AioOutbox:
             raise failure
 
     def discard(self, why: Exception) -> None:
-        """Drop the records in the outbox, and report the error `why` for each of them. The producer
-        calls this, for example, if its `async with` block has failed."""
+        """Drop the records in the outbox, and report the error `why` for each of them. This
+        happens, for example, if the producer's `async with` block has failed."""
         while self._records:
             self._on_taken(self._records.popleft(), None, why)
         self._failure = None
@@ -515,8 +516,8 @@ class AioProducer(Bridge[Producer], CallsOfOthers):
                 raise
 
     def _discard(self, why: Exception) -> None:
-        """Drop the records that the producer has not received yet, and report the error `why` for
-        each."""
+        """Drop the records that the trio producer has not received yet, and report the error `why`
+        for each of them."""
         with suppress(ClientClosedError):
             self._thread.call_soon(self._outbox.discard, why)
 

@@ -169,8 +169,8 @@ class AioShareRecord:
 class AioShareBatch:
     """Records of one partition with the same delivery count, readable as columns or one by one.
 
-    `accept`, `release`, `reject` and `renew` apply to those records of the batch that the
-    application has not accepted, released or rejected one by one.
+    `accept`, `release`, `reject` and `renew` apply to the records of the batch that the application
+    has not yet accepted, released or rejected one by one.
     """
 
     __slots__ = ("_batch", "_bridge")

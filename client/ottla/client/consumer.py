@@ -151,13 +151,13 @@ class Consumer(ReportingClient, CallsOfOthers):
         on_revoked: Listener | None = None,
         on_lost: Listener | None = None,
     ) -> None:
-        """Join the group with a subscription: to the given topics, or to all topics whose name
-        matches a pattern.
+        """Join the group with a subscription to `topics`, or to all topics whose name matches
+        `pattern`.
 
         A pattern must match the whole name. This client evaluates a Python pattern. The coordinator
-        evaluates a `SubscriptionPattern` (RE2), which needs `group.protocol=consumer`. Topics that
-        match a Python pattern are left out if they also match the Python pattern `exclude`. Topics
-        that are created later are matched in the same way.
+        evaluates a `SubscriptionPattern` (RE2), which requires `group.protocol=consumer`. Topics
+        that match a Python pattern are excluded if they also match the Python pattern `exclude`.
+        Topics that are created later are matched in the same way.
 
         The callbacks are awaited while the application waits for records:
         - `on_assigned` receives partitions that were added.
@@ -211,8 +211,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     def seek(self, at: TopicPartition, offset: int, leader_epoch: int = NO_EPOCH) -> None:
         """Continue reading a partition at an offset.
 
-        `leader_epoch` is the leader epoch of the record before that offset. With it, the consumer
-        can detect that the log was truncated.
+        `leader_epoch` is the leader epoch of the record before that offset. If it is known, the
+        consumer can detect that the log was truncated.
         """
         if offset < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"there is no offset {offset}")
@@ -225,13 +225,15 @@ class Consumer(ReportingClient, CallsOfOthers):
         seek_back(self, records)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue reading these partitions, or all assigned ones, at their first offset."""
+        """Continue reading at the first offset of these partitions, or of all assigned partitions
+        if none are named."""
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, EARLIEST)
         self._wake_all()
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue reading these partitions, or all assigned ones, at their end offset.
+        """Continue reading at the end offset of these partitions, or of all assigned partitions if
+        none are named.
 
         The end offset is looked up in the background after this call.
         """
@@ -281,10 +283,10 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, FoundOffset]:
-        """Return, for each partition, the first offset whose record has a timestamp at or after the
-        given time in ms since 1970.
+        """Return the first offset in each partition whose record has a timestamp at or after the
+        time in `times_ms`, in ms since 1970.
 
-        The offset is -1 if there is no such record.
+        The offset is -1 if the partition has no such record.
         """
         return await find_offsets(
             self._cluster,
@@ -296,10 +298,9 @@ class Consumer(ReportingClient, CallsOfOthers):
     # Committing.
 
     async def commit(self, offsets: Mapping[TopicPartition, int | Committed] | None = None) -> None:
-        """Commit the given offsets, or the positions of all assigned partitions if `offsets` is
-        None.
+        """Commit `offsets`, or the positions of all assigned partitions if `offsets` is None.
 
-        A given offset must be the offset of the next record to process. Raises RefusedError with
+        A committed offset is the offset of the next record to process. Raises RefusedError with
         ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH or REBALANCE_IN_PROGRESS if the
         commit is too late: another member may already be reading the partitions from the last
         committed offset.
@@ -310,8 +311,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     def commit_async(
         self, offsets: Mapping[TopicPartition, int | Committed] | None = None
     ) -> PendingCommit:
-        """Start a commit in the background, by the rules of `commit`. The returned PendingCommit
-        may be awaited.
+        """Start a commit in the background, as `commit` does in the foreground. The returned
+        PendingCommit may be awaited.
 
         Commits reach the coordinator in the order of the calls. If the application does not await a
         failed commit, the next poll raises its error. The consumer waits for all its commits before
@@ -343,9 +344,9 @@ class Consumer(ReportingClient, CallsOfOthers):
         """Return the ids under which the consumer commits offsets: group, member id, and generation
         or member epoch.
 
-        Raises RefusedError if the consumer is not a member of a group at present, or if it was
-        removed and has joined again since the last poll. In that case another member may have
-        processed the same records.
+        Raises RefusedError if the consumer is not a member of a group at present. Also raises
+        RefusedError if the consumer was removed and has joined again since the last poll, because
+        another member may have processed the same records.
         """
         group = self._member_of()
         if group.handover.has_lost_records:
@@ -377,9 +378,9 @@ class Consumer(ReportingClient, CallsOfOthers):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ConsumerRecord]:
-        """Wait until there are records, and return the next ones.
+        """Return the next records. Waits until at least one record is available.
 
-        Returns an empty list after `timeout_s` seconds without a record.
+        Returns an empty list if no record arrives within `timeout_s` seconds.
         """
         count = self._config.poll_records_max if record_count_max is None else record_count_max
         if count < 1:
@@ -394,8 +395,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         record_count_max: int | None = None,
         bytes_max: int | None = None,
     ) -> list[RecordBatch]:
-        """Wait until there are records, and return the next ones as batches, each of one partition:
-        `for value in batch.values`.
+        """Return the next records as batches, each of one partition: `for value in batch.values`.
+        Waits until at least one record is available.
 
         This costs a fraction of the CPU time of `poll`, because only the columns that the
         application uses are decoded. All batches together have at most `record_count_max` records
@@ -450,8 +451,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         return await self._next_of(lambda: positions.take_batches(count, size_bytes), timeout_s)
 
     async def _next_of(self, take: Callable[[], list[T]], timeout_s: float | None) -> list[T]:
-        """Return the items that `take` returns, or wait for the first ones. Returns an empty list
-        after `timeout_s` seconds."""
+        """Return the items that `take` returns. If there are none, wait for the first items, and
+        return an empty list after `timeout_s` seconds."""
         group = self._group
         if group is not None:
             group.on_poll()
@@ -540,7 +541,8 @@ class Consumer(ReportingClient, CallsOfOthers):
     def _placeable(self) -> list[PartitionPlace]:
         """Return the partitions for which the consumer can look up a position now.
 
-        Partitions without a known leader are left out, so that they do not delay the others.
+        Partitions without a known leader are omitted, so that they do not delay the other
+        partitions.
         """
         known_leader = self._cluster.known_leader
         return [place for place in self._positions.unplaced() if known_leader(place.at) is not None]
@@ -579,8 +581,8 @@ class Consumer(ReportingClient, CallsOfOthers):
         return frozenset(at.topic for at in self._positions if at.topic not in known)
 
     def _note_missing(self, now: int) -> int | None:
-        """Record which of the wanted topics are missing.  Returns the time, in ms, at which their
-        metadata has to be requested again, or None."""
+        """Record the wanted topics that are missing. Returns the time, in ms, at which their
+        metadata must be requested again, or None if no topic is missing."""
         if self._config.on_missing == "wait":
             return None
         unknown = self._unknown_subjects()
@@ -683,7 +685,7 @@ class Consumer(ReportingClient, CallsOfOthers):
 
     def _observed(self) -> AbstractContextManager[None]:
         """Report this consumer's metrics to the program's MeterProvider during the `with` block.
-        Does nothing if there is none."""
+        Does nothing if the program has no MeterProvider."""
         return nullcontext()
 
     async def _leave(self, *, has_processed: bool) -> None:
@@ -739,9 +741,9 @@ async def open_consumer(
     """Open and yield a consumer, which is closed at the end of the caller's `async with` block.
 
     `bootstrap` lists the addresses of one or more brokers, as `host:port,…`. The default port is
-    9092. No request is sent before the first assignment. A member leaves its group when the
-    consumer is closed. With automatic commits, processed records are committed first, unless the
-    block ended with an error.
+    9092. No request is sent before the first assignment. When the consumer is closed, it leaves its
+    group. With automatic commits, processed records are committed first, but not if the block ended
+    with an error.
     """
     config = config_of(config, ConsumerConfig)
     async with (

@@ -187,8 +187,8 @@ class ArrayColumns:
         return [data[a:b] if a <= b else None for a, b in zip(places.tolist(), ends, strict=True)]
 
     def _cut_alike(self, at: Ints, size: int, start: int, end: int) -> list[bytes | None]:
-        """Return the fields of the rows [start, end) if all have the same `size`. NumPy creates the
-        objects, which is faster than slicing each field."""
+        """Return the fields of the rows [start, end), which all have the same `size` in bytes.
+        NumPy creates the objects, which is faster than slicing each field."""
         data = self._data
         # A view with one item for each position in the buffer; bytes are copied only when an item
         # is read.

@@ -49,8 +49,7 @@ larger value, it detects a hanging broker later."""
 
 
 class PartitionRequest:
-    """Request for one partition as it was sent to the broker, for comparison with the partition's
-    response."""
+    """A partition's part of a Fetch request. It is compared with the partition's response."""
 
     __slots__ = ("fetch", "move_count", "place")
 
@@ -75,7 +74,8 @@ class PartitionRequest:
 
 
 class FetchLink(BrokerLink):
-    """Task that fetches the assigned partitions led by one broker, over a connection of its own."""
+    """Task that fetches the assigned partitions that one broker leads, over a connection of its
+    own."""
 
     def __init__(
         self,
@@ -127,8 +127,8 @@ class FetchLink(BrokerLink):
         ]
 
     def _leave_preferred(self, place: PartitionPlace) -> bool:
-        """Fetch a partition from its leader again if the broker of this link is its preferred
-        replica. Returns True if it was."""
+        """Fetch a partition from its leader again if this link's broker is the partition's
+        preferred replica. Returns True if the broker was the preferred replica."""
         if place.preferred_node != self.node:
             return False
         place.preferred_node = None

@@ -1,10 +1,9 @@
-"""The client's side of a fetch session: the first request contains all partitions, and later ones
-only changes (KIP-227).
+"""The client's side of a fetch session: the first request contains all partitions, and later
+requests only changes (KIP-227).
 
-Pure. The fetcher reports each change of the partitions that it wants. A request contains the
-changes since the previous request, or all partitions if a new session has to be opened. Invariant:
-NothingIsLost. If a response is lost, the session ends, and the next request contains all partitions
-again.
+Pure. The fetcher reports each change of its wanted partitions. A request contains the changes since
+the previous request, or all partitions if a new session has to be opened. Invariant: NothingIsLost.
+If a response is lost, the session ends, and the next request contains all partitions again.
 """
 
 from collections.abc import Iterable

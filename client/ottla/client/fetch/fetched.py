@@ -168,8 +168,8 @@ class FetchedRecords:
         return taken
 
     def take_made(self) -> ConsumerRecord | None:
-        """Return the next record if its Python object exists already. Returns None if `take` has to
-        be called instead. The last existing object is also left to `take`."""
+        """Return the next record if its Python object already exists. Returns None if the caller
+        must use `take`, which also returns the last of these objects."""
         at = self._made_next
         if at >= self._made_count:
             return None
@@ -284,8 +284,8 @@ class FetchedRecords:
         """Return the next batches whose records have the same RecordOrigin, and the position after
         these batches.
 
-        If the first batch of the response alone has as many records as requested, it is returned
-        alone, because the application may need no others.
+        If the first batch of the response has as many records as requested, only this batch is
+        returned, because the application may need no others.
         """
         bodies: list[Body] = []
         end = OffsetAndEpoch(self._offset, self._epoch)

@@ -22,8 +22,8 @@ CONSUMER_REPLICA_ID = -1
 
 
 class FoundOffset(NamedTuple):
-    """Result of a look-up of an offset by time. It is -1 if the partition has no record at or after
-    that time."""
+    """Result of a look-up of an offset by time. The offset is -1 if the partition has no record at
+    or after that time."""
 
     offset: Offset
     timestamp_ms: int
@@ -38,12 +38,12 @@ async def find_offsets(
     timeout_s: float = 60.0,
     retry_wait_s: float = 0.1,
 ) -> dict[TopicPartition, FoundOffset]:
-    """Return, for each partition, the first offset whose record has a timestamp at or after a time
-    in ms.
+    """Return the first offset in each partition whose record has a timestamp at or after the wanted
+    time, in ms since 1970.
 
     Special times: -2 selects the first offset, -1 the end offset, -3 the record with the latest
-    timestamp. Raises RefusedError if a partition has no result within the timeout, or is refused
-    permanently.
+    timestamp. Raises RefusedError if a broker refuses a partition permanently, or if a partition
+    has no result within `timeout_s` seconds.
     """
     found: dict[TopicPartition, FoundOffset] = {}
     trouble = "no broker answered"

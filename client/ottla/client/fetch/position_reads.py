@@ -54,8 +54,8 @@ class ReadLimits:
     response_bytes: int = RESPONSE_BYTES_MAX
     """Maximum size of the response in bytes, apart from its first batch."""
     wait_ms: int = WAIT_MS_MAX
-    """Time in ms that a broker waits for the first record if there is none. Applies only if all
-    partitions have the same leader."""
+    """Time in ms that a broker waits for the first record if no record is available. It applies
+    only if all partitions have the same leader."""
 
 
 DEFAULT_LIMITS = ReadLimits()
@@ -68,8 +68,8 @@ async def fetch_once(
     decoder: RecordDecoder,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> tuple[list[tuple[ReadPosition, list[ConsumerRecord]]], int]:
-    """Send one Fetch request to each leader, one after another. Returns the records by position,
-    and the last retriable error code of a partition, or 0 if there was none."""
+    """Send one Fetch request to each leader, one after another. Returns the records by position.
+    Also returns the last retriable error code of a partition, or 0 if no partition had an error."""
     by_leader: dict[NodeId, list[ReadPosition]] = {}
     for position in positions:
         at = TopicPartition(position.topic, position.partition)
@@ -128,7 +128,8 @@ def records_of(
     """Return the complete records in a fetch response. An incomplete batch at the end of the
     response is ignored; the next request fetches it again.
 
-    Records of `aborted` transactions, each given as (producer id, first offset), are left out.
+    `aborted` contains pairs of producer id and first offset. Records of these aborted transactions
+    are omitted.
     """
     if not data:
         return []

@@ -52,14 +52,14 @@ class PartitionPlace:
         self.at = at
         self._position: OffsetAndEpoch | None = None
         self.given: FetchedRecords | None = None
-        """Fetched records from which the consumer is returning single records. While it is set, its
-        own offset is the position of the partition. None at all other times."""
+        """Fetched records from which the consumer is returning single records, or None. If it is
+        set, the offset of these FetchedRecords is the position of the partition."""
         self.fetch = OffsetAndEpoch(Offset(0), NO_EPOCH)
         self.fetched: deque[FetchedRecords] = deque()
         self.is_paused = False
         self.preferred_node: NodeId | None = None
         """Follower that the leader has named as the replica nearest to the consumer (KIP-392), or
-        None."""
+        None if the consumer fetches from the leader."""
         self.preferred_until_ms = 0
         """Time in ms at which fetches return from the preferred replica to the leader, which may
         then name a preferred replica again."""
@@ -71,15 +71,15 @@ class PartitionPlace:
         position is reset after the application has read these records."""
         self.lookup: int | None = None
         """Timestamp at which the position is to be looked up, possibly EARLIEST or LATEST. None
-        selects the committed offset or, if there is none, `auto.offset.reset`."""
+        selects the committed offset or, without a committed offset, `auto.offset.reset`."""
         self.reset_count = 0
         """Number of resets because of an out-of-range offset, since the last seek or the last
         fetched record."""
         self.look_up_from_ms = 0
         """Earliest time at which the position may be looked up, in ms of the monotonic clock."""
         self.move_count = 0
-        """Number of times that a seek, a reset or a log divergence has moved the position. Reads,
-        which also move it, are not counted."""
+        """Number of times that a seek, a reset or a log divergence has moved the position. Moves by
+        reading are not counted."""
 
     @property
     def position(self) -> OffsetAndEpoch | None:
@@ -99,8 +99,8 @@ class PartitionPlace:
         return self.preferred_node
 
     def move_to(self, position: OffsetAndEpoch | None) -> None:
-        """Replace the position of the application. None means that the position has to be looked up
-        first."""
+        """Replace the position of the application. If `position` is None, the position must be
+        looked up before the next fetch."""
         self._position, self.given = position, None
 
     @property
@@ -179,8 +179,8 @@ class Positions:
     def look_up(self, at: TopicPartition, timestamp_ms: int | None) -> None:
         """Mark the position of a partition for a look-up. The position then moves to the result.
 
-        `timestamp_ms` is a time, EARLIEST or LATEST. None selects the committed offset or, if there
-        is none, `auto.offset.reset`.
+        `timestamp_ms` is a time, EARLIEST or LATEST. None selects the committed offset or, without
+        a committed offset, `auto.offset.reset`.
         """
         place = self.place(at)
         place.reset_count = 0
@@ -194,7 +194,7 @@ class Positions:
     def reset_of(self, place: PartitionPlace) -> int:
         """Return the timestamp at which the position of a partition has to be looked up.
 
-        Raises RefusedError if `auto.offset.reset` decides and its value is `none`.
+        Raises RefusedError if the look-up depends on `auto.offset.reset` and its value is `none`.
         """
         timestamp = self._reset_timestamp() if place.lookup is None else place.lookup
         if timestamp is None:
@@ -207,7 +207,8 @@ class Positions:
     def fetchable(self) -> list[PartitionPlace]:
         """Return the partitions that may be fetched now.
 
-        They have a position, are not paused, and have less than `ahead_bytes` of unread records.
+        These partitions have a position, are not paused, and have less than `ahead_bytes` of unread
+        records.
         """
         return [
             place
@@ -219,13 +220,13 @@ class Positions:
         ]
 
     def has_hunger(self) -> bool:
-        """Return whether the application has read so much since the last call that more records
-        should be fetched."""
+        """Return True if more records should be fetched, because the application has read enough
+        records since the previous call."""
         hungry, self._is_hungry = self._is_hungry, False
         return hungry
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Return up to `count` of the fetched records, and move the positions after them.
+        """Return up to `count` of the fetched records, and move the positions past them.
 
         Partitions take turns. In each turn, a partition returns the records of one fetch response.
         """
@@ -242,7 +243,7 @@ class Positions:
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """Return the next record if its Python object exists already, otherwise None. This is a
+        """Return the next record if its Python object already exists, otherwise None. This is a
         fast alternative to `take`."""
         for place in self._ready.values():
             if not place.is_paused:

@@ -89,9 +89,9 @@ class RecordColumns(Protocol):
 class RecordBatch(Sequence[ConsumerRecord]):
     """Records of one partition in order of their offsets, readable as columns or one by one.
 
-    A column is decoded when it is first used, and then kept. Iterating over a batch creates
-    records. A slice of a batch is another batch. A batch keeps the bytes of all records in memory
-    that were decoded together with its own.
+    A column is decoded when it is first used, and then stored. Iterating over a batch creates
+    records. A slice of a batch is another batch. A batch may keep more memory in use than its own
+    records need, because several batches share the bytes of records that were decoded together.
     """
 
     __slots__ = (
@@ -210,8 +210,8 @@ class RecordBatch(Sequence[ConsumerRecord]):
     @overload
     def __getitem__(self, place: slice) -> "RecordBatch": ...
     def __getitem__(self, place: int | slice) -> "ConsumerRecord | RecordBatch":
-        """Return one record, or a slice as another batch. Raises IndexError if there is no record
-        at the index."""
+        """Return one record, or a slice as another batch. Raises IndexError if the batch has no
+        record at the index."""
         if isinstance(place, slice):
             start, end, step = place.indices(len(self))
             if step != 1 or start >= end:
@@ -225,7 +225,7 @@ class RecordBatch(Sequence[ConsumerRecord]):
 
     def _part(self, start: int, count: int, size_bytes: int | None) -> "RecordBatch":
         """Return a batch of up to `count` records from index `start`, with a size of about
-        `size_bytes`. It has at least one record."""
+        `size_bytes`. The batch has at least one record."""
         row = self._start + start
         end = min(row + count, self._end)
         if size_bytes is not None:

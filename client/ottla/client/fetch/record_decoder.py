@@ -1,9 +1,9 @@
-"""Choice between two ways of decoding the records of a fetch response: all at once with numpy, or
+"""Choice between two ways of decoding the records of a fetch response: all together with numpy, or
 one by one.
 
-Pure. With numpy, a record takes a tenth of the CPU time. However, numpy must be installed,
-importing it takes as long as decoding many thousand records one by one, and each use takes as long
-as decoding some dozens.
+Pure. With numpy, a record needs a tenth of the CPU time. However, numpy must be installed. The
+import of numpy takes as long as decoding many thousand records one by one, and each use as long as
+decoding some dozens.
 """
 
 import sys
@@ -18,11 +18,11 @@ ARRAY_ROWS_MIN = 48
 one."""
 ARRAY_ROWS_MAX = 16_384
 """Maximum number of records that numpy decodes together. More records would exceed the processor's
-cache and block the event loop for longer. Their memory (about 100 bytes per record) would have no
-bound, because producers decide how many records a batch has."""
+cache and block the event loop for longer. The limit also bounds memory (about 100 bytes per
+record), because producers decide how many records a batch has."""
 ROWS_BEFORE_IMPORT = 20_000
 """Number of records that a consumer decodes one by one before it imports numpy. The import takes as
-long as decoding that many records."""
+long as decoding this number of records."""
 
 
 class RecordDecoder:

@@ -27,7 +27,7 @@ class MemberSubscription(NamedTuple):
     generation_id: int = -1
     """Group generation in which the member owned its partitions."""
     rack: str | None = None
-    """Rack of the member (`client.rack`), or None."""
+    """Rack of the member (`client.rack`), or None if it is not configured."""
 
 
 Assignment = dict[str, list[TopicPartition]]
@@ -39,8 +39,8 @@ NO_RACKS: PartitionRacks = {}
 
 EXCHANGE_CANDIDATES_MAX = 100
 """Maximum number of partitions that are examined for one exchange between members. With a smaller
-number, more partitions stay outside the racks of their members. With a larger number, a rebalance
-takes longer: its time grows with the square of the partition count."""
+number, more partitions are assigned to members in other racks. With a larger number, a rebalance
+takes longer, because its time grows with the square of the partition count."""
 
 
 class Assignor(Protocol):
@@ -207,10 +207,10 @@ def _do_racks_matter(
     partitions: list[TopicPartition],
     racks: PartitionRacks,
 ) -> bool:
-    """Return whether racks can make a difference: a subscriber has a rack in which some partition
+    """Return True if racks can make a difference: a subscriber has a rack in which some partition
     has no replica.
 
-    Otherwise all choices are equally near, and the rule without racks applies, as in Java.
+    Otherwise all choices are equally near, and partitions are assigned without racks, as in Java.
     """
     wanted = {rack for one in subscribers if (rack := members[one].rack) is not None}
     found = [racks.get(at, frozenset()) for at in partitions]
@@ -224,7 +224,7 @@ def _fill_by_rack(
     room: dict[str, int],
     found: Assignment,
 ) -> None:
-    """Assign the partitions of one topic to members, each of which accepts at most the number of
+    """Assign the partitions of one topic to members. Each member accepts at most the number of
     partitions in `room`. Partitions with a replica in the member's rack are assigned first."""
     left = dict.fromkeys(partitions)
     for is_near in (True, False):
@@ -242,9 +242,9 @@ def _fill_by_rack(
 def _exchange(
     members: Members, found: Assignment, movable: list[TopicPartition], racks: PartitionRacks
 ) -> None:
-    """Swap pairs of movable partitions between members in different racks. A swap requires that
-    each partition then has a replica in the rack of its new member, and that both members subscribe
-    to both topics."""
+    """Swap pairs of movable partitions between members in different racks. After a swap, each
+    partition must have a replica in the rack of its new member. Both members must subscribe to both
+    topics."""
     holder = {at: one for one, partitions in found.items() for at in partitions}
     far: dict[str, list[TopicPartition]] = {}
     for at in movable:
@@ -278,8 +278,8 @@ def _exchange(
 def _least_loaded(
     members: Members, found: Assignment, at: TopicPartition, racks: PartitionRacks = NO_RACKS
 ) -> str:
-    """Return the subscriber with the fewest partitions. Among several such members, one in a rack
-    of the partition is preferred."""
+    """Return the subscriber with the fewest partitions. If several subscribers have equally few, a
+    subscriber in a rack of the partition is preferred."""
     near = racks.get(at, frozenset())
     subscribers = [one for one in _in_order(members) if at.topic in members[one].topics]
     return min(subscribers, key=lambda one: (len(found[one]), members[one].rack not in near))

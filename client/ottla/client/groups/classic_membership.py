@@ -285,7 +285,8 @@ class ClassicMembership:
                 await self._wake_up.wait(heartbeat_at_ms)
 
     async def _while_sending_heartbeats(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`, which may wait for the application, and send heartbeats until it returns."""
+        """Run `work`, which may wait for the application. Heartbeats are sent until `work`
+        returns."""
         async with open_background() as nursery:
             nursery.start_soon(self._send_heartbeats)
             await work()

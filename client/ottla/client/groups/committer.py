@@ -1,7 +1,8 @@
 """Commits the offsets of a group in the background, in order.
 
 One commit is in flight at a time. Commits that the application requests in the meantime are merged
-into the next one. For each partition, the offset that was requested last is committed. Invariants:
+into the next commit, which contains the most recently requested offset of each partition.
+Invariants:
 - NeverOvertaken: a commit is sent only after all earlier commits have succeeded or failed.
 - ReportedOnce: an error is raised to the task that awaits the commit, or by the next poll if no
   task awaits it.
@@ -102,7 +103,7 @@ class CommitIdentity(Protocol):
         """Return whether the client should repeat a commit that the coordinator refused with the
         error code `code`.
 
-        Waits until this is known, for example until a rebalance has ended.
+        If the answer depends on a rebalance in progress, waits until the rebalance has ended.
         """
         ...
 
@@ -130,9 +131,10 @@ class Committer:
     def submit(
         self, offsets: Offsets, *, is_watched: bool = False, is_late: bool = False
     ) -> PendingCommit:
-        """Enqueue a commit, and return it as PendingCommit. If `is_watched`, its error is raised
-        only to the task that awaits the commit, not by the next poll. If `is_late`, the commit is
-        refused, because the member has lost the partitions of the records."""
+        """Enqueue a commit, and return it as PendingCommit. If `is_watched` is True, the commit's
+        error is raised only to the task that awaits the commit, not by the next poll. If
+        `is_late` is True, the commit is refused, because the member has lost the partitions of
+        the records."""
         tenure = self._identity.loss_count - is_late
         commit = PendingCommit(offsets, tenure, is_watched=is_watched)
         if not offsets and not self.is_busy:

@@ -42,17 +42,17 @@ class MembershipState(Enum):
     UNSUBSCRIBED = auto()
     JOINING = auto()
     RECONCILING = auto()
-    """The target assignment differs from the owned partitions."""
+    """State in which the target assignment differs from the owned partitions."""
     ACKNOWLEDGING = auto()
     """State in which the owned partitions have changed, and no heartbeat has reported the change
     yet."""
     STABLE = auto()
     FENCED = auto()
-    """The coordinator has fenced the member epoch. The member joins again after it has notified the
-    application that all partitions are lost."""
+    """State after the coordinator has fenced the member epoch. The member joins again after it has
+    notified the application that all partitions are lost."""
     STALE = auto()
-    """The member has left because the application does not poll.  It joins again with the next
-    poll."""
+    """State after the member has left because the application does not poll. The member joins again
+    with the next poll."""
 
 
 IN_GROUP = frozenset(
@@ -99,7 +99,7 @@ AFTER = {
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
 }
-"""Next step of a group member for each error code in a heartbeat response. Any other code ends the
+"""Next step of a group member for each error code in a heartbeat response. Other codes end the
 membership with an error."""
 
 
@@ -213,10 +213,10 @@ class ConsumerProtocolMember:
         self._said = {}
 
     def next_owned(self, known: Collection[UUID]) -> Assignment:
-        """Return the partitions that the member should own next: those of the target assignment.
+        """Return the partitions of the target assignment that the member should own next.
 
         Heartbeat responses identify topics by id. If the name of a topic is not known yet, only
-        partitions of it that the member already owns are included.
+        partitions that the member already owns are included.
         """
         return {
             topic_id: indexes

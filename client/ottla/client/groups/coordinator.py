@@ -35,7 +35,7 @@ MOVED = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Error codes that mean that the broker is not, or is no longer, the coordinator. The client then
+"""Error codes which mean that the broker is not the coordinator, or is no longer. The client then
 looks up the coordinator again."""
 CONNECT_TIMEOUT_S = 10.0
 
@@ -75,7 +75,7 @@ class Coordinator:
     ) -> R:
         """Send one request to the current coordinator, and return its response.
 
-        Raises ConnectionLostError if the request fails or if there is no coordinator at present.
+        Raises ConnectionLostError if the request fails or if the coordinator is unknown at present.
         Both conditions are temporary.
         """
         try:

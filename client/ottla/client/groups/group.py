@@ -39,7 +39,8 @@ NO_LONGER_OURS = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
-"""Error codes that mean that the group has removed the member. The member joins again by itself."""
+"""Error codes which mean that the group has removed the member. The member joins again
+automatically."""
 
 
 class MembershipDriver(Protocol):
@@ -73,8 +74,8 @@ class MembershipDriver(Protocol):
         ...
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether the client should repeat a request that the coordinator refused with
-        `code`. Waits until this is known."""
+        """Return whether the client should repeat a request that the coordinator refused with the
+        error code `code`. Waits until the answer is known."""
         ...
 
     async def serve(self) -> None:
@@ -102,7 +103,7 @@ class MembershipTask:
 
 class GroupCommitIdentity:
     """Group membership under which offsets are committed. A consumer with a subscription commits as
-    a member of the group, any other consumer without a membership."""
+    a member of the group; any other consumer commits without a membership."""
 
     def __init__(self, group: "Group") -> None:
         self._group = group
@@ -118,8 +119,8 @@ class GroupCommitIdentity:
         return self._group.driver.membership() if self._group.is_subscribed else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether the client should repeat a request that the coordinator refused with
-        `code`. Waits until this is known."""
+        """Return whether the client should repeat a request that the coordinator refused with the
+        error code `code`. Waits until the answer is known."""
         if not self._group.is_subscribed:
             return False
         return await self._group.driver.may_repeat(code, membership)
@@ -295,8 +296,8 @@ class Group:
     async def leave(self, *, has_processed: bool) -> None:
         """Leave the group and remove all partitions from the assignment.
 
-        With automatic commits, processed records are committed first if `has_processed`. Takes at
-        most about `LEAVE_PATIENCE_S`, even if the coordinator does not respond.
+        With automatic commits and `has_processed`, processed records are committed first. The call
+        takes at most about `LEAVE_PATIENCE_S` seconds, even if the coordinator does not respond.
         """
         if self.handover.is_in_listener:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "a callback cannot leave the group")
@@ -320,8 +321,8 @@ class Group:
             await self._coordinator.forget()
 
     async def _stop_serving(self) -> None:
-        """Cancel the task that maintains the membership, and wait for its end. At most one such
-        task may wait for the application."""
+        """Cancel the task that maintains the membership, and wait until it has ended. At most one
+        such task may wait for the application."""
         if self._serving is not None:
             self._serving.scope.cancel()
             with trio.move_on_after(LEAVE_PATIENCE_S):

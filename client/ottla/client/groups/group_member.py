@@ -57,7 +57,7 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 
 
 class Membership(NamedTuple):
-    """Ids under which offsets are committed. The default values are those of a commit without group
+    """Ids under which offsets are committed. The default values mean a commit without group
     membership."""
 
     generation_id: int = NO_GENERATION
@@ -67,7 +67,7 @@ class Membership(NamedTuple):
     group_instance_id: str | None = None
     """Instance id of a static member.  None for a dynamic member."""
     group_id: str = ""
-    """Group id, if `Consumer.group_metadata` returned this object. Otherwise empty."""
+    """Group id if `Consumer.group_metadata` returned this object, otherwise empty."""
 
 
 NO_MEMBER = Membership()
@@ -93,7 +93,7 @@ AFTER = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Step.WAIT,
     ErrorCode.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
 }
-"""Reaction of a group member to each error code in a response. Any other code ends the membership
+"""Next step of a group member for each error code in a response. Other codes end the membership
 with an error."""
 
 

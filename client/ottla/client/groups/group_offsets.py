@@ -27,8 +27,8 @@ from ottla.wire.messages.offset_fetch_request import (
 from ottla.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 BY_NAME_VERSION = OFFSETS_TOPIC_IDS_FROM - 1
-"""Last version of OffsetCommit and OffsetFetch that identifies topics by name. Later versions use
-topic ids."""
+"""Last version of OffsetCommit and OffsetFetch that identifies topics by name. Later versions
+identify topics by id."""
 
 
 class Committed(NamedTuple):
@@ -51,13 +51,12 @@ async def fetch_offsets(
     timeout_s: float = 30.0,
     require_stable: bool = False,
 ) -> dict[TopicPartition, Committed]:
-    """Return the committed offsets of these partitions, or of all partitions if `partitions` is
-    None.
+    """Return the committed offsets of `partitions`, or of all partitions if `partitions` is None.
 
     Partitions without a committed offset are not in the result. Raises RefusedError if the
     coordinator refuses the request. In a group of the consumer protocol, `member` identifies the
     requesting member, and the coordinator refuses an old member epoch. With `require_stable`, the
-    result includes offsets of transactions in progress: the request is repeated until they end.
+    request is repeated until open transactions with offsets of the group have ended.
     """
     topics: dict[str, OffsetFetchRequestTopics] = {}
     for at in partitions or ():
@@ -100,7 +99,7 @@ async def commit_offsets(
     timeout_s: float = 30.0,
 ) -> None:
     """Commit offsets of a group. If the coordinator refuses partitions, the RefusedError of the
-    first one is raised."""
+    first refused partition is raised."""
     for refusal in (
         await try_commit(coordinator, offsets, membership, timeout_s=timeout_s)
     ).values():

@@ -1,8 +1,8 @@
 """Assignment and revocation of a consumer's partitions between two polls of the application.
 
 Records count as processed when the application polls again. A change of the assignment, called a
-handover, is therefore first requested and then starts with the next poll. No records are returned
-until it ends. Positions do not move in that time, so that committing them loses no records (at
+handover, is therefore first requested and then starts with the next poll. During a handover, no
+records are returned and no positions move. Commits of the positions therefore lose no records (at
 least once).
 """
 
@@ -39,9 +39,9 @@ class Handover:
         self.has_polled = True
         """True if the application has polled since `silent_ms` was last called."""
         self.has_lost_records = False
-        """True if the member lost its partitions while the application was processing records of
-        them. Until its next poll, it must not commit the offsets of these records under a newer
-        membership."""
+        """True if the member lost its partitions while the application was processing their
+        records. Until the application polls again, the member must not commit the offsets of these
+        records under a newer membership."""
         self.is_app_waiting = False
         self.wake_up = WakeUp()
         """Signal that is set when a handover starts."""
@@ -59,7 +59,7 @@ class Handover:
     # Called for the application.
 
     def begin(self) -> None:
-        """Start a requested handover, because the application has polled and so has processed all
+        """Start a requested handover. The application has polled, and therefore has processed all
         returned records."""
         if not self.is_begun:
             self.is_begun = True
@@ -85,7 +85,7 @@ class Handover:
         return self._telling is trio.lowlevel.current_task()
 
     async def next_poll(self) -> None:
-        """Request a handover, and wait until the application's next poll has begun it."""
+        """Request a handover, and wait until the next poll of the application has started it."""
         self.is_held = True
         if self.is_app_waiting:
             self.begin()
@@ -95,23 +95,23 @@ class Handover:
     # Called by the group.
 
     def ask(self) -> None:
-        """Request a handover. It starts now if the application is waiting for records, otherwise
-        with the next poll."""
+        """Request a handover. If the application is waiting for records, the handover starts now,
+        otherwise with the next poll."""
         self.is_held = True
         if self.is_app_waiting or not any(True for _ in self.positions):
             self.begin()
 
     def end(self) -> None:
-        """End the handover and let the application receive records again, unless another task still
-        needs the handover."""
+        """End the handover, so that the application receives records again. If another task still
+        needs the handover, it continues."""
         if not self._holder_count:
             self.is_held = self.is_begun = False
             self._on_end()
 
     @asynccontextmanager
     async def held(self, *, is_app_done: bool = False) -> AsyncIterator[None]:
-        """Wait until a handover has started, and make the application wait for the duration of the
-        `async with` block.
+        """Wait until a handover has started. The application waits until the end of the `async
+        with` block.
 
         With `is_app_done`, the handover starts at once, because the application will not poll
         again.
@@ -152,7 +152,7 @@ class Handover:
 
     def lose(self) -> None:
         """Remove all partitions from the assignment at once, because other members may own them
-        already. No further records of them are returned."""
+        already. No further records of these partitions are returned."""
         self._lost.update(dict.fromkeys(self.positions))
         if self._lost and not self.is_app_waiting:
             self.has_lost_records = True
@@ -161,8 +161,8 @@ class Handover:
             self.begin()
 
     async def notify_lost(self) -> None:
-        """Call the application's `on_lost` with the lost partitions, or `on_revoked` if it has no
-        `on_lost`."""
+        """Call the application's callback `on_lost` with the lost partitions. If the application
+        has no `on_lost`, call `on_revoked`."""
         lost, self._lost = tuple(self._lost), {}
         if lost:
             await self._notify(self.on_lost or self.on_revoked, lost)

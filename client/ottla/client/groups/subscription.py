@@ -34,7 +34,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 class Subscription:
     """Topics that one group member subscribes to, by name or by pattern. `bool(subscription)` is
-    False if there are none."""
+    False if the member subscribes to no topics."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Subscription:
     ) -> None:
         """Initialise with topic names, or with one pattern of topic names.
 
-        `exclude` is a Python pattern. Topics whose whole name matches it are left out.
+        `exclude` is a Python pattern. Topics whose whole name matches `exclude` are omitted.
         """
         self.topics = None if topics is None else frozenset(topics)
         is_remote = isinstance(pattern, SubscriptionPattern)
@@ -87,7 +87,7 @@ class Subscription:
         return self.topics or frozenset()
 
     def names(self, known: Mapping[str, SubscribedTopic]) -> frozenset[str]:
-        """Return the names of those topics in `known` that the subscription matches."""
+        """Return the names of the topics in `known` that the subscription matches."""
         if self._regex is None:
             return self.topics or frozenset()
         return frozenset(name for name, topic in known.items() if self._matches(name, topic))

@@ -34,11 +34,11 @@ def is_instrumented() -> bool:
 
 
 def instrumented(plain: type[T], home: str) -> type[T]:
-    """Return the client class to open: the class named by `home` if the program has set an
-    OpenTelemetry provider, otherwise `plain`.
+    """Return the client class to open. The result is the class named by `home` if the program has
+    set an OpenTelemetry provider, otherwise `plain`.
 
-    `home` has the form `module:Class`. It is imported by name because it is a subclass of `plain`,
-    whose module must not import it.
+    `home` has the form `module:Class`. The class is imported by name, because it is a subclass of
+    `plain`, whose module must not import it.
     """
     if not is_instrumented():
         return plain

@@ -93,11 +93,11 @@ class MetricsPush:
         self._attributes = attributes
 
     async def client_instance_id(self, timeout_s: float) -> UUID:
-        """Return the client instance id that the cluster has assigned to this client. Requests it
-        if necessary.
+        """Return the client instance id that the cluster has assigned to this client. Requests an
+        id if the client has none yet.
 
-        Raises RefusedError with REQUEST_TIMED_OUT if no broker responds in time, or
-        UNSUPPORTED_VERSION if the cluster collects no metrics from clients.
+        Raises RefusedError with REQUEST_TIMED_OUT if no broker responds within `timeout_s` seconds,
+        or with UNSUPPORTED_VERSION if the cluster collects no metrics from clients.
         """
         session = self._session
         await trio.lowlevel.checkpoint()
@@ -272,7 +272,7 @@ async def open_metrics_push(
 
 
 class ReportingClient:
-    """Base class of clients that may report their metrics."""
+    """Base class of clients that can report their own metrics to the cluster (KIP-714)."""
 
     _metrics_push: MetricsPush | None = None
     """Task that reports this client's metrics, or None if `enable.metrics.push` is false."""
@@ -281,8 +281,8 @@ class ReportingClient:
         """Return the client instance id under which the cluster collects this client's metrics
         (KIP-714).
 
-        Waits at most `timeout_s` seconds for it.  Raises RefusedError with REQUEST_TIMED_OUT if no
-        broker responds in time, or with UNSUPPORTED_VERSION if the cluster collects no metrics.
+        Waits at most `timeout_s` seconds for the id. Raises RefusedError with REQUEST_TIMED_OUT if
+        no broker responds in time, or with UNSUPPORTED_VERSION if the cluster collects no metrics.
         Raises ConfigError if `enable.metrics.push` is false.
         """
         if self._metrics_push is None:

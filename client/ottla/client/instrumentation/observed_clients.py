@@ -23,9 +23,9 @@ from ottla.client.telemetry.measures import CoordinatorMeasures, ProduceMeasures
 from ottla.model.ids import TopicPartition
 
 CLOSED_NAMES_MAX = 1_000
-"""Maximum number of attribute sets whose totals are kept after their clients were closed. A later
-client with the same attributes continues from these totals. Without them it would start at 0, which
-OpenTelemetry treats as a restart."""
+"""Maximum number of attribute sets whose totals are stored after their clients were closed. A later
+client with the same attributes continues from these totals. Otherwise, its counters would start at
+0, which OpenTelemetry treats as a restart."""
 
 Attributes = tuple[tuple[str, str], ...]
 """Attributes of one OpenTelemetry observation: pairs of name and value, in order."""
@@ -73,7 +73,7 @@ class ClientTotals:
                 del self._closed[next(iter(self._closed))]
 
     def observe(self, clients: Iterable[Readings]) -> list[Observation]:
-        """Return the current totals, over the open `clients` and all closed ones."""
+        """Return the current totals over the open clients in `clients` and all closed clients."""
         sums: dict[Attributes, float] = dict(self._closed)
         for client in clients:
             value = self._value_of(client)

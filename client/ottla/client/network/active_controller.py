@@ -12,7 +12,7 @@ from ottla.wire.messages.describe_cluster_request import DescribeClusterRequest
 from ottla.wire.messages.describe_cluster_response import DescribeClusterResponse
 
 CONTROLLERS = 2
-"""`endpoint_type` of a DescribeCluster request that asks for controllers."""
+"""Value of `endpoint_type` in a DescribeCluster request for controllers."""
 
 LOOK_UP_S = 2.0
 """Maximum wait, in seconds, for a controller's response with the id of its cluster."""
@@ -21,8 +21,8 @@ LOOK_UP_S = 2.0
 async def active_controller(
     addresses: Iterable[tuple[str, int]], *, client_id: str = "ottla"
 ) -> tuple[str, int]:
-    """Ask the controllers at the given addresses, in order, for the active controller. Returns the
-    host and port in the first response.
+    """Ask the controllers at `addresses`, in order, for the active controller. Returns the host and
+    port in the first response.
 
     Raises ConnectionLostError if no address responds. Raises RefusedError if no controller is
     active, or if an address belongs to a broker.
@@ -46,8 +46,8 @@ async def active_controller(
 
 
 async def cluster_id_at(address: tuple[str, int], *, client_id: str = "ottla") -> str | None:
-    """Return the id of the cluster to which the controller at an address belongs. Returns None if
-    no controller responds, or if the user lacks the permission."""
+    """Return the id of the cluster to which the controller at an address belongs, or None if the
+    controller does not respond or the user lacks the permission."""
     with trio.move_on_after(LOOK_UP_S):
         try:
             async with open_connection(*address, client_id=client_id) as connection:

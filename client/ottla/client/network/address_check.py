@@ -1,4 +1,5 @@
-"""Validation of addresses. Resolving a valid address raises no error other than OSError.
+"""Validation of addresses. After this validation, resolving an address raises no error other than
+OSError.
 
 Python's resolver raises UnicodeError for a host such as `a..b`, and a socket raises OverflowError
 for a port above 65,535. Addresses are untrusted, because the Metadata response of a broker may

@@ -64,8 +64,8 @@ def done(
 async def borrowed_thread() -> AsyncIterator[TrioThread]:
     """Yield the background thread that runs trio for the current asyncio event loop.
 
-    The thread starts when the first client is opened and ends when the last one is closed. In an
-    event loop that runs within trio (`EmbeddedLoop`), trio tasks take its place. Raises
+    The thread starts when the first client is opened and ends when the last client is closed. In an
+    event loop that runs within trio (`EmbeddedLoop`), trio tasks replace the thread. Raises
     RuntimeError in a trio program.
     """
     running = asyncio._get_running_loop()
@@ -89,8 +89,8 @@ async def borrowed_thread() -> AsyncIterator[TrioThread]:
 
 
 def _forget_closed_loops() -> None:
-    """Remove the threads of event loops that were closed while a client was open. A thread refers
-    to its loop, so that neither would ever be freed."""
+    """Remove the threads of event loops that were closed while a client was open. Otherwise,
+    neither the thread nor its event loop would ever be freed."""
     for loop in [loop for loop in _threads if loop.is_closed()]:
         del _threads[loop]
 

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def only(rows: Sequence[T], what: str) -> T:
-    """Return the single row of a response. Raises ProtocolError if the response has no row or
-    several."""
+    """Return the single row of a response. Raises ProtocolError if the response has no row or more
+    than one."""
     if len(rows) != 1:
         raise ProtocolError(f"one {what} was requested, and {len(rows)} came")
     return rows[0]

@@ -28,7 +28,7 @@ TypeError if the value is not allowed."""
 
 CHECKED_ITEM_COUNT_MAX = 1_000
 """Maximum number of items of a list or mapping that are checked. Checking more items would take as
-long as the call itself."""
+long as the call that is checked."""
 SHOWN_CHARS_MAX = 60
 
 
@@ -47,9 +47,9 @@ def wrong_type(name: str, value: object, wanted: str) -> TypeError:
 
 
 def checked(function: F) -> F:
-    """Wrap a function or method, so that its arguments are checked at each call.
+    """Return a function that checks its arguments at each call and then calls `function`.
 
-    A wrapped coroutine function raises TypeError already when it is called, not when it is awaited.
+    A checked coroutine function raises TypeError when it is called, not when it is awaited.
     """
     known: tuple[list[str], str, dict[str, Check]] | None = None
 
@@ -76,7 +76,8 @@ def checked(function: F) -> F:
 
 
 def _too_many(function: Callable[..., Any], names: list[str], given_count: int) -> TypeError:
-    """Return the TypeError for arguments that were given by position but must be given by name."""
+    """Return the TypeError for positional arguments that the function accepts only as keyword
+    arguments."""
     parameters = inspect.signature(function).parameters.values()
     by_name = ", ".join(f"{one.name}=…" for one in parameters if one.kind is one.KEYWORD_ONLY)
     # A method has `self` as its first parameter.
@@ -89,8 +90,8 @@ def _too_many(function: Callable[..., Any], names: list[str], given_count: int) 
 
 
 def _positional_names(function: Callable[..., Any]) -> tuple[list[str], str]:
-    """Return the names of the positional parameters, and the name of the `*args` parameter or "" if
-    there is none."""
+    """Return the names of the positional parameters, and the name of the `*args` parameter, or ""
+    if the function has no such parameter."""
     parameters = inspect.signature(function).parameters.values()
     names = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
     return names, next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL), "")
@@ -111,7 +112,7 @@ def _checks_of(function: Callable[..., Any]) -> dict[str, Check]:
 
 
 def _check_of(hint: Any) -> Check | None:
-    """Return the check for a type annotation, or None if the annotation allows any value."""
+    """Return the check for a type annotation, or None if any value is allowed."""
     hint = getattr(hint, "__supertype__", hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -182,7 +183,7 @@ WORDS: dict[type, tuple[Callable[[Any], bool], str]] = {
     bytes: (lambda value: isinstance(value, bytes | bytearray | memoryview), "bytes"),
     types.NoneType: (lambda value: value is None, "None"),
 }
-"""For each basic type, the function that checks it and the type's name in error messages."""
+"""Function that checks each basic type, and the type's name in error messages, by type."""
 
 
 def _noun_of(hint: Any) -> str:

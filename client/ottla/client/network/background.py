@@ -25,11 +25,11 @@ async def open_background() -> AsyncIterator[trio.Nursery]:
 
 @asynccontextmanager
 async def open_shielded_background() -> AsyncIterator[trio.Nursery]:
-    """Open and yield a nursery for background tasks, by the rules of `open_background`. In
-    addition, the tasks are shielded from cancellation.
+    """Open and yield a nursery for background tasks, as `open_background` does. In addition, the
+    tasks are shielded from cancellation.
 
     If the block is cancelled, it may still close objects that need these tasks, and the tasks
-    continue to run meanwhile.
+    continue to run until then.
     """
     async with open_background() as outer:
         scope = trio.CancelScope(shield=True)
@@ -143,6 +143,6 @@ async def acquire(lock: trio.Lock) -> None:
 
 
 def now_ms() -> int:
-    """Return the event loop's time in ms. The time is rounded, so that a task that has slept until
-    a certain time does not wake a fraction of a millisecond before it."""
+    """Return the event loop's time in ms. The time is rounded, so that a task that sleeps until a
+    time does not wake a fraction of a millisecond early."""
     return int(trio.current_time() * 1_000 + ROUNDING_MS)

@@ -1,5 +1,5 @@
-"""Bearer tokens of a client for OAUTHBEARER. They come from a function, a URL or a file, and are
-replaced before they expire.
+"""Bearer tokens of a client for OAUTHBEARER. Tokens are read from a function, a URL or a file, and
+are replaced before they expire.
 
 All connections in one event loop that use the same source share one token. If the source supplies
 no new token, the old token is used until it expires.
@@ -35,8 +35,8 @@ PAUSE_S = 10.0
 valid. Without this pause, each login would wait for another attempt."""
 ALLOWED_URLS_VARIABLE = "OTTLA_OAUTHBEARER_ALLOWED_URLS"
 STORES_MAX = 64
-"""Maximum number of token sources whose current token is kept in memory. If there are more, the
-oldest is dropped."""
+"""Maximum number of token sources whose current token is stored in memory. If there are more
+sources, the oldest is dropped."""
 
 
 class TokenStore:
@@ -49,7 +49,7 @@ class TokenStore:
         self._refresh_at_s = 0.0
 
     async def token(self) -> str:
-        """Return a valid token.  Raises RefusedError if none is available."""
+        """Return a valid token. Raises RefusedError if no token is available."""
         async with self._asking:
             now_s = time.time()
             if now_s >= self._refresh_at_s or not self._still_holds(now_s):
@@ -83,8 +83,8 @@ class TokenStore:
 
 
 async def _provided(provide: TokenProvider) -> BearerToken | str:
-    """Return the token of an application's provider. An async provider is awaited; any other is
-    called in a worker thread, because it may block."""
+    """Return the token of an application's provider. An async provider is awaited. Any other
+    provider is called in a worker thread, because it may block."""
     if not inspect.iscoroutinefunction(provide) and not inspect.iscoroutinefunction(
         getattr(provide, "__call__", None)  # noqa: B004  # whether it is async, not callable
     ):
@@ -99,7 +99,7 @@ _STORES: OrderedDict[object, TokenStore] = OrderedDict()
 
 def store_of(login: SaslLogin) -> TokenStore:
     """Return the store of the login's bearer token. All connections of the running event loop share
-    it."""
+    this store."""
     source = login.provider or login.grant
     assert source is not None
     provide = login.provider

@@ -1,9 +1,9 @@
 """A connection to one broker on a blocking socket, for a command that sends one request.
 
-It has no TLS, no login and no retries. It does not use trio, because importing trio takes longer
-than the rest of such a command. After any error, the caller sends the request again through
-`Cluster`, which retries it or reports the error. This module therefore raises errors unchanged, as
-OSError, ProtocolError or RefusedError.
+The connection has no TLS, no login and no retries. It does not use trio, because importing trio
+takes longer than the rest of such a command. After any error, the caller sends the request again
+through `Cluster`, which retries it or reports the error. This module therefore raises errors
+unchanged, as OSError, ProtocolError or RefusedError.
 """
 
 import socket
@@ -93,8 +93,8 @@ class BlockingConnection:
     def _received(self, count: int) -> bytearray:
         """Receive and return exactly `count` bytes.
 
-        Memory is allocated only as bytes arrive, so that a peer cannot make the client allocate as
-        much as it announces.
+        Memory is allocated only as bytes arrive. A peer that announces more bytes than it sends
+        therefore cannot make the client allocate memory for them.
         """
         frame = bytearray()
         while len(frame) < count:

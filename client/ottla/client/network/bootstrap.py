@@ -14,8 +14,8 @@ CURE = "write host:port,host:port (without a port: 9092)"
 
 
 def addresses_of(bootstrap: str | Iterable[str | tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the bootstrap addresses as (host, port) pairs. They are given as a text `host:port,…`,
-    or as a list of such texts or of pairs.
+    """Return the bootstrap addresses as (host, port) pairs. `bootstrap` is a text `host:port,…`, or
+    a list of such texts or of pairs.
 
     Raises TypeError for other types, and ValueError for a text that is not an address.
     """
@@ -62,9 +62,9 @@ def _has_port(text: str) -> bool:
 
 
 def config_of(config: C | None, kind: type[C]) -> C:
-    """Return `config`, or the default settings of the client if it is None.
+    """Return `config`, or the default settings of the client if `config` is None.
 
-    Raises TypeError if `config` is not of the expected class.
+    Raises TypeError if `config` is not of the class `kind`.
     """
     if config is None:
         return kind()

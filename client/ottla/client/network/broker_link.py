@@ -1,8 +1,8 @@
-"""Connection of a producer or consumer to one broker. It is reopened when it is lost.
+"""Connection of a producer or consumer to one broker. A lost connection is opened again.
 
-A link opens the connection when there is work, and sends requests until the connection is lost. It
-then reports the loss, waits for `retry.backoff.ms` and connects again. Subclasses define the work,
-the requests and the reaction to a loss.
+A link opens the connection when there is work, and sends requests until the connection is lost. The
+link then reports the loss, waits for `retry.backoff.ms` and connects again. Subclasses define the
+work, the requests and the reaction to a loss.
 """
 
 from abc import ABC, abstractmethod
@@ -42,7 +42,7 @@ class LinkConfig(Protocol):
 
 
 class BrokerLink(ABC):
-    """A connection to one broker. It is opened whenever there is work, and reopened after a
+    """A connection to one broker. It is opened when there is work, and opened again after a
     loss."""
 
     def __init__(self, node: NodeId, cluster: Cluster, config: LinkConfig) -> None:

@@ -27,7 +27,7 @@ OWN_FEATURES = "ottla."
 """Start of the names of features that only brokers of Ottla list."""
 OWN_FEATURES_FROM = 4
 """First version of ApiVersions whose responses contain Ottla's own features. Responses of earlier
-versions leave out features whose lowest level is 0 (KAFKA-17011)."""
+versions omit features whose lowest level is 0 (KAFKA-17011)."""
 
 
 class ExpectedNode(NamedTuple):
@@ -74,15 +74,15 @@ class BrokerVersions:
         return frozenset(self._versions)
 
     def is_of_controller(self, api_key: int) -> bool:
-        """Return whether the broker lacks an API because it is a controller, which does not serve
-        Metadata requests."""
+        """Return True if the broker lacks an API because it is a controller. Controllers do not
+        serve Metadata requests."""
         known = self._versions
         return bool(known) and apis.METADATA not in known and api_key not in known
 
     def version_of(self, api_key: int, address: str) -> int:
         """Return the highest version of an API that both the client and the broker support.
 
-        Raises RefusedError if there is none.
+        Raises RefusedError if they have no version in common.
         """
         api = apis.API[api_key]
         lowest, highest = self._versions.get(api_key, (1, 0))
@@ -95,7 +95,8 @@ class BrokerVersions:
         return version
 
     def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature.  0 if the broker does not report it."""
+        """Return the finalized level of a feature, or 0 if the broker does not report the
+        feature."""
         return self._features.get(name, 0)
 
 
@@ -117,10 +118,10 @@ def read_versions(version: int, body: memoryview) -> BrokerVersions | int:
 
 
 def _next_version(refused: int, answer: ApiVersionsResponse) -> int:
-    """Return the highest version of ApiVersions that the broker lists below a refused one.
+    """Return the highest version of ApiVersions that the broker lists below the refused version.
 
-    Returns 0, which every broker supports, if the broker lists none, as brokers before Kafka 2.4
-    do.
+    Returns 0, which every broker supports, if the broker lists no version, as brokers before Kafka
+    2.4 do.
     """
     for row in answer.api_keys:
         if row.api_key == apis.API_VERSIONS:

@@ -31,8 +31,8 @@ COUNTERPARTS = {
     "highwater": "call `end_offsets`",
     "store_offsets": "set `enable_auto_commit=False` and call `commit`",
 }
-"""Methods or expressions of Ottla by the name of the method of another Python client that they
-replace. They are used in error messages."""
+"""Methods or expressions of Ottla that replace the methods of other Python clients, by the name of
+the replaced method. Error messages contain them."""
 
 
 class CallsOfOthers:

@@ -1,8 +1,8 @@
 """The `async with` block of a client, which `open_producer` and similar functions return.
 
 The client exists only inside the block. Any other use of the returned object raises an error that
-tells the user to write `async with`. A ResourceWarning is emitted if code calls `__aenter__`
-directly and never `__aexit__`.
+asks the user to write `async with`. A ResourceWarning is emitted if code calls `__aenter__`
+directly and never calls `__aexit__`.
 """
 
 import inspect
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 class ClientBlock(AbstractAsyncContextManager[T]):
-    """The `async with` block of one client, which opens the client at its start and closes it at
-    its end."""
+    """The `async with` block of one client. The client is opened at the start of the block and
+    closed at its end."""
 
     def __init__(self, function_name: str, manager: AbstractAsyncContextManager[T]) -> None:
         self._function_name = function_name
@@ -74,9 +74,10 @@ class ClientBlock(AbstractAsyncContextManager[T]):
 def client_block(
     function: Callable[P, AsyncIterator[T]],
 ) -> Callable[P, AbstractAsyncContextManager[T]]:
-    """Wrap an async generator that yields a client. The result is a function that returns a
-    `ClientBlock`, just as a function decorated with `asynccontextmanager` returns a context
-    manager."""
+    """Wrap an async generator that yields a client. Returns a function that returns a
+    `ClientBlock`.
+
+    The wrapper is similar to `asynccontextmanager`."""
     opened = asynccontextmanager(function)
 
     @wraps(function)
@@ -90,8 +91,8 @@ def client_block(
 
 
 def _remedy_for_setting(function: Callable[..., object], given: Mapping[str, object]) -> str:
-    """Return the end of an error message if a setting was passed as a keyword argument, which other
-    clients accept. Returns an empty text if no such argument was passed."""
+    """Return the end of an error message if a setting was passed as a keyword argument, as other
+    clients allow. Returns an empty text if no setting was passed in this way."""
     known = inspect.signature(function).parameters
     unknown = next((name for name in given if name not in known), None)
     if unknown is None or "config" not in known:

@@ -1,8 +1,8 @@
 """A client's view of a cluster: its metadata, and open connections to its brokers.
 
-The metadata may be outdated at any time. It is requested again whenever a response shows that it is
-outdated. If its addresses lead to brokers of another cluster, or if no broker responds, all of it
-is discarded, and the client starts again from its bootstrap addresses.
+The metadata may be outdated at any time. It is requested again when a response shows that it is
+outdated. If its addresses lead to brokers of another cluster, or if no broker responds, all
+metadata is discarded, and the client starts again from its bootstrap addresses.
 """
 
 import logging
@@ -51,8 +51,8 @@ LOG = logging.getLogger("ottla.client.network")
 
 RETRY_WAIT_S = 0.1
 NEXT_BROKER_AFTER_S = 0.5
-"""Seconds after which a client sends a request to the next broker as well, because the first broker
-may hang."""
+"""Seconds after which a client sends a request to the next broker in addition, because the first
+broker may not respond."""
 
 
 CONNECT_TIMEOUT_S = 10.0
@@ -94,7 +94,7 @@ class MetadataRecovery(NamedTuple):
     trigger_s: float = 300.0
     """Time in seconds without a Metadata response after which the metadata is discarded."""
     is_cluster_checked: bool = True
-    """True if the client tells each broker which broker and cluster it expects (KIP-1242), and
+    """True if the client states in its requests which broker and cluster it expects (KIP-1242), and
     compares the cluster ids in responses."""
 
 
@@ -157,18 +157,18 @@ class Cluster:
         self._opened: WeakSet[Pipeline] = WeakSet()
         """Every open connection to the cluster, including those that callers of `connect` own."""
         self._restart_count = 0
-        """Number of times that the metadata was dropped."""
+        """Number of times that the metadata was discarded."""
         self._unanswered_since_s: float | None = None
-        """Time in seconds of the oldest Metadata request that no broker has answered since the last
-        Metadata response. None directly after a response."""
+        """Start time, in seconds, of the oldest Metadata request that no broker has answered. None
+        if there was no such request since the last Metadata response."""
         self._logged: tuple[str, float] = ("", -math.inf)
-        """Reason and time of the last warning that the metadata was dropped."""
+        """Reason and time of the last warning about discarded metadata."""
 
     async def metadata(
         self, topics: Iterable[str] | None = None, *, may_create: bool = False
     ) -> MetadataResponse:
-        """Request the metadata of `topics`, or of all topics if that is None. Stores the response
-        and returns it.
+        """Request the metadata of `topics`, or of all topics if `topics` is None. Stores the
+        response and returns it.
 
         With `may_create`, the broker creates missing topics if its settings allow this.
         """
@@ -205,8 +205,8 @@ class Cluster:
         return answer
 
     async def _ask(self, request: MetadataRequest) -> MetadataResponse:
-        """Request metadata.  Raises MisroutedConnectionError, after the known metadata was dropped,
-        if it belongs to another cluster than the response."""
+        """Request metadata. If the response belongs to another cluster than the known metadata,
+        discards the known metadata and raises MisroutedConnectionError."""
         if self._unanswered_since_s is None:
             self._unanswered_since_s = trio.current_time()
         is_answered = False
@@ -224,7 +224,8 @@ class Cluster:
         return answer
 
     def _reason_to_start_again(self, answer: MetadataResponse) -> str | None:
-        """Return the reason in a Metadata response to drop the known metadata, or None."""
+        """Return the reason in a Metadata response to discard the known metadata, or None if the
+        response has no such reason."""
         recovery, known = self._recovery, self.cluster_id
         if not recovery.is_enabled:
             return None
@@ -236,7 +237,7 @@ class Cluster:
         return None
 
     def _start_again_if_silent(self) -> None:
-        """Drop the metadata if no broker has answered a request for it for too long."""
+        """Discard the metadata if no broker has answered a Metadata request for too long."""
         recovery, since_s = self._recovery, self._unanswered_since_s
         if not recovery.is_enabled or not self._addresses or since_s is None:
             return
@@ -245,8 +246,8 @@ class Cluster:
             self._start_again(f"no broker has answered a request for metadata for {silent_s:.0f} s")
 
     def _start_again(self, reason: str) -> None:
-        """Drop all metadata and connections, and log `reason`. The next request is sent to a
-        bootstrap address."""
+        """Discard all metadata, close all connections, and log `reason`. The next request is sent
+        to a bootstrap address."""
         self._restart_count += 1
         for connection in list(self._opened):
             connection.abort(f"{connection.address} was left: {reason}")
@@ -298,9 +299,9 @@ class Cluster:
         self._on_forgotten = callback
 
     def learn_leader(self, partition: TopicPartition, leader: KnownLeader) -> bool:
-        """Record a partition's leader, as reported in a broker's response (KIP-951).
+        """Store the leader of a partition that a broker's response contains (KIP-951).
 
-        Returns True if this leader is newer than the one known so far.
+        Returns True if this leader is newer than the known leader.
         """
         known = self._leaders.get(partition)
         if leader.node < 0 or leader.node not in self._addresses:
@@ -311,7 +312,7 @@ class Cluster:
         return True
 
     def learn_address(self, node: NodeId, host: str, port: int) -> None:
-        """Record the address of a broker, as reported in the response of another broker."""
+        """Store the address of a broker that another broker's response contains."""
         self._addresses[node] = (host, port)
 
     def _learn_topic(self, topic: MetadataResponseTopic) -> None:
@@ -426,7 +427,7 @@ class Cluster:
         return leader.node
 
     def _unanswered(self, deadline_s: float) -> ConnectionLostError:
-        """Return the error for a request to which no broker has responded by the deadline."""
+        """Return the error of a request to which no broker has responded before the deadline."""
         return ConnectionLostError(
             self._reachability.last_reason or f"no broker answered in {deadline_s:g} s"
         )
@@ -444,11 +445,12 @@ class Cluster:
         node: NodeId | None = None,
         version: int | None = None,
     ) -> R:
-        """Send a request to `node`, or to any broker if `node` is None, and return the decoded
-        response.
+        """Send a request to the broker `node`, or to any broker if `node` is None. Returns the
+        decoded response.
 
-        Raises RefusedError with UNSUPPORTED_VERSION for a request of Ottla's own if the brokers are
-        not Ottla's. They would close the connection, on which other requests wait.
+        Raises RefusedError with UNSUPPORTED_VERSION if the request is one of Ottla's own and the
+        brokers are not Ottla's. Other brokers would close the connection, on which other requests
+        wait.
         """
         api = API[message.API_KEY]
         if api.is_own and not await self.serves_own_requests():
@@ -476,8 +478,8 @@ class Cluster:
             raise
 
     async def serves_own_requests(self) -> bool:
-        """Return whether the brokers are Ottla's, and serve its own requests. One broker is asked,
-        once."""
+        """Return whether the brokers are Ottla's and serve its own requests. The client sends this
+        question once, to one broker."""
         if self._serves_own_requests is None:
             version = await self.version_of(ApiVersionsRequest.API_KEY)
             found = False
@@ -491,8 +493,8 @@ class Cluster:
         return self._serves_own_requests
 
     async def version_of(self, api_key: int, node: NodeId | None = None) -> int:
-        """Return the version in which `request` would send an API's requests to this broker. Raises
-        RefusedError if client and broker have no version in common."""
+        """Return the version in which `request` would send an API's requests to the broker `node`.
+        Raises RefusedError if client and broker have no version in common."""
         connection = await self._any() if node is None else await self._of(node)
         return connection.version_of(api_key)
 
@@ -533,9 +535,10 @@ class Cluster:
 
     async def _first_to_answer(self, addresses: list[tuple[str, int]]) -> Pipeline:
         """Return a connection to the first broker that responds. Raises the error of a failed
-        attempt if no broker does.
+        attempt if no broker responds.
 
-        If a broker hangs, the next one is tried after `NEXT_BROKER_AFTER_S`, in parallel.
+        If a broker has not responded after `NEXT_BROKER_AFTER_S`, the next broker is tried in
+        parallel.
         """
         failure: OttlaError = ConnectionLostError("no bootstrap server is given")
         answered: list[Pipeline] = []
@@ -676,7 +679,7 @@ async def open_cluster(
 
 
 def recovery_of(config: "RecoveringClient") -> MetadataRecovery:
-    """Return the conditions of metadata recovery that the settings of a client specify."""
+    """Return the conditions of metadata recovery in the settings of a client."""
     return MetadataRecovery(
         is_enabled=config.metadata_recovery_strategy == "rebootstrap",
         trigger_s=config.metadata_recovery_rebootstrap_trigger_ms / 1_000,

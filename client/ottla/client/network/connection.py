@@ -52,11 +52,11 @@ the default of `max.partition.fetch.bytes` plus the other fields of the response
 A peer that announces a larger response than it sends occupies at most this much memory.
 """
 FREED_BYTES = 4 * RECEIVE_BYTES_MAX
-"""Size in bytes of the block that `keep_freed_memory` allocates and frees once, without writing to
-it.
+"""Size, in bytes, of the block that `keep_freed_memory` allocates and frees once, without writing
+to the block.
 
-glibc then keeps up to twice this amount of freed memory. This suffices for an arriving response,
-two unread responses, and the values of the response that the application is reading.
+Afterwards, glibc keeps up to twice this amount of freed memory. This suffices for an arriving
+response, two unread responses, and the values of the response that the application is reading.
 """
 SMALL_PIECE_BYTES = 16_384
 """Size in bytes below which pieces of a response are joined as they arrive. Each separate piece
@@ -64,13 +64,13 @@ costs 100 bytes of additional memory."""
 
 
 class ConnectionLostError(OttlaError):
-    """The broker is unreachable, has disconnected, or did not respond in time.  Another broker may
-    still respond."""
+    """Error if the broker is unreachable, has disconnected, or did not respond in time. Another
+    broker may still respond."""
 
 
 class MisroutedConnectionError(ConnectionLostError):
-    """The address leads to another broker or another cluster than the client expects (KIP-1242).
-    The client's metadata is therefore wrong."""
+    """Error if an address leads to another broker or another cluster than the client expects
+    (KIP-1242). The client's metadata is then wrong."""
 
 
 R = TypeVar("R", bound=Message)
@@ -95,7 +95,7 @@ class BrokerConnection:
         self._asked_bytes = RECEIVE_BYTES
         """Number of bytes to request from the socket for the next response.
 
-        After large responses, this is the size of the largest one, so that the next response
+        After large responses, this is the size of the largest response, so that the next response
         arrives in one piece and needs no copy.
         """
         self._spoken = BrokerVersions()
@@ -141,7 +141,7 @@ class BrokerConnection:
             await self._log_in()
 
     async def _log_in(self) -> None:
-        """Authenticate.  The caller holds the lock `_lock`."""
+        """Authenticate the connection. The caller holds the lock `_lock`."""
         assert self._login is not None
         try:
             renew_after_s = await log_in(self._login, self._ask_in_turn, self.address)
@@ -178,7 +178,8 @@ class BrokerConnection:
         return self._spoken.version_of(api_key, self.address)
 
     def feature_level(self, name: str) -> int:
-        """Return the finalized level of a feature.  0 if the broker does not report it."""
+        """Return the finalized level of a feature, or 0 if the broker does not report the
+        feature."""
         return self._spoken.feature_level(name)
 
     @property
@@ -370,9 +371,9 @@ async def open_stream(
 ) -> C:
     """Open and return a connection of the class `kind`, with TLS and login.
 
-    If `login` or `tls` is None, the one that is set for the calling task applies (`LOGIN`, `TLS`).
-    Raises RefusedError if the broker rejects the login, ConnectionLostError if the broker cannot be
-    reached, and MisroutedConnectionError if the peer is another broker than `expected`.
+    If `login` or `tls` is None, the value that is set for the calling task applies (`LOGIN`,
+    `TLS`). Raises RefusedError if the broker rejects the login, ConnectionLostError if the broker
+    cannot be reached, and MisroutedConnectionError if the peer is another broker than `expected`.
     """
     address = f"{host}:{port}"
     login = login or LOGIN.get()
@@ -413,12 +414,12 @@ async def open_stream(
 
 @cache
 def keep_freed_memory() -> None:
-    """Make the C library keep the memory of a response after it is freed, for use by the next
+    """Configure the C library so that the freed memory of a response is reused for the next
     response.
 
-    Otherwise glibc returns the memory to the kernel after every response, and the kernel has to
-    provide it again page by page, which takes a sixth of the time spent on reading. glibc keeps
-    twice the size of the largest block that was freed.
+    Otherwise glibc returns the memory to the kernel after every response, and the kernel provides
+    it again page by page, which takes a sixth of the time spent on reading. glibc keeps twice the
+    size of the largest block that was freed.
     """
     bytes(FREED_BYTES)
 

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     from ottla.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 LOGIN: ContextVar["SaslLogin | None"] = ContextVar("login", default=None)
-"""Login that applies to connections of the current task, unless a connection has a login of its
-own."""
+"""Login of the current task. It applies to connections that have no login of their own."""
 
 SALTED_PASSWORDS_MAX = 32
-"""Maximum number of salted passwords in the cache. The cache exists because computing a salted
-password takes milliseconds."""
+"""Maximum number of salted passwords in the cache. Without a cache, each login would spend
+milliseconds on computing the salted password."""
 
 RENEW_AT = 0.85
 """Fraction of a SASL session's lifetime after which the session is renewed, as in the Java client.
@@ -157,8 +156,8 @@ def _raise_for(code: int, message: str | None) -> None:
 
 
 def starter_of(nursery: trio.Nursery) -> Callable[..., None]:
-    """Return a function with the signature of `nursery.start_soon` that gives each started task the
-    login and TLS settings of the task that calls `starter_of`.
+    """Return a function with the signature of `nursery.start_soon`. Each task that it starts gets
+    the login and TLS settings of the task that calls `starter_of`.
 
     trio starts a task in the context of the task that calls `start_soon`. Without this function,
     tasks that another task starts would send unauthenticated requests.

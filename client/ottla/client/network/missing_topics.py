@@ -1,4 +1,4 @@
-"""Rules for when a client reports topics that do not exist.
+"""Rules for the report of topics that do not exist.
 
 Pure. A subject is the name of a topic, or a pattern that matches no topic. A subject is reported
 only after it has been missing for `GRACE_MS`, because a topic is unknown for a moment while it is
@@ -16,7 +16,7 @@ explanation for longer."""
 
 
 class MissingTopics:
-    """Topic names and patterns of one client that are missing, and whether each has been
+    """Missing topic names and patterns of one client. The object also stores whether each was
     reported."""
 
     def __init__(self, grace_ms: int = GRACE_MS) -> None:
@@ -27,8 +27,8 @@ class MissingTopics:
         self._reported: set[str] = set()
 
     def retain(self, unknown: Collection[str], now_ms: int) -> None:
-        """Replace the set of missing topics and patterns by `unknown`, those that the client's
-        latest metadata lacks."""
+        """Replace the set of missing topics and patterns by `unknown`: the topics and patterns that
+        the client's latest metadata lacks."""
         self._reported.intersection_update(unknown)
         for subject in self._since_ms.keys() - unknown:
             del self._since_ms[subject]
@@ -45,7 +45,7 @@ class MissingTopics:
         """Process a response which shows that a topic or pattern is missing. Returns True if the
         client must report it now.
 
-        With `is_repeated`, it is reported again after each further grace period.
+        With `is_repeated`, the topic or pattern is reported again after each further grace period.
         """
         if subject in self._reported:
             return False
@@ -59,14 +59,14 @@ class MissingTopics:
         return True
 
     def postpone(self, subject: str, now_ms: int) -> None:
-        """Process a response which does not show whether a topic or pattern is missing. Its grace
-        period starts again."""
+        """Process a response which does not show whether a topic or pattern is missing. The grace
+        period of the topic or pattern starts again."""
         if subject in self._since_ms:
             self._since_ms[subject] = now_ms
 
     def stop_waiting(self, subject: str) -> None:
-        """Process the end of a call that waited for a topic. The next call that waits for it starts
-        a new grace period."""
+        """Process the end of a call that waited for a topic. The next call that waits for this
+        topic starts a new grace period."""
         self._since_ms.pop(subject, None)
 
     def on_found(self, subject: str) -> None:

@@ -1,9 +1,9 @@
 """A connection to a broker with several requests in flight. Responses arrive in the order of the
 requests.
 
-No separate task reads from the connection.  The first task that waits for a response also reads the
-responses of other tasks.  Once its own response has arrived, the next waiting task continues
-reading.  A response for which no task waits is dropped. Invariants:
+No separate task reads from the connection. The first task that waits for a response also reads the
+responses of other tasks. After its own response has arrived, the next waiting task continues
+reading. A response for which no task waits is dropped. Invariants:
 - OneAnswerPerRequest: each response belongs to one request.
 - OrderKept: responses arrive in the order of their requests.
 - BrokenStaysBroken: nothing is sent after a truncated request or response.
@@ -36,8 +36,8 @@ R = TypeVar("R", bound=Message)
 
 
 class ExpectedResponse:
-    """The response to a request in flight. `frame` contains its bytes after it has arrived, and
-    None before."""
+    """The response to a request in flight. `frame` contains the response's bytes, or None before it
+    has arrived."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "sent_s", "version")
 

@@ -18,10 +18,10 @@ async def retry_until_timeout(
     retry_wait_s: float,
     passes: Callable[[RefusedError], bool] = lambda error: error.is_retriable,
 ) -> T:
-    """Call `attempt` until it succeeds, and return its result. Waits `retry_wait_s` between two
-    calls.
+    """Call `attempt` until it succeeds, and return its result. Waits `retry_wait_s` seconds between
+    two calls.
 
-    After `timeout_s`, raises the last temporary error. Raises a permanent refusal at once.
+    After `timeout_s` seconds, raises the last temporary error. Raises a permanent refusal at once.
     """
     trouble: RefusedError | ConnectionLostError = ConnectionLostError("no request was sent")
     with trio.move_on_after(timeout_s):

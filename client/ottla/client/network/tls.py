@@ -77,7 +77,8 @@ NOT_ACCEPTED = ("SSLV3_ALERT_BAD_CERTIFICATE", "SSLV3_ALERT_CERTIFICATE_UNKNOWN"
 
 
 class TlsError(OSError):
-    """A TLS connection could not be established. The message contains the reason and a remedy."""
+    """Error if a TLS connection cannot be established. The message contains the reason and a
+    remedy."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(errno.EPROTO, sentence)
@@ -148,8 +149,8 @@ class TlsDialer:
         return self._context
 
     def use(self, config: "TlsConfig") -> None:
-        """Replace the TLS settings for new connections. Raises ConfigError, and keeps the old
-        settings, if the new ones are unusable."""
+        """Replace the TLS settings for new connections. If the new settings are unusable, raises
+        ConfigError and keeps the old settings."""
         context = _client_context(config)
         self._config, self._context, self._signature = config, context, stamps_of(config.files)
 
@@ -171,7 +172,7 @@ class TlsDialer:
         """Return an encrypted stream over `stream`, after the handshake and the verification of the
         server's certificate.
 
-        Closes the stream and raises TlsError if that fails.
+        Closes the stream and raises TlsError if the handshake or the verification fails.
         """
         found = self.over(stream, host)
         try:
@@ -187,8 +188,8 @@ class TlsDialer:
 
 
 TLS: ContextVar[TlsDialer | None] = ContextVar("tls", default=None)
-"""TLS settings that apply to connections of the current task, unless a connection has settings of
-its own. None means that connections are not encrypted."""
+"""TLS settings of the current task. They apply to connections that have no TLS settings of their
+own. None means that connections are not encrypted."""
 
 
 class TlsStream:
@@ -262,8 +263,8 @@ class TlsStream:
                 await self._send_records()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
-        """Return decrypted bytes as soon as there are any, at least one. Returns b"" if the peer
-        has closed its side."""
+        """Wait for decrypted bytes, and return at least one byte. Returns b"" if the peer has
+        closed its side."""
         room = memoryview(bytearray(min(max_bytes, RECEIVE_BYTES)))
         count = await self.receive_into(room)
         return bytes(room[:count])

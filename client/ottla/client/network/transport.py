@@ -17,14 +17,14 @@ from ottla.model.seams import Transport
 CLOSED = "this socket was already closed"
 NEXT_ADDRESS_AFTER_S = 0.1
 """Seconds after which a client also tries to connect to the next IP address of a host, because the
-first one may hang."""
+first address may not respond."""
 
 
 class TcpStream:
     """A TCP connection. Implements the interface `ByteStream`.
 
-    A request needs one event-loop iteration less than with trio's own stream class. That class
-    yields after each call, and tries to receive before the response can have arrived.
+    A request needs one event-loop iteration less than with trio's own stream class, which yields
+    after each call and tries to receive before the response can have arrived.
     """
 
     __slots__ = ("_stream", "aclose", "receive_into", "socket")

@@ -2,12 +2,12 @@
 loop.
 
 `TrioThread.run` runs an async function of trio, and returns its result or raises its error in the
-calling asyncio task. Cancelling that task cancels the function and waits for its end. `keep` holds
+calling asyncio task. Cancelling that task cancels the function and waits for its end. `keep` keeps
 an async context manager of trio open. The thread ends when its last client is closed, or within
 `LOOK_S` seconds after the asyncio loop was closed.
 
-In simulations, the asyncio event loop runs within a trio task (`EmbeddedLoop`). No thread is needed
-then: `TrioTasks` runs the trio clients in other tasks of the same trio event loop.
+In simulations, the asyncio event loop runs within a trio task (`EmbeddedLoop`). Then no thread is
+needed: `TrioTasks` runs the trio clients in other tasks of the same trio event loop.
 
 Waking the event loop of another thread costs far more than a function call. Calls to the other
 thread that are made before its event loop has woken up therefore share one wake-up (`Mailbox`).
@@ -35,7 +35,7 @@ tasks."""
 
 
 class ClientClosedError(RuntimeError):
-    """The client was used after the end of its `async with` block."""
+    """Error if a client is used after the end of its `async with` block."""
 
     def __init__(self) -> None:
         super().__init__("the client is closed: use it within its `async with` block")
@@ -45,8 +45,8 @@ class Mailbox:
     """Queue of function calls from one thread to the event loop of another thread. One wake-up
     delivers all queued calls.
 
-    `wake` schedules `deliver` in the other thread. It may raise an error if that event loop has
-    ended.
+    `wake` schedules `deliver` in the other thread. It may raise an error if the event loop of that
+    thread has ended.
     """
 
     def __init__(self, wake: Callable[[Callable[[], None]], object]) -> None:
@@ -83,8 +83,8 @@ class Mailbox:
 
 
 class Call(Generic[T]):
-    """A call from an asyncio task into trio's thread, and its result. The result is set once, in
-    asyncio's thread."""
+    """A call from an asyncio task to a function in trio's thread, and its result. The result is set
+    once, in asyncio's thread."""
 
     __slots__ = ("_failure", "_future", "_loop", "_value", "is_settled")
 
@@ -117,8 +117,8 @@ class Call(Generic[T]):
         return self._value
 
     async def wait(self) -> None:
-        """Wait until the result of the call is set. A task that was cancelled in this method may
-        wait again."""
+        """Wait until the result of the call is set. If the waiting task was cancelled in this
+        method, it may wait again."""
         if self._future.cancelled():
             self._future = self._loop.create_future()
         if not self.is_settled:
@@ -126,8 +126,8 @@ class Call(Generic[T]):
 
 
 class _BlockFailedError(Exception):
-    """Error raised inside a trio context manager if the application's block ended with an error.
-    The application receives its own error instead."""
+    """Error that is raised inside a trio context manager if the application's block ended with an
+    error. The application receives its own error instead."""
 
 
 class KeptManager(Generic[T_co]):
@@ -143,8 +143,8 @@ class KeptManager(Generic[T_co]):
         self._release = trio.Event()
         self._has_failed = False
         self.on_close: dict[object, Callable[[], None]] = {}
-        """Functions to call when the context manager closes, by the object that registered each of
-        them."""
+        """Functions to call when the context manager closes, by the object that registered each
+        function."""
 
     async def hold(self, on_open: Callable[[], None]) -> None:
         """Enter the context manager, wait for `release`, and exit it. One task does all of this, as
@@ -175,7 +175,7 @@ class KeptManager(Generic[T_co]):
 
     def start(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Start `work` in trio's thread, as a task that is cancelled when the context manager
-        closes. Returns False if it is closing or closed."""
+        closes. Returns False if the context manager is closing or closed."""
         if self.is_open and self._nursery is not None:
             self._nursery.start_soon(work)
         return self.is_open
@@ -214,8 +214,9 @@ class TrioThread:
     ) -> T:
         """Run an async function in trio's thread, and return its result.
 
-        With `kept`, the function is cancelled when that context manager closes. If the asyncio task
-        was cancelled before the result arrived, `on_unclaimed` is called with the result.
+        If `kept` is not None, the function is cancelled when that context manager closes. If the
+        asyncio task was cancelled before the result arrived, `on_unclaimed` is called with the
+        result.
         """
         call: Call[T] = Call(self._loop)
         scope = trio.CancelScope()
@@ -303,7 +304,7 @@ class TrioThread:
     ) -> T:
         """Wait for the end of a call, and return its result or raise its error.
 
-        If the asyncio task is cancelled, `cancel` is called in trio's thread. The method still
+        If the asyncio task is cancelled, `cancel` is called in trio's thread, and the method still
         waits until the call has ended.
         """
         self._pending.add(call)
@@ -383,7 +384,7 @@ class EmbeddedLoop(Protocol):
 class TrioTasks(TrioThread):
     """Trio tasks for the trio clients of an asyncio event loop that runs in the same trio program.
 
-    Has the interface of `TrioThread`, but no thread.
+    The class has the interface of `TrioThread`, but uses no thread.
     """
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Small HTTP requests, for example for the keys and tokens of identity providers. The functions
 block, and therefore run in a worker thread.
 
-The size of a response, and the time in which it must arrive, are limited. Redirects are refused, so
+The size of a response, and the time until it has arrived, are limited. Redirects are refused, so
 that only configured servers are contacted. Without TLS settings, the CAs of the operating system
 (or SSL_CERT_FILE) are trusted.
 """
@@ -36,8 +36,8 @@ TIMEOUT_S = 10.0
 at a time therefore blocks a worker thread for at most twice this time."""
 
 RETRIED_CODES = (408, 425, 429)
-"""HTTP status codes below 500 that mean a temporary error, so that the request is repeated. All
-other codes below 500 are permanent errors."""
+"""HTTP status codes below 500 that mean a temporary error, so that the request is repeated. Other
+codes below 500 are permanent errors."""
 
 PIECE_BYTES = 65_536
 SHOWN_BYTES_MAX = 200
@@ -84,7 +84,8 @@ class _TimedInput(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read some bytes, and return their number.  Raises TimeoutError if none arrive in time."""
+        """Read some bytes, and return their number. Raises TimeoutError if no bytes arrive in
+        time."""
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("it takes too long")
@@ -152,7 +153,7 @@ def fetch(
     connect_timeout_s: float = TIMEOUT_S,
     read_timeout_s: float = TIMEOUT_S,
 ) -> bytes:
-    """Return the contents of a URL or a file.  Raises WebFetchError if that fails."""
+    """Return the content of a URL or a file. Raises WebFetchError if the content cannot be read."""
     try:
         if is_file_url(url):
             with open(path_of(url), "rb") as file:
@@ -186,8 +187,8 @@ def fetch(
 
 
 def _words(reason: object) -> str:
-    """Return the reason of a failure as text, without the errno of OpenSSL's errors, which is
-    meaningless."""
+    """Return the reason of a failure as text. The errno of OpenSSL's errors is omitted, because it
+    is meaningless."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {reason.verify_message}"
     if isinstance(reason, ssl.SSLError):
