@@ -81,12 +81,12 @@ provider."""
 
 SENDS_PER_LOOK = 64
 """Number of records that a task sends before other tasks may run. With a smaller number, each
-record takes more CPU time. With a larger number, one task blocks the event loop for longer (64
-records take well below a millisecond)."""
+record takes more CPU time. With a larger number, one task blocks the event loop for longer. Sending
+64 records takes well below a millisecond."""
 
 NEW_EPOCHS_FROM = 3
-"""First version of InitProducerId with which a producer keeps its id and gets a new epoch
-(KIP-360). In older versions, it gets a new producer id."""
+"""First version of InitProducerId in which a producer keeps its id and gets a new epoch (KIP-360).
+In older versions, the producer gets a new id."""
 
 
 class Producer(ReportingClient, CallsOfOthers):
@@ -124,8 +124,8 @@ class Producer(ReportingClient, CallsOfOthers):
         self._wake_up = WakeUp()
         self._expiry = WakeUp()
         self._is_expiry_awaited = False
-        """True if the task that expires batches sleeps until a known time. Batches that are added
-        later expire later, so they need not wake it."""
+        """True if the task that expires batches sleeps until a known time. Later batches expire
+        later, so they need not wake the task."""
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
         self._missing = MissingTopics()
@@ -277,10 +277,10 @@ class Producer(ReportingClient, CallsOfOthers):
         timestamp_ms: int | None = None,
         waiting_bytes: int = 0,
     ) -> int | None:
-        """Return the size in bytes that a record occupies in the buffer, or None if `send_nowait`
-        may be unable to accept it now.
+        """Return the size, in bytes, that a record occupies in the buffer, or None if `send_nowait`
+        may be unable to accept the record now.
 
-        May be called from another thread. All values that this method reads are replaced as a
+        This method may be called from another thread. All values that it reads are replaced as a
         whole, so the result may be outdated but is consistent. `waiting_bytes` is the size of
         records that are already queued in front of this record. Raises TypeError and RefusedError
         for an invalid record, as `send` does.
@@ -307,10 +307,10 @@ class Producer(ReportingClient, CallsOfOthers):
     async def send_run(
         self, topic: str, run: RecordRun, *, partition: int, timestamp_ms: int | None = None
     ) -> None:
-        """Buffer all records of a run for delivery. If some are not delivered, `flush` raises the
-        first error.
+        """Buffer all records of a run for delivery. If some records are not delivered, `flush`
+        raises the first error.
 
-        Waits and raises errors by the rules of `send`.
+        The method waits and raises errors under the same conditions as `send`.
         """
         size_bytes = run.largest_bytes
         if size_bytes > self._config.request_bytes_max:
@@ -337,14 +337,14 @@ class Producer(ReportingClient, CallsOfOthers):
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> SentRecords:
-        """Buffer many records, given as values or (key, value) pairs. The result can be awaited for
-        the delivery reports.
+        """Buffer many records, which are values or (key, value) pairs. The result can be awaited
+        for the delivery reports.
 
-        This takes much less CPU time than calling `send` for each record. All records have the same
+        This needs much less CPU time than calling `send` for each record. All records have the same
         timestamp and no headers. The method waits and raises errors under the same conditions as
         `send`. The error for a refused record contains the record's index. If `records` is a list,
-        no record is sent after such an error. If it is an iterator, or if the error occurs while
-        waiting, earlier records may have been sent.
+        no record is sent after such an error. If `records` is an iterator, or if the error occurs
+        while waiting, earlier records may have been sent.
         """
         check_place(topic, partition, timestamp_ms)
         if timestamp_ms is None:
@@ -397,7 +397,7 @@ class Producer(ReportingClient, CallsOfOthers):
 
     def _observed(self) -> AbstractContextManager[None]:
         """Report this producer's metrics to the program's MeterProvider during the `with` block.
-        Does nothing if there is none."""
+        Does nothing if the program has no MeterProvider."""
         return nullcontext()
 
     def _too_large(self, size_bytes: int) -> RefusedError:

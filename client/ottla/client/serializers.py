@@ -4,8 +4,8 @@ apply these functions.
 A serializer is a function from a value to bytes; a deserializer is a function from bytes to a
 value. This module contains functions for JSON and text. An application may use any other function
 with this argument and result, such as `Message.SerializeToString` of Protobuf. The functions are
-never called with None. The missing key of a record, and the missing value of a tombstone, are None
-both before and after the conversion.
+never called with None: a missing key, and the missing value of a tombstone, are None both before
+and after the conversion.
 
 Serializers with a schema registry are in `ottla.client.schemas`.
 """
@@ -69,7 +69,8 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
 
     @property
     def failure(self) -> Exception | None:
-        """Reason why the record was not delivered, or None."""
+        """Reason why the record was not delivered, or None if it was delivered or its outcome is
+        not known yet."""
         ...
 
     def result(self) -> RecordMetadata:
@@ -79,7 +80,7 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
 
     async def wait(self) -> RecordMetadata:
         """Wait until the record is delivered or has failed, and return its metadata. Raises
-        NotDeliveredError if it was not delivered."""
+        NotDeliveredError if the record was not delivered."""
         ...
 
 
@@ -132,8 +133,8 @@ class RecordReader(Protocol):
 
 
 class DeserializationError(OttlaError):
-    """A deserializer raised an error for a record. That error is the cause (`__cause__`) of this
-    one.
+    """Error of a record that a deserializer could not read. The deserializer's own error is in
+    `__cause__`.
 
     The position of the consumer is already after the record, so that the next poll skips the
     record. If `is_temporary`, the position is at the record instead.
@@ -218,8 +219,8 @@ def _with_headers(
 
 
 def _reader(codec: "Deserializer[T]", part: RecordPart) -> Callable[[bytes, RecordHeaders], T]:
-    """Return a deserializer, whether it is a function or a schema deserializer, as a function of
-    data and headers."""
+    """Return a function of data and headers that deserializes a key or value. `codec` is a function
+    or a schema deserializer."""
     if isinstance(codec, SchemaDeserializer):
         return partial(codec.deserialize, part)
     function: Callable[[bytes], T] = codec
@@ -227,8 +228,7 @@ def _reader(codec: "Deserializer[T]", part: RecordPart) -> Callable[[bytes, Reco
 
 
 class SerializingProducer(Generic[K, V]):
-    """A producer that serializes keys and values. Each is serialized by a function or by a schema
-    serializer.
+    """A producer that serializes keys and values, by functions or by schema serializers.
 
     For example: `SerializingProducer(producer, key=to_text, value=to_json)`. Several serializing
     producers may share one producer.
@@ -255,8 +255,8 @@ class SerializingProducer(Generic[K, V]):
     ) -> None:
         _check_functions(SchemaSerializer, key=key, value=value)
         self.producer = producer
-        """The producer that sends the serialized records. Its other methods, such as `flush` and
-        `transaction`, are called directly on it."""
+        """The producer that sends the serialized records. Applications call its other methods, such
+        as `flush` and `transaction`, directly."""
         self._key: Serializer[K] = key
         self._value: Serializer[V] = value
 
@@ -288,12 +288,11 @@ class SerializingProducer(Generic[K, V]):
 
 
 class DeserializingConsumer(Generic[K, V]):
-    """A consumer that deserializes keys and values. Each is deserialized by a function or by a
-    schema deserializer.
+    """A consumer that deserializes keys and values, by functions or by schema deserializers.
 
     For example: `DeserializingConsumer(consumer, key=from_text, value=from_json)`. `poll` and
-    `async for` return deserialized records. All other methods, such as `subscribe` and `commit`,
-    are called on the consumer itself.
+    `async for` return deserialized records. Applications call all other methods, such as
+    `subscribe` and `commit`, on the consumer itself.
     """
 
     @overload
@@ -395,8 +394,8 @@ class DeserializingConsumer(Generic[K, V]):
     def _read_columns(
         self, batch: RecordBatch
     ) -> tuple[list[K | None], list[V | None], DeserializationError | None]:
-        """Deserialize the keys and values up to the first malformed record. Returns them, and the
-        error for that record."""
+        """Deserialize keys and values up to the first malformed record. Returns the keys, the
+        values, and the error of the malformed record or None."""
         keys: list[K | None] = []
         values: list[V | None] = []
         read_key, read_value = self._read_key, self._read_value
@@ -443,9 +442,10 @@ class DeserializingConsumer(Generic[K, V]):
         values: Iterable[tuple[bytes | None, RecordHeaders]],
         records: Sequence[ConsumerRecord],
     ) -> None:
-        """Load the schemas of some keys and values, before they are deserialized.
+        """Load the schemas of some keys and values before the keys and values are deserialized.
 
-        If this is cancelled, the consumer continues at the first of `records` in each partition.
+        If this call is cancelled, the consumer continues at the first of `records` in each
+        partition.
         """
         try:
             if isinstance(self._key, SchemaDeserializer):

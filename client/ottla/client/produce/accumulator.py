@@ -2,8 +2,8 @@
 
 Pure. Inputs are the time, brokers' responses and partition leaders. Outputs are batches to send,
 batches that were delivered or have failed, and the time of the next check. A record uses memory
-from the time it is accepted until its batch is delivered or has failed. The producer requests a new
-epoch if the queue of a partition needs it, but only after all batches with a sequence of the old
+from the time it is accepted until its batch is delivered or has failed. If the queue of a partition
+needs a new producer epoch, the producer requests one after all batches with a sequence of the old
 epoch are delivered or have failed. Invariants, in addition to those of `partition_queue`:
 - BoundedMemory: buffered records never exceed `buffer.memory`, except for a single record.
 - NothingAfterAFailure (only with `ends_at_failure`): no record is sent after an undelivered record,
@@ -34,12 +34,13 @@ from ottla.wire.compression import Codec
 from ottla.wire.records import Record
 
 RECORD_OVERHEAD_BYTES = 26
-"""Maximum size in bytes of a record in a batch, without its key, value and headers. The remaining
-fields are length, attributes, timestamp, offset, key length, value length and header count."""
+"""Maximum size, in bytes, of the fields of a record in a batch other than key, value and
+headers. These fields are length, attributes, timestamp, offset, key length, value length and
+header count."""
 HEADER_OVERHEAD_BYTES = 10
 FAILED_BATCH_COUNT_MAX = 1_000
-"""Maximum number of failed batches that are kept for `take_unseen_failure`. Beyond it, the oldest
-are dropped."""
+"""Maximum number of failed batches that are stored for `take_unseen_failure`. If there are more,
+the oldest are dropped."""
 
 NO_RECORD_ERRORS: Mapping[int, str | None] = MappingProxyType({})
 
@@ -76,10 +77,14 @@ class Accumulator:
     def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
         self.ended_by: RefusedError | None = None
-        """First failure of a batch, set only if the producer was opened with `ends_at_failure`.
-        None before the first failure."""
+        """Batch to which the next records of a topic are appended directly if they have neither key
+        nor headers.
+
+        The route ends when the batch reaches `limit_bytes`. A new partition is then chosen for the
+        next record."""
         self.refusal: RefusedError | None = None
-        """Error that `send` currently raises for new records, or None."""
+        """Error that `send` currently raises for new records, or None if new records are
+        accepted."""
         self.produce_version_max = INT16_MAX
         """Highest version of Produce that may be used for the buffered batches."""
         self.measures = ProduceMeasures()
@@ -120,8 +125,8 @@ class Accumulator:
     ) -> ProducerBatch | None:
         """Append one record to the open batch of its partition, and return the batch.
 
-        Returns None if there is no open batch, or if the record does not fit. `charge_bytes` is the
-        memory that the record uses, as returned by `record_bytes`.
+        Returns None if the partition has no open batch, or if the record does not fit.
+        `charge_bytes` is the memory that the record uses, as returned by `record_bytes`.
         """
         queue = self._queues.get(partition)
         if queue is None or (batch := queue.newest) is None or not batch.is_open:
@@ -165,8 +170,8 @@ class Accumulator:
         return batch
 
     def route_plain(self, topic: str, batch: ProducerBatch, room_bytes: int) -> None:
-        """Start a `PlainRoute`, which appends the topic's next records without key and headers to
-        this batch. It ends after about `room_bytes`."""
+        """Start a `PlainRoute` for a topic. The next records without key and headers are then
+        appended to `batch`, until about `room_bytes` have been appended."""
         self._routes[topic] = PlainRoute(
             batch,
             min(batch.size_bytes + room_bytes, batch.gathers_to_bytes, self._batch_bytes),
@@ -257,12 +262,12 @@ class Accumulator:
         ]
 
     def end_flush(self) -> None:
-        """End a flush: incomplete batches are again held for `linger.ms` before they are sent."""
+        """End a flush. Incomplete batches are again delayed by `linger.ms` before they are sent."""
         self._is_flushing -= 1
 
     def take_unseen_failure(self) -> NotDeliveredError | None:
-        """Return the first failure that no task has received, or None. All recorded failures are
-        then cleared."""
+        """Return the first failure that no task has received, or None if there is no such failure.
+        Then clear all recorded failures."""
         unseen = [batch.first_failure for batch in self._failed if not batch.is_watched]
         self._failed.clear()
         return unseen[0] if unseen else None
@@ -290,10 +295,10 @@ class Accumulator:
         return tuple(self._busy)
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Move ready batches of these partitions from waiting to in flight.
+        """Move ready batches of these partitions from waiting to in flight, and return them.
 
-        Returns these batches: at most one per partition, and together at most `max.request.size`
-        unless a single batch is larger.
+        Returns at most one batch per partition. All batches together have at most
+        `max.request.size` bytes, except for a single larger batch.
         """
         config, measures = self._config, self.measures
         room_bytes = config.request_bytes_max
@@ -326,8 +331,8 @@ class Accumulator:
         return taken
 
     def next_look_ms(self, now_ms: int) -> int | None:
-        """Return the next time, in ms, at which a batch becomes ready to be sent or expires.
-        Returns None if there is no such batch."""
+        """Return the next time, in ms, at which a batch becomes ready to be sent or expires, or
+        None if the buffer has no such batch."""
         config = self._config
         found: int | None = None
         for queue in self._busy.values():
@@ -341,8 +346,8 @@ class Accumulator:
         return found
 
     def next_expiry_ms(self) -> int | None:
-        """Return the time, in ms, at which the first waiting batch expires. Returns None if no
-        batch is waiting."""
+        """Return the time, in ms, at which the first waiting batch expires, or None if no batch is
+        waiting."""
         found = [queue.waiting[0].created_ms for queue in self._busy.values()]
         return min(found) + self._config.delivery_timeout_ms if found else None
 

@@ -36,7 +36,8 @@ class Delivery:
 
     def __init__(self, batch: ProducerBatch, index: int, timestamp_ms: int) -> None:
         self._batch = batch
-        """Batch to which the record was appended. `_index` is the record's index in it."""
+        """Batch to which the record was appended. `_index` is the index of the record in this
+        batch."""
         self._index = index
         self._timestamp_ms = timestamp_ms
 
@@ -56,13 +57,13 @@ class Delivery:
     @property
     def failure(self) -> NotDeliveredError | None:
         """Error of the delivery, or None if the record was delivered or its outcome is not known
-        yet. `flush` raises this error even if the application has read it here."""
+        yet. `flush` raises this error even if the application has read this property."""
         batch, index = self._find()
         return batch.failure_of(index)
 
     def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the record is delivered or has failed. Calls it at once if that has
-        already happened."""
+        """Call `callback` when the record is delivered or has failed, or at once if the outcome is
+        already known."""
         batch, _ = self._find()
         if batch.is_settled:
             callback()
@@ -71,16 +72,16 @@ class Delivery:
             batch.on_settled.append(lambda: self.when_settled(callback))
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the record is delivered or has failed. The caller takes
-        responsibility for a failure, so `flush` does not raise it."""
+        """Call `callback` when the record is delivered or has failed. The caller becomes
+        responsible for a failure, so `flush` does not raise it."""
         self._find()[0].is_watched = True
         self.when_settled(callback)
 
     async def wait(self) -> RecordMetadata:
         """Wait until the record is delivered or has failed, and return its metadata.
 
-        Raises NotDeliveredError if it was not delivered. Yields to other tasks once per batch, not
-        once per record.
+        Raises NotDeliveredError if the record was not delivered. Yields to other tasks once per
+        batch, not once per record.
         """
         batch, _ = self._find()
         if batch.is_settled and not batch.is_watched:
@@ -118,8 +119,8 @@ class Delivery:
 
 
 def missing_attribute(delivery: object, name: str) -> AttributeError:
-    """Return the AttributeError for an attribute of a delivery report that exists only on the
-    RecordMetadata which awaiting the report returns."""
+    """Return an AttributeError for an attribute that a delivery report lacks. Its message explains
+    that awaiting the report returns a RecordMetadata, which has the attribute."""
     text = f"{type(delivery).__name__!r} object has no attribute {name!r}"
     if name in RecordMetadata._fields:
         text += f"; await the delivery first: (await delivery).{name}"
@@ -129,7 +130,7 @@ def missing_attribute(delivery: object, name: str) -> AttributeError:
 async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
     """Send all buffered records now, and wait until all their batches are delivered or have failed.
 
-    `wake` is called to wake the connections to brokers, because they no longer wait for
+    `wake` is called to wake the connections to brokers, because batches no longer wait for
     `linger.ms`.
     """
     batches = gathered.begin_flush()
@@ -151,8 +152,8 @@ __all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
 
 
 def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:
-    """Add the OpenTelemetry span of a record to the `senders` of its batch, unless the batch
-    already has `count_max` spans."""
+    """Add the OpenTelemetry span of a record to the `senders` of its batch. Does nothing if the
+    batch already has `count_max` spans."""
     batch = delivery._batch
     if batch.senders is None:
         batch.senders = [span]

@@ -22,7 +22,7 @@ from ottla.wire.batch_builder import varint
 
 CHUNK_COUNT_MAX = 1_024
 """Maximum number of records that are checked and partitioned before other tasks run. With a smaller
-number, other tasks run more often. A larger number delays them."""
+number, other tasks run more often. A larger number delays other tasks."""
 
 KeyAndValue: TypeAlias = tuple[bytes | None, bytes | None]
 ManyRecords: TypeAlias = Iterable[bytes | KeyAndValue | None]
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     key."""
 
     first: int
-    """Index, within the `send_many` call, of the chunk's first record."""
+    """Index of the chunk's first record within the `send_many` call."""
     keys: list[bytes | None] | None
     values: list[bytes | None]
 
@@ -146,8 +146,8 @@ class ManyRecordsRun:
 
 
 class BatchMetadata(NamedTuple):
-    """Partition, offsets and timestamp of those records of a `send_many` call that were delivered
-    in one batch."""
+    """Partition, offsets and timestamp of the records of a `send_many` call that were delivered in
+    one batch."""
 
     topic: str
     """Name of the topic."""
@@ -167,9 +167,9 @@ class SentPart(NamedTuple):
 
     batch: ProducerBatch
     first: int
-    """Index, within the batch, of the first of these records."""
+    """Index of the first of these records within the batch."""
     positions: Sequence[int]
-    """Indexes of these records within the `send_many` call."""
+    """Indexes of the records within the `send_many` call."""
 
 
 class SentRecords:
@@ -249,8 +249,8 @@ class SentRecords:
         return self.result()
 
     def _leaves(self) -> list[SentPart]:
-        """Return the batches that contain the records now. The batches change if one that is too
-        large is split."""
+        """Return the batches that contain the records at present. The batches change if a batch is
+        too large and therefore split."""
         if any(part.batch.parts is not None for part in self._parts):
             self._parts = [leaf for part in self._parts for leaf in _leaves_of(part)]
         return self._parts

@@ -3,7 +3,8 @@ be sent again.
 
 Pure. Failures do not change the order of a partition's records: a batch that has to be sent again
 is sent alone, before all later batches. In an idempotent producer, each batch gets its sequence
-before its first attempt and keeps it, so that the broker recognises duplicates. Invariants:
+before its first attempt and keeps the sequence, so that the broker recognises duplicates.
+Invariants:
 - OrderKept: batches are sent in the order of their records. Until the leader has accepted a batch
   of the producer epoch, they are sent one at a time, because the leader would accept any sequence
   as the first one.
@@ -64,16 +65,16 @@ GATHERED_BYTES = 65_536
 the event loop for longer."""
 
 NO_RECORDS = BatchBuilder()
-"""Placeholder that replaces the record builder of a batch after the batch is delivered or has
-failed."""
+"""Placeholder for the record builder of a batch that is delivered or has failed."""
 
 
 class NotDeliveredError(RefusedError):
-    """A record was not delivered. If `may_be_in_log`, it may nevertheless have been written.
+    """Error of a record that was not delivered. If `may_be_in_log` is True, the record may
+    nevertheless have been written.
 
-    If `is_due_to_another`, the broker rejected other records of the same batch (KIP-467). This
-    record is valid, and may be delivered if the application sends it again without the rejected
-    records.
+    If `is_due_to_another` is True, the broker rejected other records of the same batch (KIP-467).
+    This record is valid, and may be delivered if the application sends it again without the
+    rejected records.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class ProducerBatch:
     def __init__(self, partition: TopicPartition, number: int, created_ms: int) -> None:
         self.partition = partition
         self.number = number
-        """Number of records that were added to the partition's queue before this batch. Batches are
-        ordered by it."""
+        """Number of records that were added to the partition's queue before this batch. It
+        determines the order of batches."""
         self.created_ms = created_ms
         self.builder = BatchBuilder()
         self.values: list[bytes | None] = []
@@ -166,7 +167,7 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.attempt_count = 0
         self.last_refusal = ""
-        """Error for which the latest attempt has to be repeated. It comes from the broker or the
+        """Reason for which the latest attempt must be repeated, as reported by the broker or the
         connection."""
         self.is_uncertain = False
         """True if the broker may have written the batch in an earlier attempt, although no response
@@ -188,7 +189,7 @@ class ProducerBatch:
         self.parts: tuple[ProducerBatch, ProducerBatch] | None = None
         """The two parts of the batch, if it was too large."""
         self.on_settled: list[Callable[[], None]] = []
-        """Functions to call when the batch is delivered, has failed or was split."""
+        """Functions to call when the batch is delivered, fails or is split."""
         self.senders: list[Any] | None = None
         """OpenTelemetry spans of the batch's records, up to a maximum number. None if the program
         creates no spans."""
@@ -224,7 +225,7 @@ class ProducerBatch:
         self.charged_bytes += charge_bytes
 
     def close(self) -> None:
-        """Close the batch, so that the next record opens another one."""
+        """Close the batch, so that the next record opens a new batch."""
         self.is_open = False
         self.plain_ms = -1
 
@@ -271,8 +272,8 @@ class ProducerBatch:
         self.values, self._keys = [], []
 
     def leaf_of(self, index: int) -> "tuple[ProducerBatch, int]":
-        """Return the batch that contains a record at present, and the record's index in it. If the
-        batch was split, this is one of its parts."""
+        """Return the batch that contains a record at present, and the index of the record in this
+        batch. If this batch was split, the result is one of its parts."""
         batch = self
         while batch.parts is not None:
             first, second = batch.parts
@@ -313,7 +314,7 @@ class ProducerBatch:
 
     def blame(self, record_errors: Mapping[int, str | None]) -> None:
         """Set the errors of the records that the broker named as invalid. All other records of the
-        batch have failed only because of these."""
+        batch have failed only because of these records."""
         failure = self.failure
         named = sorted(index for index in record_errors if 0 <= index < self.record_count)
         if failure is None or not named:
@@ -342,14 +343,14 @@ class ProducerBatch:
         )
 
     def failure_of(self, index: int) -> NotDeliveredError | None:
-        """Return the reason why a record of the batch was not delivered. Returns None if the record
-        was delivered or its result is not known yet."""
+        """Return the reason why a record of the batch was not delivered, or None if the record was
+        delivered or its result is not known yet."""
         return self.record_failures.get(index, self.failure)
 
     @property
     def first_failure(self) -> NotDeliveredError | None:
-        """Error of the first record that the broker named as invalid. If the broker named none, the
-        error of the whole batch. None if the batch has not failed."""
+        """Error of the first record that the broker named as invalid, or the error of the whole
+        batch if the broker named no record. None if the batch has not failed."""
         return next(iter(self.record_failures.values()), self.failure)
 
     @property
@@ -482,14 +483,14 @@ class PartitionQueue:
         self._put_back(batch)
 
     def go_on_as(self, parts: tuple[ProducerBatch, ProducerBatch]) -> None:
-        """Replace a batch that was too large by its two parts. They are sent before all later
+        """Replace a batch that was too large by its two parts, which are sent before all later
         batches."""
         for part in parts:
             self._put_back(part)
 
     def expired(self, created_before_ms: int) -> list[ProducerBatch]:
-        """Remove and return the waiting batches that were created at or before the given time in
-        ms."""
+        """Remove and return the waiting batches that were created at or before
+        `created_before_ms`."""
         gone = []
         while self.waiting and self.waiting[0].created_ms <= created_before_ms:
             gone.append(self.waiting.popleft())

@@ -1,8 +1,8 @@
 """Built-in partitioners, compatible with other Kafka clients.
 
 Clients with the same hash function send a key to the same partition. The Java client and
-kafka-python use murmur2. CRC32 is the default of librdkafka. Records without a key go to one
-partition until it has received about one batch of bytes, and then to another one, so that batches
+kafka-python use murmur2. CRC32 is the default of librdkafka. Records without a key are sent to one
+partition until about one batch of bytes has been sent, then to another partition, so that batches
 become full (KIP-480, KIP-794). Pure: random numbers are an argument.
 """
 
@@ -25,10 +25,11 @@ class Partitioner(Enum):
     """Default of the Java client and kafka-python: the murmur2 hash. An empty key is hashed like
     any other key."""
     CONSISTENT_RANDOM = "consistent_random"
-    """Default of librdkafka: the CRC32 hash. An empty key counts as no key."""
+    """Default of librdkafka: the CRC32 hash. A record with an empty key is treated as a record
+    without a key."""
 
     def partition_of(self, key: bytes | None, partition_count: int) -> int | None:
-        """Return the partition for a key, or None if the record may go to any partition."""
+        """Return the partition for a key, or None if the record may be sent to any partition."""
         if self is Partitioner.CONSISTENT_RANDOM:
             return crc32_partition_of(key, partition_count) if key else None
         return None if key is None else partition_of(key, partition_count)
@@ -46,18 +47,18 @@ class UnplacedRecord(NamedTuple):
     partitions: Sequence[int]
     """Partition numbers of the topic, ascending."""
     available: Sequence[int]
-    """Numbers of the partitions that have a leader. If no partition has a leader, the numbers of
-    all partitions."""
+    """Numbers of the partitions that have a leader, or of all partitions if no partition has a
+    leader."""
 
 
 PartitionChoice: TypeAlias = Callable[[UnplacedRecord], int | None]
-"""Partitioner of the application: a function that returns a partition number, or None to apply the
+"""Partitioner of the application: a function that returns a partition number, or None to use the
 setting `partitioner`."""
 
 
 class StickyPartitions:
-    """For each topic, the partition to which records without a key currently go, and the number of
-    bytes until another partition is chosen."""
+    """Current partition of records without a key, and the remaining number of bytes until another
+    partition is chosen, by topic."""
 
     __slots__ = ("_below", "_stay", "_sticky_bytes")
 
@@ -71,8 +72,8 @@ class StickyPartitions:
         """Return the partition for the next record without a key. Only partitions with a leader are
         chosen.
 
-        The choice changes after about one batch of bytes, or if the current partition has no
-        leader.
+        Another partition is chosen after about one batch of bytes, or if the current partition has
+        no leader.
         """
         assert available
         stay = self._stay.get(topic)
@@ -89,8 +90,8 @@ class StickyPartitions:
             self._stay[topic][1] += record_bytes
 
     def room_bytes(self, topic: str) -> int:
-        """Return the number of bytes that still go to the topic's current partition before another
-        one is chosen."""
+        """Return the number of bytes that are still sent to the topic's current partition before
+        another partition is chosen."""
         return self._sticky_bytes - self._stay[topic][1]
 
 

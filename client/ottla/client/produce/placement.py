@@ -1,8 +1,8 @@
-"""Choice of a partition for records that are sent without one.
+"""Choice of a partition for records that are sent without a partition.
 
-Pure. If the application has a partitioner of its own, it is called first. If it returns None, or if
-there is none, the setting `partitioner` decides for records with keys. Records without keys go to
-the sticky partition of their topic.
+Pure. If the application has a partitioner of its own, this partitioner is called first. If it
+returns None, or if the application has none, the setting `partitioner` decides for records with
+keys. Records without keys are sent to the sticky partition of their topic.
 """
 
 from collections import defaultdict
@@ -37,8 +37,8 @@ class RecordPlacement:
         """True if the application has a partitioner of its own."""
 
     def chosen(self, record: UnplacedRecord) -> int | None:
-        """Return the partition that the application's partitioner chooses. None means that the
-        setting `partitioner` decides.
+        """Return the partition that the application's partitioner chooses, or None if the setting
+        `partitioner` decides.
 
         Raises RefusedError if the topic does not have the chosen partition.
         """
@@ -58,8 +58,8 @@ class RecordPlacement:
         partitions: Sequence[int],
         available: Sequence[int],
     ) -> dict[int, Sequence[int]]:
-        """Choose the partition of each record in a chunk, by the rules of `send`. Returns the
-        indexes of the records within the `send_many` call, by partition."""
+        """Choose the partition of each record in a chunk, as `send` does. Returns the indexes of
+        the records within the `send_many` call, by partition."""
         everything = range(chunk.first, chunk.first + len(chunk.values))
         if partition is not None:
             return {partition: everything}

@@ -1,7 +1,7 @@
 """Producer ids and epochs of closed producers, which later producers of this process reuse.
 
-Brokers remember each producer id for a day, in every partition that the producer wrote to. A
-process that opens many short-lived producers would therefore cause thousands of ids at the brokers.
+Brokers remember each producer id for a day, in every partition to which the producer wrote. A
+process with many short-lived producers would therefore fill brokers with thousands of producer ids.
 An idempotent producer may instead use the id of an earlier producer with the next epoch, as a
 single producer does after a gap in its sequences. The new epoch also fences late requests of the
 earlier producer. Pure. Invariant:
@@ -22,16 +22,16 @@ class ProducerIdentities:
         self._free: dict[str, list[ProducerIdentity]] = {}
 
     def take(self, cluster_id: str | None) -> ProducerIdentity | None:
-        """Remove and return an unused identity for a new producer. Returns None if the producer has
-        to request one from a broker."""
+        """Remove and return an unused identity for a new producer. Returns None if the producer
+        must request an identity from a broker."""
         free = self._free.get(cluster_id or "")
         return free.pop() if free else None
 
     def give_back(self, cluster_id: str | None, identity: ProducerIdentity | None) -> None:
-        """Keep the producer id of a closed producer for a later producer, which uses it with the
+        """Store the producer id of a closed producer for a later producer, which uses it with the
         next epoch.
 
-        Nothing is kept if the cluster id is unknown, because the later producer might write to
+        Nothing is stored if the cluster id is unknown, because the later producer might write to
         another cluster.
         """
         if cluster_id and identity is not None and identity.epoch < INT16_MAX - 1:

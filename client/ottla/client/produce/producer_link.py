@@ -62,7 +62,7 @@ class ProduceExchange:
 
 
 class ProducerLink(BrokerLink):
-    """Task that sends the batches of the partitions led by one broker, over a connection of its
+    """Task that sends the batches of the partitions that one broker leads, over a connection of its
     own."""
 
     def __init__(
@@ -134,9 +134,8 @@ class ProducerLink(BrokerLink):
         self._arrivals.set()
 
     def _trace_context(self, pipeline: Pipeline, exchange: ProduceExchange) -> bytes | None:
-        """Return the `traceparent` of the span of a request that is about to be sent.
-
-        Producers without tracing return None.
+        """Return the `traceparent` of the span of a request that is about to be sent. Producers
+        without tracing return None.
         """
         return None
 

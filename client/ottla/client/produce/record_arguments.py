@@ -14,8 +14,8 @@ SERIALIZE = "or send by a SerializingProducer"
 
 
 def bytes_or_none(name: str, value: Any) -> bytes | None:
-    """Return a key or value as bytes, or None if it is None. Raises TypeError if it is not
-    bytes-like."""
+    """Return a key or value as bytes, or None if `value` is None. Raises TypeError if the value is
+    not bytes-like."""
     if value is None or type(value) is bytes:
         return value
     if isinstance(value, bytes | bytearray | memoryview):

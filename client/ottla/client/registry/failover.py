@@ -8,7 +8,8 @@ maximum. The next request is first sent to the address that responded last.
 from collections.abc import Iterator, Sequence
 
 RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses of temporary errors. The request is then sent again, as after a lost connection."""
+"""HTTP statuses of temporary errors, after which the request is sent again, as after a lost
+connection."""
 
 
 class FailoverPlan:
@@ -25,7 +26,7 @@ class FailoverPlan:
         self._first = 0
 
     def attempts(self) -> Iterator[tuple[float, str]]:
-        """Yield, for each attempt, the pause in seconds before it and the address to use."""
+        """Yield the pause, in seconds, before each attempt, and the address to use."""
         first = self._first
         pause_s = 0.0
         for round_number in range(self._retry_count + 1):

@@ -20,7 +20,7 @@ class _StoreTransport:
 def file_registry(directory: str | Path) -> SchemaRegistry:
     """Open the schema registry in a directory, which is created if it does not exist.
 
-    The registry has the same methods as the one of `open_registry`, but needs no server. The
+    The registry has the same methods as a registry from `open_registry`, but needs no server. The
     methods work in trio, in asyncio and with `run_blocking`. `RestStore` describes the files.
     """
     return SchemaRegistry(_StoreTransport(RestStore(directory)))

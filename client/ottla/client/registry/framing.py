@@ -51,15 +51,15 @@ class FramedPayload(NamedTuple):
 
 
 def encode_prefix(schema_id: SchemaId, indexes: Sequence[int] | None = None) -> bytes:
-    """Return the bytes before a payload: magic byte, schema id and, if they are given, message
-    indexes."""
+    """Return the bytes before a payload: magic byte, schema id and, if `indexes` is not None,
+    message indexes."""
     prefix = _ID_PREFIX.pack(ID_MAGIC, schema_id)
     return prefix if indexes is None else prefix + encode_indexes(indexes)
 
 
 def encode_guid_header(guid: UUID, indexes: Sequence[int] | None = None) -> bytes:
-    """Return the value of the record header with a schema's GUID and, if they are given, message
-    indexes."""
+    """Return the value of the record header with a schema's GUID and, if `indexes` is not None,
+    message indexes."""
     value = bytes((GUID_MAGIC,)) + guid.bytes
     return value if indexes is None else value + encode_indexes(indexes)
 
@@ -73,7 +73,8 @@ def decode_frame(
 ) -> FramedPayload:
     """Return the schema id or GUID of a serialized key or value, and the position of its payload.
 
-    Raises FramingError if there is no schema header and the data does not begin with a schema id.
+    Raises FramingError if the record has no schema header and the data does not begin with a schema
+    id.
     """
     if headers:
         name = HEADER_NAMES[part]

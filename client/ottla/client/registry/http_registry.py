@@ -1,8 +1,8 @@
 """Client of a schema registry over HTTP, for trio, asyncio and blocking programs.
 
 The body of a response is read in pieces, so that a response that is too large is refused before all
-of it is in memory. Compressed responses are refused for the same reason. Redirects are not
-followed.
+of it is in memory. Compressed responses are refused, because their decompressed size is unknown.
+Redirects are not followed.
 """
 
 import ssl
@@ -38,15 +38,14 @@ class RegistryConfig:
     """Settings of the client of a schema registry."""
 
     basic_auth: tuple[str, str] | None = None
-    """User name and password. They may also be part of the address:
-    `https://user:password@host`."""
+    """User name and password. They may also be in the address: `https://user:password@host`."""
     bearer_token: str | Callable[[], str] | None = field(default=None, repr=False)
     """Bearer token, or a function that returns the current token. The function must not block."""
     ca_file: str | None = None
     """PEM file with the trusted CAs. By default, the CAs of the operating system are trusted."""
     certificate_file: str | None = None
-    """PEM file with the client's certificate, and with its private key unless `key_file` is
-    given."""
+    """PEM file with the client's certificate. It also contains the private key if `key_file` is
+    None."""
     key_file: str | None = None
     """PEM file with the client's private key."""
     timeout_s: float = 10.0
@@ -54,7 +53,8 @@ class RegistryConfig:
     retry_count: int = 3
     """Number of additional rounds over all addresses after temporary errors."""
     retry_pause_s: float = 0.2
-    """Pause in seconds before the second round of attempts. It doubles with each round."""
+    """Pause, in seconds, before the second round of attempts. The pause doubles with each further
+    round."""
     retry_pause_max_s: float = 5.0
     """Maximum pause between two rounds, in seconds."""
     headers: tuple[tuple[str, str], ...] = ()
@@ -68,8 +68,8 @@ async def open_registry(
     """Open and yield the client of a schema registry, in trio or asyncio. The client is closed at
     the end of the caller's block.
 
-    `urls` contains one address, or several addresses that are tried in turn. No request is sent
-    before the first call.
+    `urls` contains one address, or several addresses that are tried one after another. No request
+    is sent before the first call.
     """
     client = _ClientSettings(urls, config or RegistryConfig())
     async with _httpx().AsyncClient(**client.arguments()) as http:
@@ -91,7 +91,7 @@ def open_blocking_registry(
 
 
 class _ClientSettings:
-    """The addresses of a registry, and the parts that all requests to it have in common."""
+    """The addresses of a registry, and the settings that all requests share."""
 
     def __init__(self, urls: str | Iterable[str], config: RegistryConfig) -> None:
         self.config = config
@@ -109,7 +109,8 @@ class _ClientSettings:
             raise ConfigError("bearer_token", "set either basic_auth or bearer_token")
 
     def _address(self, url: str) -> str:
-        """Return an address without its user and password, which are stored as the login."""
+        """Return an address without its user and password, which are stored separately as the
+        login."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("urls", f"{parts.hostname or url!r}: it must be http(s)://host:port")
@@ -185,7 +186,7 @@ class _AsyncTransport:
         self._settings = settings
 
     async def exchange(self, call: RegistryCall) -> RegistryReply:
-        """Return the response to a call, as RegistryTransport describes it."""
+        """Send a request to the schema registry, and return the response."""
         import anyio
 
         reasons: list[str] = []
@@ -222,7 +223,7 @@ class _BlockingTransport:
         self._settings = settings
 
     async def exchange(self, call: RegistryCall) -> RegistryReply:
-        """Return the response to a call, as RegistryTransport describes it."""
+        """Send a request to the schema registry, and return the response."""
         reasons: list[str] = []
         for pause_s, url in self._settings.plan.attempts():
             time.sleep(pause_s)

@@ -1,12 +1,14 @@
 """A store of schemas in a directory, which implements the requests of a schema registry's HTTP API.
 
-For tests and offline programs. Schemas get the ids 1, 2, 3 in the order of their registration. The
-ids are permanent, so a directory may be committed with the tests that use it. Several processes may
-register schemas in one directory. Compatibility is not checked, and nothing is normalized.
+The store is for tests and offline programs. Schemas get the ids 1, 2, 3 in the order of their
+registration. The ids are permanent, so a directory may be committed with the tests that use it.
+Several processes may register schemas in one directory. Compatibility is not checked, and nothing
+is normalized.
 
-| file | content | |---|---| | `schemas/7.json` | the schema with id 7: `guid`, `schemaType`,
-`schema`, `references` | | `subjects/orders-value/2.json` | the id of version 2 of the subject
-`orders-value` |
+| file | content |
+|---|---|
+| `schemas/7.json` | the schema with id 7: `guid`, `schemaType`, `schema`, `references` |
+| `subjects/orders-value/2.json` | the id of version 2 of the subject `orders-value` |
 """
 
 import hashlib
@@ -153,7 +155,8 @@ class RestStore:
 
 
 def _entry(body: bytes | None) -> dict[str, Any]:
-    """Return the schema in the body of a call.  Raises _RefusedCallError if it is malformed."""
+    """Return the schema in the body of a call. Raises _RefusedCallError if the body is
+    malformed."""
     try:
         found = json.loads(body or b"")
         text, kind = found["schema"], found.get("schemaType") or "AVRO"
@@ -174,7 +177,7 @@ def _entry(body: bytes | None) -> dict[str, Any]:
 
 
 def _identity(entry: Mapping[str, Any]) -> str:
-    """Return a text that is equal for equal schemas. White space in JSON makes no difference."""
+    """Return a text that is equal for equal schemas. White space in JSON is ignored."""
     text = entry["schema"]
     if entry["schemaType"] != "PROTOBUF":
         text = json.dumps(json.loads(text), separators=(",", ":"))
@@ -182,7 +185,7 @@ def _identity(entry: Mapping[str, Any]) -> str:
 
 
 def _create(path: Path, content: Mapping[str, Any]) -> None:
-    """Create a file with all its content in one atomic step, unless the file exists."""
+    """Create a file with all its content in one atomic step. Does nothing if the file exists."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".new") as file:
         json.dump(content, file, indent=1)
         file.flush()

@@ -1,9 +1,9 @@
 """Client of a schema registry, over any transport: requests, caches and references.
 
 The registry's responses are untrusted. Transports limit the size of each response. This module
-limits the size and number of schemas, references and cache entries. The schema with an id never
-changes, and neither does the schema of a subject's version. Both are therefore cached without
-expiry. The latest version of a subject is never cached.
+limits the size and number of schemas, references and cache entries. Schemas by id and by version of
+a subject are cached without expiry, because they never change. The latest version of a subject is
+never cached.
 """
 
 import json
@@ -105,7 +105,7 @@ class SchemaRegistry:
     async def schema_by_id(
         self, schema_id: int, *, is_serialized: bool = False
     ) -> RegisteredSchema:
-        """Return the schema with an id.  Raises UnknownSchemaError if there is none.
+        """Return the schema with an id. Raises UnknownSchemaError if the id does not exist.
 
         With `is_serialized`, a Protobuf schema is returned as a FileDescriptorProto in base64, if
         the registry can convert it.
@@ -115,7 +115,7 @@ class SchemaRegistry:
         return await self._by_identity(key, path, f"the registry has no schema {schema_id}")
 
     async def schema_by_guid(self, guid: UUID, *, is_serialized: bool = False) -> RegisteredSchema:
-        """Return the schema with a GUID. Raises UnknownSchemaError if there is none.
+        """Return the schema with a GUID. Raises UnknownSchemaError if the GUID does not exist.
 
         `is_serialized` has the same meaning as in `schema_by_id`.
         """
@@ -189,7 +189,7 @@ class SchemaRegistry:
         self, schema: Schema, *, is_serialized: bool = False
     ) -> dict[str, Schema]:
         """Return all schemas that a schema imports, directly or indirectly, by name. Each schema
-        comes after the schemas that it imports itself.
+        follows the schemas that it imports itself.
 
         Raises ReferenceLimitError if the references form a cycle, are nested too deeply, or are too
         numerous.

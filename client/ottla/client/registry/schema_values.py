@@ -29,8 +29,8 @@ class SchemaReference:
     """A schema that another schema imports."""
 
     name: str
-    """Name by which the importing schema refers to the imported one: a full name in Avro, a `$ref`
-    in JSON Schema, a file name in Protobuf."""
+    """Name by which another schema refers to the imported schema: a full name in Avro, a `$ref` in
+    JSON Schema, a file name in Protobuf."""
     subject: str
     """Subject under which the imported schema is registered."""
     version: int
@@ -46,7 +46,7 @@ class Schema:
     format: SchemaFormat = SchemaFormat.AVRO
     """Language of the schema's text: Avro, JSON Schema or Protobuf."""
     references: tuple[SchemaReference, ...] = ()
-    """References to the other schemas that the text imports."""
+    """References to the schemas that the text imports."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,8 @@ class AvroSerializer(SchemaSerializer[T], Generic[T]):
 class AvroDeserializer(RegistryDeserializer[T], Generic[T]):
     """A deserializer of Avro records.
 
-    Each record is read with the schema with which it was written. If `schema` is given, values are
-    then converted to that schema by Avro's rules of schema resolution. `from_dict` converts
+    Each record is read with the schema with which it was written. If `schema` is not None, values
+    are then converted to that schema by Avro's rules of schema resolution. `from_dict` converts
     fastavro's result to a value of the application.
     """
 
@@ -135,8 +135,8 @@ def _reader(
 
 
 def reader_of_text(text: str) -> PayloadReader[Any]:
-    """Return a function that reads payloads which were written with the given schema and have no
-    schema id. The schema must not have references. Raises InvalidSchemaError if the text is not an
+    """Return a function that reads payloads without a schema id. `text` is the schema with which
+    they were written; it must not have references. Raises InvalidSchemaError if the text is not an
     Avro schema."""
     fastavro = _fastavro()
     try:
@@ -182,10 +182,10 @@ async def _parsed(registry: SchemaRegistry, schema: Schema) -> Any:
 
 
 def refuse_unbounded_arrays(schema: Any) -> None:
-    """Raise InvalidSchemaError if a schema contains an array whose items take no bytes.
+    """Raise InvalidSchemaError if a schema contains an array whose items are encoded in no bytes.
 
     A record of five bytes can announce millions of such items, for example nulls, and fastavro
-    would create all of them. The length of any other array is limited by the size of the record.
+    would create all of them. The size of the record limits the length of any other array.
     """
     _MinimumSizes().size_of(schema)
 

@@ -18,8 +18,8 @@ _VARINT_BYTES_MAX = 10
 
 
 class NestingCheck:
-    """Check how deeply the payloads of one schema are nested. fastavro has already parsed the
-    schema."""
+    """Check of the nesting depth of payloads. All payloads have one schema, which fastavro has
+    parsed."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
@@ -71,10 +71,11 @@ class _Walk:
         self._payload = payload
         self._at = 0
         self._pending: list[tuple[Any, int, int | None]] = []
-        """Schema, depth, and, for an array or a map, the entries that its block still has."""
+        """Schemas of the values to skip, with their depths. For an array or a map, the third item
+        is the number of entries that remain in its block."""
 
     def walk(self, schema: Any) -> None:
-        """Skip a value.  Raises IndexError if the payload ends before."""
+        """Skip a value. Raises IndexError if the payload ends before the value does."""
         self._pending.append((schema, 0, None))
         while self._pending:
             schema, depth, left = self._pending.pop()

@@ -84,7 +84,7 @@ class JsonSchemaDeserializer(RegistryDeserializer[T], Generic[T]):
     """A deserializer of JSON records. It validates each record against the schema with which the
     record was written.
 
-    If `schema` is given, records are validated against that schema instead. `from_dict` converts
+    If `schema` is not None, records are validated against that schema instead. `from_dict` converts
     the result of `json.loads` to a value of the application.
     """
 
@@ -138,8 +138,8 @@ def _reader(
 async def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any], None]:
     """Return a function that raises ValueMismatchError for a value that violates the schema.
 
-    Raises InvalidSchemaError if the schema is malformed, or RemoteReferenceError if it refers to
-    documents that it does not import.
+    Raises InvalidSchemaError if the schema is malformed, or RemoteReferenceError if the schema
+    refers to documents that it does not import.
     """
     rules = _jsonschema()
     root = json.loads(schema.text)
@@ -178,7 +178,8 @@ async def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any]
 
 
 def _addresses(root: Any, documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the imported documents by every address under which schemas can refer to them."""
+    """Return the imported documents by address. Each document has every address under which schemas
+    can refer to it."""
     ids = [one.get("$id") for one in (root, *documents.values()) if isinstance(one, dict)]
     bases = [LOCAL_BASE, *(one for one in ids if isinstance(one, str))]
     found: dict[str, Any] = {}

@@ -51,7 +51,8 @@ serializers."""
 _WELL_KNOWN_FILE = re.compile(r"google/(?:protobuf|type)/[a-z][a-z0-9_]*\.proto")
 
 MessageClassAt = Callable[[tuple[int, ...]], type[Message]]
-"""Function that returns the class of the message at the given message indexes."""
+"""Function that returns the class of a Protobuf message. Its argument is the message's indexes: its
+path within the `.proto` file."""
 
 
 class ProtobufSerializer(SchemaSerializer[M], Generic[M]):
@@ -94,9 +95,9 @@ class ProtobufDeserializer(RegistryDeserializer[M], Generic[M]):
     """A deserializer of Protobuf messages.
 
     With `message_type`, all records are decoded as messages of that class. A record whose message
-    has another name is an error, unless `is_name_checked` is false. Without `message_type`, each
-    record becomes a message of the type that its schema describes. This requires a registry that
-    returns serialized schemas, such as Confluent's and Redpanda's.
+    has another name is an error if `is_name_checked` is True. Without `message_type`, each record
+    becomes a message of the type that its schema describes. This requires a registry that returns
+    serialized schemas, such as Confluent's and Redpanda's.
     """
 
     def __init__(
@@ -220,8 +221,8 @@ def _file_of(schema: Schema) -> FileDescriptorProto | None:
 async def _class_finder(
     registry: SchemaRegistry, registered: RegisteredSchema, file: FileDescriptorProto
 ) -> MessageClassAt:
-    """Return a function that returns the message class at given message indexes of a registered
-    file."""
+    """Return a function that returns a message class of a registered file. Its argument is the
+    message's indexes."""
     imported = await registry.imported_schemas(registered.schema, is_serialized=True)
     pool = descriptor_pool.DescriptorPool()
     for name, schema in imported.items():
@@ -245,9 +246,9 @@ async def _class_finder(
 
 
 def message_classes_of(descriptor_set: bytes) -> dict[str, type[Message]]:
-    """Return the classes of all messages in a FileDescriptorSet, by full name. The set is
-    serialized, as `protoc --include_imports --descriptor_set_out` writes it. Raises
-    InvalidSchemaError if the bytes are not a complete set."""
+    """Return the classes of all messages in a FileDescriptorSet, by full name. `descriptor_set` is
+    the output of `protoc --include_imports --descriptor_set_out`. Raises InvalidSchemaError if the
+    bytes are not a complete FileDescriptorSet."""
     try:
         files = FileDescriptorSet.FromString(descriptor_set).file
         pool = descriptor_pool.DescriptorPool()
@@ -292,8 +293,8 @@ def _add_well_known(pool: Any, name: str) -> None:
 
 
 def _name_at(file: FileDescriptorProto, indexes: tuple[int, ...]) -> str:
-    """Return the full name of the message at the given message indexes. Raises ValueMismatchError
-    if the file has no such message."""
+    """Return the full name of the message with these message indexes. Raises ValueMismatchError if
+    the file has no such message."""
     names = [file.package] if file.package else []
     messages: Iterable[DescriptorProto] = file.message_type
     for index in indexes:

@@ -1,9 +1,9 @@
-"""Serializers and deserializers that depend on a schema registry.
+"""Interfaces of serializers and deserializers that depend on a schema registry.
 
 `SerializingProducer` and `DeserializingConsumer` accept them in place of functions. The producer
-awaits `serialize`. The consumer first awaits `prepare` for all records of a poll; it loads the
-schemas that are not known yet. The consumer then calls `deserialize` for each record, which never
-waits. A slow registry therefore never blocks the event loop.
+awaits `serialize`. The consumer first awaits `prepare` for all records of a poll, which loads
+unknown schemas. The consumer then calls `deserialize` for each record, which never waits. A slow
+registry therefore never blocks the event loop.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class EncodedField(NamedTuple):
 
     data: bytes
     headers: tuple[tuple[str, bytes], ...] = ()
-    """Headers that are to be added to the record."""
+    """Headers to add to the record, such as the header with the schema's GUID."""
 
 
 class SchemaSerializer(ABC, Generic[T_contra]):
@@ -46,11 +46,11 @@ class SchemaDeserializer(ABC, Generic[T_co]):
         """Load the schemas that `deserialize` needs for the keys or values of some records, in
         order.
 
-        Each field is the data and the headers of one record. If a schema cannot be loaded,
-        `deserialize` raises the error for the record that needs it. `prepare` may stop at that
-        record.
+        Each item of `fields` is the data and the headers of one record. If a schema cannot be
+        loaded, `deserialize` raises the error for the record that needs the schema. `prepare` may
+        stop at that record.
         """
 
     @abstractmethod
     def deserialize(self, part: RecordPart, data: bytes, headers: FieldHeaders) -> T_co:
-        """Deserialize a key or value. Raises SchemaError if it cannot be read."""
+        """Deserialize a key or value. Raises SchemaError if the data cannot be read."""

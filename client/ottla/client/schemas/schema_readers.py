@@ -1,5 +1,5 @@
-"""Readers of records, cached by the id of the schema with which the records were written. A schema
-that is not in the cache is requested from the schema registry. Used by deserializers."""
+"""Readers of records, cached by the id of the schema with which the records were written.
+Deserializers use them. A schema that is not in the cache is requested from the schema registry."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
@@ -14,8 +14,8 @@ from ottla.client.schemas.subject_writers import compiled
 T = TypeVar("T")
 
 PayloadReader = Callable[[bytes, tuple[int, ...]], T]
-"""Function that deserializes a payload, given its bytes and its message indexes (empty except for
-Protobuf)."""
+"""Function that deserializes a payload. Its arguments are the payload's bytes and its message
+indexes, which are empty except for Protobuf."""
 
 
 class SchemaReaders(Generic[T]):
@@ -36,7 +36,8 @@ class SchemaReaders(Generic[T]):
         self._is_serialized = is_serialized
         self._readers: dict[SchemaKey, PayloadReader[T]] = {}
         self._failures: dict[SchemaKey, SchemaError] = {}
-        """Failures of the last `prepare`: at most one, because `prepare` stops at the first."""
+        """Failures of the last `prepare` by schema. There is at most one, because `prepare` stops
+        at the first failure."""
 
     async def prepare(
         self, part: RecordPart, fields: Iterable[tuple[bytes | None, FieldHeaders]]

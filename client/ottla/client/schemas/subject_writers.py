@@ -34,10 +34,11 @@ class SerializerConfig:
     """True to register the schema at the first record of each subject (`auto.register.schemas`). If
     False, the schema must already be registered."""
     normalize: bool = False
-    """True to let the registry normalize the schema when it is registered (`normalize.schemas`)."""
+    """True if the registry normalizes the schema when the schema is registered
+    (`normalize.schemas`)."""
     use_latest_version: bool = False
-    """True to write with the latest version of the subject (`use.latest.version`). The version is
-    looked up at the first record. Requires `auto_register=False`."""
+    """True to write with the latest version of the subject's schema (`use.latest.version`). The
+    version is looked up at the first record. Requires `auto_register=False`."""
     subject: SubjectStrategy = topic_name
     """Function that returns the name of the subject (`subject.name.strategy`): `topic_name`,
     `record_name` or `topic_record_name` from `ottla.client.schemas`, or a function of the
@@ -52,7 +53,8 @@ class SerializerConfig:
 
 
 class _SubjectWriter(NamedTuple, Generic[T]):
-    """Function that writes payloads, and the bytes that identify its schema in records."""
+    """Function that writes payloads with one schema, and the bytes that identify the schema in
+    records."""
 
     write: Callable[[T], bytes]
     prefix: bytes
@@ -124,8 +126,8 @@ class SubjectWriters(Generic[T]):
 
 
 def schema_of(schema: str | Schema, kind: SchemaFormat) -> Schema:
-    """Return `schema` as a Schema of the format `kind`. Raises InvalidSchemaError if it is a Schema
-    of a different format."""
+    """Return `schema` as a Schema of the format `kind`. Raises InvalidSchemaError if `schema` has
+    another format."""
     if isinstance(schema, str):
         return Schema(schema, kind)
     if schema.format is not kind:
@@ -134,8 +136,8 @@ def schema_of(schema: str | Schema, kind: SchemaFormat) -> Schema:
 
 
 async def compiled(work: Awaitable[T], where: str) -> T:
-    """Await the creation of a schema's encoder or decoder, and return it. Raises InvalidSchemaError
-    if the schema is malformed."""
+    """Await `work`, which creates the encoder or decoder of a schema, and return its result. Raises
+    InvalidSchemaError if the schema is malformed."""
     try:
         return await work
     except SchemaError:
