@@ -11,8 +11,8 @@ from hashlib import blake2b
 from ottla.jepsen.fuzz.target import CPU_MS_MAX, FuzzTarget
 
 MEASURED_EVERY = 16
-"""Number of fuzzing inputs per input whose memory allocations are measured. A run with measurement
-is several times slower."""
+"""Number of fuzzing inputs per input whose memory allocations are measured. The measurement makes a
+run several times slower."""
 
 TRIES = 3
 """Number of times that the cost of a fuzzing input is measured. Only the lowest value counts,

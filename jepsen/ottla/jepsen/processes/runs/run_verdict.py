@@ -39,7 +39,8 @@ class RunSummary:
     is_read: bool = False
     """True if the workload's final reads (after the load) have reached the end of every log."""
     unhealthy: str = ""
-    """Reason why the cluster was not healthy after the last fault; empty if it was."""
+    """Reason why the cluster was not healthy after the last fault, or "" if the cluster was
+    healthy."""
     died: list[str] = field(default_factory=list)
     """Names of the nodes whose processes ended by themselves during the run."""
 

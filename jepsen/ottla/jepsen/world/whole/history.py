@@ -119,8 +119,8 @@ class ClientHistory:
             )
 
     def on_final_read(self, at: TopicPartition, found: Mapping[int, bytes], *, end: int) -> None:
-        """Check the records `found` in a partition at the end of the run, given as offset and
-        value. They should be all records below the offset `end`."""
+        """Check the records `found` (value by offset) in a partition at the end of the run. They
+        should be all records below the offset `end`."""
         known = self.of(at)
         for offset, value in sorted(found.items()):
             self._learn(at, known, value, offset)
@@ -181,8 +181,7 @@ class ClientHistory:
         return self._committed.get((group, at), 0)
 
     def on_committed(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Check the records `found` (value by offset) in a partition at the end of the run. They
-        should be all records below the offset `end`."""
+        """Record that a commit of the group's offsets succeeded."""
         self.commit_count += 1
         for at, offset in offsets.items():
             self._trace.add("committed", group, at.topic, at.partition, offset)

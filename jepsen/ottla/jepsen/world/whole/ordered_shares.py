@@ -36,8 +36,8 @@ class OrderedShareWorkload(ShareWorkload):
     }
 
     async def create_topics(self, *, replication_factor: int) -> None:
-        """Set the settings of the share group, then create the permanent topics. In this order, a
-        leader of a topic has the settings, however late it receives metadata."""
+        """Configure the share group, then create the permanent topics. In this order, a leader of a
+        topic has the settings of the group, however late it receives metadata."""
         async with open_admin(self._cluster.bootstrap, timeout_s=30.0) as admin:
             group = ConfigResource(ConfigKind.GROUP, self.group)
             await admin.alter_configs(group, self.group_settings)

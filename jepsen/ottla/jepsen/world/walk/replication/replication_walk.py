@@ -56,7 +56,7 @@ NEWS_LATE = 3
 are then newer than the metadata."""
 
 HEALED = 8
-"""Average number of runs per run that ends with a repair of all faults, to check liveness."""
+"""Average number of runs per run that ends by healing all faults, to check liveness."""
 
 
 class ReplicationWalk:
