@@ -305,6 +305,7 @@ class Broker:
             alarm,
             self.lifecycle,
             self._directories,
+            core.data,
             core.replication_quotas,
             self._verifications,
             *map(CoordinatorDriver, core.coordinators),

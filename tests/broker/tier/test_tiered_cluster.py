@@ -9,11 +9,13 @@ import confluent_kafka
 import pytest
 import trio
 
+from ottla.broker.cluster.settings.dynamic_settings import TIER_SETTINGS
 from ottla.broker.replicas.partition import Partition
 from ottla.client.admin import open_admin
 from ottla.client.consumer import open_consumer
 from ottla.client.producer import open_producer
 from ottla.client.testing import ClusterUnderTest, open_test_cluster
+from ottla.model.errors import RefusedError
 from ottla.model.ids import TopicPartition
 from ottla.model.limits import MIB
 from ottla.model.settings.client import ConsumerConfig
@@ -140,3 +142,48 @@ async def test_a_topic_lives_in_the_object_store(tmp_path: Path) -> None:
             await until(lambda: not list(store.rglob("*.log")))
             left = [path.name for path in store.rglob("*") if path.is_file()]
             assert left == ["cluster.json"]
+
+
+async def test_settings_of_reads_and_copies_change_while_a_broker_runs(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    values = {
+        "remote.fetch.max.wait.ms": 700,
+        "remote.list.offsets.request.timeout.ms": 900,
+        "remote.log.index.file.cache.total.size.bytes": 12_345,
+        "remote.log.reader.threads": 20,
+        "remote.log.manager.copier.thread.pool.size": 5,
+        "follower.fetch.last.tiered.offset.enable": True,
+    }
+    with trio.fail_after(TIMEOUT_S):
+        async with (
+            open_test_cluster(broker_count=1, settings=settings_of(store)) as cluster,
+            open_admin(cluster.bootstrap) as admin,
+        ):
+            (broker,) = cluster.brokers.values()
+            assert broker.parts.settings.keys() >= TIER_SETTINGS
+            with pytest.raises(RefusedError, match=r"half|double"):
+                await admin.alter_broker_configs(None, {"remote.log.reader.threads": "100"})
+
+            await admin.alter_broker_configs(
+                None, {key: str(value) for key, value in values.items()}
+            )
+
+            def in_use() -> dict[str, float]:
+                reader = broker.tier._reader
+                return {
+                    "remote.fetch.max.wait.ms": broker.core.data.fetch.remote_wait_ms,
+                    "remote.list.offsets.request.timeout.ms": (
+                        broker.core.data.list_offsets.remote_timeout_ms
+                    ),
+                    "remote.log.index.file.cache.total.size.bytes": (
+                        reader._indexes.files.bytes_max
+                    ),
+                    "remote.log.reader.threads": reader._requests._turns.total_tokens,
+                    "remote.log.manager.copier.thread.pool.size": (
+                        broker.tier._copy_slots.total_tokens
+                    ),
+                    "follower.fetch.last.tiered.offset.enable": broker.tier.starts.is_after_last,
+                }
+
+            await until(lambda: in_use() == values)

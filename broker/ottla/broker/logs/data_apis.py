@@ -22,11 +22,16 @@ from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
 from ottla.broker.tier.remote_fetches import RemoteFetches, RemotePorts
 from ottla.model.seams import Clock
-from ottla.model.settings.storage.tier import TierConfig
+from ottla.model.settings.storage.tier import (
+    FETCH_WAIT_MS,
+    LIST_OFFSETS_TIMEOUT_MS,
+    TierConfig,
+)
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.network.dispatch import Dispatcher
 from ottla.node.network.purgatory import Purgatory
 from ottla.node.network.request_times import RequestTimes
+from ottla.node.part_registry import PartRegistry
 from ottla.wire.apis import (
     DELETE_RECORDS,
     FETCH,
@@ -92,6 +97,17 @@ class DataApis:
         )
         self.delete_records = DeleteRecordsApi(table=table, purgatory=purgatory)
         self.leader_epochs = LeaderEpochsApi(table=table)
+
+    def register_with(self, parts: PartRegistry) -> None:
+        """Register the dynamic settings of these handlers."""
+        parts.setting(FETCH_WAIT_MS, self._set_fetch_wait)
+        parts.setting(LIST_OFFSETS_TIMEOUT_MS, self._set_list_offsets_timeout)
+
+    def _set_fetch_wait(self, wait_ms: int) -> None:
+        self.fetch.remote_wait_ms = wait_ms
+
+    def _set_list_offsets_timeout(self, timeout_ms: int) -> None:
+        self.list_offsets.remote_timeout_ms = timeout_ms
 
     def register(self, dispatcher: Dispatcher) -> None:
         """Register the handlers of Produce, Fetch, ListOffsets and the other client requests on

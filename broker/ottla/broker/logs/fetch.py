@@ -530,7 +530,9 @@ class FetchApi:
         self.cold_reads = ColdReads(bring_in, purgatory.wake)
         self.remote_fetches = remote_fetches or no_remote_fetches(purgatory.wake)
         """Reads of records that only the object store has, in progress or completed."""
-        self._remote_wait_ms = remote_wait_ms
+        self.remote_wait_ms = remote_wait_ms
+        """Maximum time in milliseconds that a Fetch waits for records from the object store
+        (remote.fetch.max.wait.ms)."""
         self.one_event = purgatory.one_event
         self._purgatory = purgatory
         self.sessions = sessions
@@ -680,7 +682,7 @@ class FetchApi:
         entry, context = waiting(fetch, reading), fetch.context
         wait_ms = request.max_wait_ms
         if reading.waits_for_disk:
-            wait_ms, entry.waits_for_disk = extended_wait(reading, wait_ms, self._remote_wait_ms)
+            wait_ms, entry.waits_for_disk = extended_wait(reading, wait_ms, self.remote_wait_ms)
         if reading.is_throttled:  # Read again when the rate has fallen.
             wait_ms = min(wait_ms, self.replication_quota.delay_ms())
         self._purgatory.watch(entry.keys, entry, context.arrived_ms + wait_ms)

@@ -105,7 +105,9 @@ class ListOffsetsApi:
         self._run_all = run_all
         self._remote = remote.reads
         self._within = remote.within
-        self._remote_timeout_ms = remote_timeout_ms
+        self.remote_timeout_ms = remote_timeout_ms
+        """Maximum time in milliseconds of a lookup in the object store, if a request has no timeout
+        (remote.list.offsets.request.timeout.ms)."""
 
     def handle(self, context: RequestContext, request: ListOffsetsRequest) -> HandlerResult:
         """Answer the ListOffsets request at once if no timestamp needs a lookup in a log; otherwise
@@ -254,7 +256,7 @@ class ListOffsetsApi:
     ) -> TimestampedOffset | None:
         """Return the first record of the copied segments at or after a timestamp, or None. Raises
         RefusedError if the object store fails or takes too long."""
-        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else self._remote_timeout_ms
+        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else self.remote_timeout_ms
         found: list[TimestampedOffset | None] = []
 
         async def look() -> None:

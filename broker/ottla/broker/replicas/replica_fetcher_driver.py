@@ -474,7 +474,7 @@ class LeaderFetcher:
         before this offset in the background. The partition's log then begins after that segment."""
         leader = self._leader_offsets(connection, followed)
         log = followed.log
-        is_late_start = self._config.tier.fetches_last_tiered and not log.end_offset
+        is_late_start = self._tier_starts().is_after_last and not log.end_offset
         target = await leader.offset_of(
             EARLIEST_PENDING_UPLOAD if is_late_start else EARLIEST_LOCAL
         )

@@ -28,6 +28,10 @@ class TierStart(NamedTuple):
 class TierStarts(Protocol):
     """Interface that finds the copied segment after which a follower's log begins."""
 
+    is_after_last: bool
+    """True if an empty log begins after the last copied segment, and False if it begins at the
+    leader's first local record (KIP-1023)."""
+
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
         """Return the state of the log at the end of the copied segment that contains the record
         with this offset and leader epoch. Raises OttlaError if no segment contains the record, or
@@ -38,6 +42,8 @@ class TierStarts(Protocol):
 class NoTierStarts:
     """Implementation of `TierStarts` for a broker without tiered storage. It finds no copied
     segments."""
+
+    is_after_last = False
 
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
         """Raise RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE), because this broker cannot read

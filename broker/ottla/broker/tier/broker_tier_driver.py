@@ -22,6 +22,12 @@ from ottla.metadata.image import MetadataImage
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
+from ottla.model.settings.storage.tier import (
+    COPIERS,
+    FETCHES_LAST_TIERED,
+    INDEX_CACHE_BYTES,
+    READERS,
+)
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.admin.forwarding import ForwardingPort, forward_own
 from ottla.node.part_registry import PartRegistry
@@ -52,7 +58,8 @@ class BrokerTier:
         figures = TierFigures()
         self._cluster_id = cluster_id
         self._traffic = cluster_store.traffic
-        self._chunk_counts = cluster_store.reader.counts
+        self._reader = cluster_store.reader
+        self._copy_slots = trio.CapacityLimiter(settings.copier_count)
         self.topic = topic = MetadataTopic(
             settings,
             address=partial(own_address, config, lambda: table.image),
@@ -64,7 +71,9 @@ class BrokerTier:
             table, topic, cluster_store.reader, figures, quotas.fetch
         )
         """Reader of copied segments, for the handlers of requests."""
-        self.starts: TierStarts = StoreStarts(table, topic, cluster_store.reader)
+        self.starts: TierStarts = StoreStarts(
+            table, topic, cluster_store.reader, is_after_last=settings.fetches_last_tiered
+        )
         """Finder of the copied segment after which a follower's log begins."""
         storage = StoreSegments(
             cluster_store.store,
@@ -97,7 +106,7 @@ class BrokerTier:
                 storage=storage,
                 figures=figures,
                 errors=errors,
-                copy_slots=trio.CapacityLimiter(settings.copier_count),
+                copy_slots=self._copy_slots,
             ),
             on_image=topic.on_image,
         )
@@ -108,12 +117,23 @@ class BrokerTier:
         return names_of(self._cluster_id, segment, topic).keys()
 
     def register_with(self, parts: PartRegistry) -> None:
-        """Register the background tasks, metrics and status values of tiered storage."""
+        """Register the background tasks, metrics, status values and dynamic settings of tiered
+        storage."""
         self.topic.register_with(parts)
         self.manager.register_with(parts)
         self.objects.register_with(parts)
         parts.families(self._traffic.families)
-        parts.families(self._chunk_counts.families)
+        parts.families(self._reader.counts.families)
+        parts.setting(FETCHES_LAST_TIERED, self._set_fetches_last_tiered)
+        parts.setting(COPIERS, self._set_copier_count)
+        parts.setting(READERS, self._reader.set_gets_at_once)
+        parts.setting(INDEX_CACHE_BYTES, self._reader.set_index_file_bytes)
+
+    def _set_fetches_last_tiered(self, is_set: bool) -> None:
+        self.starts.is_after_last = is_set
+
+    def _set_copier_count(self, count: int) -> None:
+        self._copy_slots.total_tokens = count
 
 
 def own_address(config: BrokerConfig, image: Callable[[], MetadataImage]) -> tuple[str, int] | None:

@@ -18,7 +18,15 @@ class StoreStarts:
     """Finds the copied segment after which a follower's log begins, from the metadata of copied
     segments and the object store."""
 
-    def __init__(self, table: PartitionTable, topic: SegmentMetadata, reader: RemoteReader) -> None:
+    def __init__(
+        self,
+        table: PartitionTable,
+        topic: SegmentMetadata,
+        reader: RemoteReader,
+        *,
+        is_after_last: bool = False,
+    ) -> None:
+        self.is_after_last = is_after_last
         self._table = table
         self._topic = topic
         self._reader = reader

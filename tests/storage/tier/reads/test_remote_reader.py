@@ -291,6 +291,29 @@ async def test_memory_and_files_stay_within_their_bounds(autojump_clock: MockClo
         assert 0 < sum(sizes) <= limits["chunk_file_bytes"]
 
 
+async def test_a_smaller_cache_of_indexes_removes_files_at_once(autojump_clock: MockClock) -> None:
+    store, disk = simulated_store(), simulated_disk()
+    segments = [await uploaded(store, SOURCE, number) for number in (1, 2, 3)]
+
+    async def cached() -> list[int]:
+        names = await disk.listdir("/data/tier-cache/indexes")
+        return [disk.open(f"/data/tier-cache/indexes/{name}").size_bytes for name in names]
+
+    async with opened_reader(store, disk) as reader:
+        for segment in segments:
+            await read_all(reader, segment)
+        await trio.sleep(1)
+        sizes = await cached()
+        bytes_max = sum(sizes) - 1
+        reader.set_index_file_bytes(bytes_max)
+        await trio.sleep(1)
+        assert 0 < sum(await cached()) <= bytes_max
+        reader.set_index_file_bytes(1)
+        await trio.sleep(1)
+        assert await cached() == []
+        assert await read_all(reader, segments[0]) == SOURCE.log
+
+
 async def test_requests_of_many_readers_are_bounded(autojump_clock: MockClock) -> None:
     """Many partitions at once must not fill the memory (KAFKA-19763)."""
 
@@ -315,6 +338,14 @@ async def test_requests_of_many_readers_are_bounded(autojump_clock: MockClock) -
                 nursery.start_soon(partial(read, reader, segment, 1200, bytes_max=1 << 30))
         assert store.most == 6
         assert store.most_bytes <= 6 * RUN_CHUNKS * CHUNK_BYTES
+
+    store.most = 0
+    async with opened_reader(store, None, gets_at_once=6) as reader:
+        reader.set_gets_at_once(2)
+        async with trio.open_nursery() as nursery:
+            for segment in segments:
+                nursery.start_soon(partial(read, reader, segment, 1200, bytes_max=1 << 30))
+        assert store.most == 2
 
 
 async def test_segments_that_are_forgotten_leave_no_files(autojump_clock: MockClock) -> None:

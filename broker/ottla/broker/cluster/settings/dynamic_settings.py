@@ -10,6 +10,9 @@ broker's file, default. Dynamic settings, and the components that apply them, ar
 * `producer.id.expiration.ms`: `replica_manager` applies it with the settings of logs;
 * `cordoned.log.dirs`: the log directories apply it, through `DynamicSettings`;
 * the rates of throttled replication: the replication quotas apply them, through `DynamicSettings`;
+* waits, threads and caches of reads and copies of tiered storage: the handlers of Fetch and
+  ListOffsets, the remote log manager and the reader of copied segments apply them, through
+  `DynamicSettings`;
 * `log.cleaner.*` settings of brokers: the log cleaner applies them, through `DynamicSettings`;
 * `max.connection*`, of the broker and of single listeners: the connection quotas apply them,
   through `node/admin/connection_bounds`;
@@ -38,6 +41,7 @@ from ottla.model.settings.connections import ConnectionConfig
 from ottla.model.settings.declare import definitions
 from ottla.model.settings.quotas import QuotaConfig
 from ottla.model.settings.storage.cleaner import CleanerConfig
+from ottla.model.settings.storage.tier import TierConfig
 from ottla.node.admin.connection_bounds import value_in_force
 
 PARTITION_VERIFICATION = "transaction.partition.verification.enable"
@@ -49,6 +53,11 @@ CLEANER_SETTINGS: Mapping[str, str] = {
 }
 """Names of the log cleaner's dynamic settings, each with the field of `CleanerConfig` that stores
 the value."""
+
+TIER_SETTINGS = frozenset(
+    key for key, definition in definitions(TierConfig).items() if definition.is_dynamic
+)
+"""Names of the dynamic settings of tiered storage, except for its bandwidth limits."""
 
 TIER_RATES = frozenset((COPY_RATE, FETCH_RATE))
 """Names of the dynamic bandwidth limits of copies to the object store and of reads from the object
@@ -62,6 +71,8 @@ def setting_in_force(image: MetadataImage, config: BrokerConfig, key: str) -> An
         part, known = config.cleaner, definitions(CleanerConfig)
     elif key in (known := definitions(ConnectionConfig)):
         part = config.connections
+    elif key in TIER_SETTINGS:
+        part, known = config.tier, definitions(TierConfig)
     elif key in TIER_RATES:
         part, known = config.quotas, definitions(QuotaConfig)
     else:

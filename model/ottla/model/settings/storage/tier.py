@@ -7,6 +7,12 @@ from ottla.model.values import frozen
 
 SYSTEM_ENABLE = "remote.log.storage.system.enable"
 STORE_URI = "remote.log.storage.uri"
+FETCH_WAIT_MS = "remote.fetch.max.wait.ms"
+LIST_OFFSETS_TIMEOUT_MS = "remote.list.offsets.request.timeout.ms"
+INDEX_CACHE_BYTES = "remote.log.index.file.cache.total.size.bytes"
+READERS = "remote.log.reader.threads"
+FETCHES_LAST_TIERED = "follower.fetch.last.tiered.offset.enable"
+COPIERS = "remote.log.manager.copier.thread.pool.size"
 LOCAL_FREE_BYTES = "local.retention.free.bytes"
 PROBLEM_PREFIX = "tiered storage: "
 """Prefix of a broker's problems with tiered storage, in `ottla status` and `ottla tier status`."""
@@ -73,30 +79,34 @@ class TierConfig:
     )
     fetch_wait_ms_max: int = setting(
         500,
-        key="remote.fetch.max.wait.ms",
+        key=FETCH_WAIT_MS,
         at_least=1,
+        is_dynamic=True,
         doc="Time that a Fetch waits for records from the object store. It is then answered with "
         "what is there, and the read continues for the next Fetch.",
     )
     list_offsets_timeout_ms: int = setting(
         30_000,
-        key="remote.list.offsets.request.timeout.ms",
+        key=LIST_OFFSETS_TIMEOUT_MS,
         kind=SettingKind.LONG,
         at_least=1,
+        is_dynamic=True,
         doc="Time that a look-up of an offset by timestamp in the object store may take, if the "
         "request has no timeout.",
     )
     index_cache_bytes_max: int = setting(
         GIB,
-        key="remote.log.index.file.cache.total.size.bytes",
+        key=INDEX_CACHE_BYTES,
         kind=SettingKind.LONG,
         at_least=1,
+        is_dynamic=True,
         doc="Size of the cache of copied segments' indexes on disk.",
     )
     reader_count: int = setting(
         10,
-        key="remote.log.reader.threads",
+        key=READERS,
         at_least=1,
+        is_dynamic=True,
         doc="Number of copied segments from which this broker reads at the same time.",
     )
     task_interval_ms: int = setting(
@@ -124,13 +134,15 @@ class TierConfig:
     )
     copier_count: int = setting(
         10,
-        key="remote.log.manager.copier.thread.pool.size",
+        key=COPIERS,
         at_least=1,
+        is_dynamic=True,
         doc="Number of segments that this broker copies at the same time.",
     )
     fetches_last_tiered: bool = setting(
         False,
-        key="follower.fetch.last.tiered.offset.enable",
+        key=FETCHES_LAST_TIERED,
+        is_dynamic=True,
         doc="Whether a new replica of a tiered partition begins after the last copied offset in "
         "place of the leader's local log start (KIP-1023).",
     )

@@ -115,6 +115,11 @@ class CachedFiles:
         """Remove the files for whose names `is_dropped` returns True."""
         await self.drop([name for name in self._sizes if is_dropped(name)])
 
+    async def resize(self, bytes_max: int) -> None:
+        """Change the maximum total size of the files, and remove files until it is met."""
+        self.bytes_max = bytes_max
+        await self._evict()
+
     async def _evict(self) -> None:
         while self.size_bytes > self.bytes_max and self._sizes:
             await self.drop([next(iter(self._sizes))])

@@ -59,7 +59,8 @@ class RemoteIndexes:
         loads: SharedLoads[FileKey, bytes],
     ) -> None:
         self._requests = requests
-        self._files = files
+        self.files = files
+        """Cache of manifests and index sections in files."""
         self._memory = memory
         self._loads = loads
         self._manifests: MemoryCache[UUID, SegmentManifest] = MemoryCache(MANIFEST_COUNT_MAX)
@@ -110,7 +111,7 @@ class RemoteIndexes:
         self._manifests.drop(segment_id)
         self._positions.drop(segment_id)
         self._memory.drop_if(lambda key: key[0] == segment_id)
-        await self._files.drop_if(lambda name: name.startswith(f"{segment_id}."))
+        await self.files.drop_if(lambda name: name.startswith(f"{segment_id}."))
 
     async def _value(self, key: FileKey, fetch: Fetch) -> bytes:
         found = self._memory.get(key)
@@ -120,10 +121,10 @@ class RemoteIndexes:
 
     async def _load(self, key: FileKey, fetch: Fetch) -> bytes:
         name = f"{key[0]}.{key[1]}"
-        content = await self._files.get(name)
+        content = await self.files.get(name)
         if content is None:
             content = await fetch()
-            await self._files.put(name, content)
+            await self.files.put(name, content)
         self._memory.put(key, content, len(content))
         return content
 

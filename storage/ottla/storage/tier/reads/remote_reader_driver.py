@@ -110,6 +110,7 @@ class RemoteReader:
     def __init__(
         self,
         cluster_id: str,
+        requests: StoreRequests,
         indexes: RemoteIndexes,
         chunks: ChunkSource,
         sequential: SequentialReads,
@@ -119,6 +120,7 @@ class RemoteReader:
         errors: UnexpectedErrors,
     ) -> None:
         self._cluster_id = cluster_id
+        self._requests = requests
         self._indexes = indexes
         self._chunks = chunks
         self._sequential = sequential
@@ -136,6 +138,22 @@ class RemoteReader:
     def memory_bytes(self) -> int:
         """Total size of the chunks in memory, in bytes."""
         return self._chunks.memory_bytes
+
+    def set_gets_at_once(self, count: int) -> None:
+        """Change the maximum number of requests to the object store that are in flight at the same
+        time."""
+        self._requests.set_limit(count)
+
+    def set_index_file_bytes(self, bytes_max: int) -> None:
+        """Change the maximum size of the cached indexes on disk, in bytes. A background task
+        removes files that are too much."""
+        self._nursery.start_soon(self._resize_indexes, bytes_max)
+
+    async def _resize_indexes(self, bytes_max: int) -> None:
+        try:
+            await self._indexes.files.resize(bytes_max)
+        except Exception as error:
+            self._errors.note("cache of copied segments", "size", error)
 
     async def read(
         self,
@@ -461,6 +479,7 @@ async def open_remote_reader(
         chunk_loads: SharedLoads[ChunkKey, bytes] = SharedLoads(nursery, errors)
         yield RemoteReader(
             cluster_id,
+            requests,
             RemoteIndexes(requests, index_files, memory, file_loads),
             ChunkSource(requests, chunk_files, nursery, chunk_loads, limits, counts, errors),
             SequentialReads(first=RUN_CHUNKS, largest=limits.ahead_chunks),

@@ -74,8 +74,12 @@ class StoreRequests:
     def __init__(self, store: ObjectStore, limits: ReaderLimits, counts: ReadCounts) -> None:
         self._store = store
         self._timeout_s = limits.request_timeout_s
-        self._turns = trio.Semaphore(limits.gets_at_once)
+        self._turns = trio.CapacityLimiter(limits.gets_at_once)
         self._counts = counts
+
+    def set_limit(self, count: int) -> None:
+        """Change the maximum number of requests in flight. Requests in flight are not cancelled."""
+        self._turns.total_tokens = count
 
     async def get(self, key: str, start: int, end: int, problem_of: Check) -> bytes:
         """Return the bytes `[start, end)` of an object. If `problem_of` returns a problem of the
