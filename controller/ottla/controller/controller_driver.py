@@ -88,8 +88,8 @@ class ClientAnswer(NamedTuple):
 
     body: bytes
     metadata_offset: Offset
-    """Offset of the last metadata record that the request has written. NO_RECORDS if there is
-    none."""
+    """Offset of the last metadata record that the request has written. NO_RECORDS if the request
+    has written no record."""
     throttle_ms: int
     """Throttle time in ms for the client that sent the request."""
 
@@ -156,11 +156,11 @@ class Controller:
         """Clock that measures durations, in ns. The process may replace it by a more precise
         one."""
         self.turn = trio.Event()
-        """Event that is set, and replaced by a new one, whenever this controller becomes active or
-        inactive."""
+        """Event that is set whenever this controller becomes active or inactive. A new event then
+        replaces it."""
         self.session_ended = trio.Event()
-        """Event that is set, and replaced by a new one, whenever a broker's session is ended
-        early."""
+        """Event that is set whenever a broker's session is ended early. A new event then replaces
+        it."""
         self._registrations: dict[NodeId, ControllerRegistration] = {}
         """Controllers that registered since this controller became active. Used only at levels of
         ottla.version that do not store registrations as records."""
@@ -184,7 +184,7 @@ class Controller:
     # --- requests ----------------------------------------------------------------------------
 
     async def register(self, request: pb.RegisterRequest) -> pb.RegisterResponse:
-        """Register a broker, and return the response with its broker epoch."""
+        """Register a broker. Returns the response, which contains the broker's new epoch."""
         return await self.decide(
             lambda image, next_offset: brokers.register(
                 image,
@@ -280,14 +280,14 @@ class Controller:
         client_id: str = "",
         is_token: bool = False,
     ) -> ClientAnswer:
-        """Decide a client's request that a broker has forwarded, and return the response.  Both are
-        in Kafka's encoding.
+        """Decide a client's request that a broker has forwarded, and return the response. The
+        request and the response are in Kafka's encoding.
 
         The client determines the size of the request. A large request is therefore decoded,
         decided, applied and answered in a thread, so that the event loop can still process
-        heartbeats. The client's quota is also checked in that thread. This is safe because
-        decisions are made one at a time, so that no other decision uses the token buckets or the
-        authorizer's cache. A request without a principal was sent by the broker itself.
+        heartbeats. The thread also checks the client's quota. This is safe because decisions are
+        made one at a time: no other decision uses the token buckets or the authorizer's cache. A
+        request without a principal was sent by the broker itself.
         """
         first_offset = NO_RECORDS
         charge = NO_CHARGE
@@ -363,10 +363,10 @@ class Controller:
         return encode(reply, api_version)
 
     def _authorizer_of(self, image: MetadataImage) -> Authorizer | None:
-        """Return an authorizer over the ACLs of a metadata image, or None if there is no
-        authorizer. The image may contain uncommitted records.
+        """Return an authorizer over the ACLs of a metadata image, or None if no authorizer is
+        configured. The image may contain uncommitted records.
 
-        A response to a client is sent only after everything on which its decision depends is
+        A response to a client is sent only after all records on which its decision depends are
         committed, including the ACLs.
         """
         if self.authorizer is not None:
@@ -421,7 +421,7 @@ class Controller:
     ) -> R:
         """Make a decision and append its records to the metadata log. Returns the decision's reply.
 
-        A new leader of the quorum may append a voter set at its start, at the offset for which the
+        At its start, a new leader of the quorum may append a voter set at the offset for which the
         decision was made. The decision is then made again, because it may depend on the offset.
         """
         for _ in range(OFFSET_ATTEMPTS_MAX):
@@ -623,13 +623,14 @@ def make_authorizer(config: ControllerConfig, clock: Clock) -> StandardAuthorize
 
 
 def not_controller() -> RefusedError:
-    """Return the error NOT_CONTROLLER, which makes a broker search for another controller."""
+    """Return the error NOT_CONTROLLER. A broker that receives this error searches for another
+    controller."""
     return RefusedError(ErrorCode.NOT_CONTROLLER)
 
 
 def _custom_limits(config: ControllerConfig, errors: UnexpectedErrors) -> CustomLimits | None:
-    """Return the quota limits computed by the class in `client.quota.callback.class`, or None if it
-    is not set.
+    """Return the quota limits computed by the class in `client.quota.callback.class`, or None if
+    the setting is not set.
 
     Raises ConfigError if the class cannot be loaded.
     """

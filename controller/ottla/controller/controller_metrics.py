@@ -263,8 +263,8 @@ def _work(counts: ControllerCounts, now_ms: int) -> Iterator[Family]:
 
 
 def _mutations(quotas: MutationQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield two metrics of the clients that create and delete partitions: the tokens that a client
-    has left, and its throttle time.
+    """Yield two metrics of the clients that create and delete partitions: the remaining tokens of a
+    client, and its throttle time.
 
     Only the most recent clients have series, and only if their token buckets are not full.
     """

@@ -47,8 +47,8 @@ class Decision(Generic[R]):
     is_atomic: bool = False
     """True if all records of the decision must take effect together.
 
-    If false, the cluster works after any prefix of the records. If a controller crashes between two
-    appends, the next controller completes its work.
+    If False, the cluster works after any prefix of the records. If a controller crashes between two
+    appends, the next controller completes the decision.
     """
     voter_change: VoterChangeRequest | None = None
     """Change of the voter set that the quorum makes after the decision, or None. The quorum's
@@ -113,7 +113,8 @@ class Draft:
         return self._image
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add metadata records to the draft of a decision. They must be valid for its image."""
+        """Add metadata records to the draft of a decision. The records must be valid for the
+        draft's image."""
         self.records.extend(records)
 
     def decision(self, reply: R, *, is_atomic: bool = False) -> Decision[R]:
@@ -145,10 +146,10 @@ class QuorumStatus:
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
     problems: tuple[str, ...] = ()
-    """Problems between the quorum's voters, or of the leader's disk, that do not resolve
-    themselves, one sentence each."""
+    """Permanent problems between the quorum's voters, or of the leader's disk, one sentence
+    each."""
     warnings: tuple[str, ...] = ()
-    """Problems of the quorum that are about to occur, one sentence each."""
+    """Predicted problems of the quorum, one sentence each."""
 
 
 @frozen(kw_only=True)
@@ -185,8 +186,8 @@ Raises RefusedError if the whole request is refused.
 
 
 def request_uuid(data: bytes) -> UUID:
-    """Return a UUID that a broker's request contains as bytes. Raises RefusedError if it does not
-    have 16 bytes."""
+    """Return a UUID that a broker's request contains as bytes. Raises RefusedError if `data` does
+    not have 16 bytes."""
     if len(data) != 16:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"A uuid has 16 bytes, not {len(data)}")
     return UUID(bytes=data)

@@ -193,7 +193,7 @@ def _kafka_service(
     seams: NodeSeams,
     errors: UnexpectedErrors,
 ) -> KafkaService:
-    """Return the service of Kafka's clients, whose requests this controller decides."""
+    """Return the service for Kafka's clients of this controller."""
 
     def known_controllers() -> KnownControllers:
         return KnownControllers(

@@ -33,8 +33,8 @@ class LocalForwarding:
         """Decide a client's request in this process. Waits for an election first, if this node
         knows no leader of the quorum.
 
-        Raises RefusedError if the whole request is refused, with NOT_CONTROLLER if another
-        controller is active, and with REQUEST_TIMED_OUT after `deadline_ms`.
+        Raises RefusedError if the whole request is refused. The error is NOT_CONTROLLER if another
+        controller is active, and REQUEST_TIMED_OUT after `deadline_ms`.
         """
         with trio.move_on_after(deadline_ms / 1000):
             if self._is_pending:

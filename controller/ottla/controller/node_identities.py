@@ -81,7 +81,8 @@ class NodeIdentities:
 
     def admit(self, path: str, request: Message, caller: Caller) -> None:
         """Check that the caller of a gRPC method is the node whose id the request contains. If the
-        request registers a broker, the principal of the caller's certificate is added to it.
+        request registers a broker, the principal of the caller's certificate is added to the
+        request.
 
         Raises RefusedError(CLUSTER_AUTHORIZATION_FAILED) if the caller is another node.
         """

@@ -99,7 +99,7 @@ class Quorum(Protocol):
         """Return a report on a snapshot of this node's metadata image. If `writes`, the snapshot is
         written first.
 
-        Raises RefusedError(KAFKA_STORAGE_ERROR) if it cannot be written.
+        Raises RefusedError(KAFKA_STORAGE_ERROR) if the snapshot cannot be written.
         """
         ...
 

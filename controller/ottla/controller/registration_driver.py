@@ -38,7 +38,7 @@ refuses the registration gets more requests."""
 
 Register = Callable[[pb.RegisterControllerRequest], Awaitable[None]]
 """Function that sends a controller's registration to the active controller. Raises RefusedError if
-it is refused."""
+the registration is refused."""
 
 
 def registration_of(config: ControllerConfig, incarnation_id: UUID) -> ControllerRegistration:
@@ -92,8 +92,8 @@ class ControllerRegistrar:
         self._register = register
         self._image: MetadataImage = EMPTY
         self._last_reason: str | None = None
-        """Reason why the controller's registration was last refused, so that each reason is logged
-        once. None if it was not refused."""
+        """Reason why the controller's registration was last refused, or None. It is stored so that
+        each reason is logged once."""
         self._changed = trio.Event()
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

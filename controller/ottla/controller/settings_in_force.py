@@ -1,7 +1,7 @@
 """Effective value of a topic's setting, and its source.
 
-The first of these that is set applies: the topic's own value, the dynamic value of the cluster, the
-settings file of this controller, the declared default.
+The value is read from the first source that has one: the topic's own value, the dynamic value of
+the cluster, the settings file of this controller, the declared default.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,8 @@ UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
 
 
 class EffectiveSetting(NamedTuple):
-    """Value of a setting as text (None if it is not set at all), and its source."""
+    """Value of a setting as text (None if the setting has no value), and the source of the
+    value."""
 
     value: str | None
     source: ConfigSource
@@ -52,7 +53,7 @@ def topic_default(image: MetadataImage, config: ControllerConfig, key: str) -> E
 
 
 def topic_defaults(image: MetadataImage, config: ControllerConfig) -> dict[str, str]:
-    """Return the effective settings of a topic that sets none, by key."""
+    """Return the effective settings, by key, of a topic without settings of its own."""
     found = {key: topic_default(image, config, key).value for key in TOPIC_DEFINITIONS}
     return {key: text for key, text in found.items() if text is not None}
 

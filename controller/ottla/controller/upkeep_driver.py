@@ -2,16 +2,16 @@
 
 - When this controller becomes active: writes the first records of a new cluster, and completes
   decisions that an earlier controller left half written.
-- Detects suspensions of this process, and extends the sessions of brokers by them.
+- Detects suspensions of this process, and extends the sessions of brokers accordingly.
 - Fences brokers whose sessions have ended.
 - Elects leaders for leaderless partitions, and restores preferred leaders.
 - Makes the moves of a balance.
 - Removes expired delegation tokens.
 - Writes no-op records while the log does not advance.
 
-`Upkeep.run` also allows this controller to become active. Most tasks sleep, check whether there is
-work, and decide it like a request. On an inactive controller there is no work. An unexpected
-exception ends one round of one task; the next round starts after a pause.
+`Upkeep.run` also allows this controller to become active. Most tasks sleep, check for work, and
+decide it like a request. An inactive controller has no work. An unexpected exception ends one round
+of one task; the next round starts after a pause.
 """
 
 import logging
@@ -135,8 +135,8 @@ class Upkeep:
 
     def _fence(self, image: MetadataImage, _next_offset: Offset) -> Decision[bool]:
         """Return the decision that fences brokers whose sessions have expired, up to the limit of
-        one decision. The reply is always True, and causes the caller to fence the remaining brokers
-        with a further decision."""
+        one decision. The reply is always True: the caller then fences the remaining brokers with a
+        further decision."""
         now_ms = self._controller.session_time_ms()
         decision = brokers.fence_expired(image, self._config, self._controller.sessions, now_ms)
         if decision.reply:

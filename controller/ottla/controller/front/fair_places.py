@@ -3,8 +3,8 @@ addresses. Pure.
 
 Each connection uses one of a fixed number of slots. If all slots are in use, the address with the
 most connections loses one of its connections. An address with few connections therefore never loses
-one to an address with many. Addresses have no limits of their own, because all nodes of a cluster
-may be behind one address.
+a connection to an address with many. Addresses have no limits of their own, because all nodes of a
+cluster may be behind one address.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ K = TypeVar("K")
 
 class FairPlaces(Generic[K]):
     """Limit on the number of connections of one kind, which is shared fairly among the peers'
-    addresses. Each allowed connection has one of the limited number of places."""
+    addresses. Each allowed connection occupies one slot."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
         """`count_max` is the maximum number of connections. `is_oldest_replaced` selects which
@@ -45,8 +45,8 @@ class FairPlaces(Generic[K]):
         return len(self._by_host.get(host, ()))
 
     def take(self, key: K, host: str) -> K | None:
-        """Allocate one of the limited slots to a connection. Returns the connection that must be
-        closed to free a slot, or None. It may be the new connection itself."""
+        """Allocate a slot to a connection. Returns the connection that must be closed to free a
+        slot, or None if a slot was free. The returned connection may be the new one."""
         self._by_host[host][key] = None
         self._total += 1
         self._move(host, len(self._by_host[host]) - 1)

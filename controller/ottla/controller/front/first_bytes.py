@@ -13,12 +13,12 @@ from ottla.model.limits import KIB
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PREFACE_BYTES = len(b"PRI * HTTP/2.0\r\n")
-"""Number of bytes of the HTTP/2 preface that are compared. A Kafka request that starts like this
-has an unknown API key."""
+"""Number of bytes of the HTTP/2 preface that are compared. A Kafka request with the same first
+bytes would have an unknown API key."""
 
 HELLO_BYTES_MAX = 16 * KIB
-"""Maximum size in bytes of a TLS ClientHello that is examined. Real ones have 200 bytes to 2 KiB. A
-larger one is treated as Kafka's protocol."""
+"""Maximum size in bytes of a TLS ClientHello that is examined. Ordinary ones have 200 bytes to 2
+KiB. A connection with a larger one is treated as Kafka's protocol."""
 
 RECORD_HEADER_BYTES = 5
 HANDSHAKE_HEADER_BYTES = 4
@@ -80,8 +80,8 @@ def _of_hello(data: bytes) -> FirstProtocol | int:
 
 
 def _offers_h2(hello: bytes) -> bool:
-    """Return whether the body of a TLS ClientHello offers HTTP/2 by ALPN. Returns False if it is
-    malformed."""
+    """Return whether the body of a TLS ClientHello offers HTTP/2 by ALPN. Returns False if the body
+    is malformed."""
     at = 2 + 32  # the version and the random number
     for length_bytes in (1, 2, 1):  # session id, cipher suites, compression methods
         at += length_bytes + int.from_bytes(hello[at : at + length_bytes])

@@ -50,8 +50,8 @@ some 5 ms."""
 
 PAUSE_MS = 20
 """Pause in ms between accepting connections while the maximum number of connections without first
-bytes is open. Peers that send nothing, and reconnect as soon as they are disconnected, then cost a
-tenth of the event loop."""
+bytes is open. With this pause, peers that send nothing, and reconnect after each disconnection,
+cost a tenth of the event loop."""
 
 KAFKA_SHARE, NODE_SHARE, NEWCOMER_SHARE = 4, 8, 16
 """Divisors of the process's file descriptor limit. The quotients are the maximum numbers of
@@ -107,8 +107,8 @@ class Newcomer:
 
     def look(self) -> bool:
         """Examine the bytes received on the connection without consuming them, and set `protocol`
-        if they suffice. Returns False if the peer has closed the connection. Raises OSError if the
-        connection is broken."""
+        if the bytes suffice. Returns False if the peer has closed the connection. Raises OSError if
+        the connection is broken."""
         try:
             data = self.sock.recv(HELLO_BYTES_MAX, socket.MSG_PEEK)
         except BlockingIOError:
@@ -160,7 +160,8 @@ class FrontServer(SocketServer):
         """Connections whose protocol is known from their first bytes, until they are passed to gRPC
         or to the service of Kafka's clients."""
         self._spliced: dict[int, tuple[SplicedConnection, socket.socket]] = {}
-        """Connections of nodes by both of their file descriptors, with the socket of each."""
+        """Connections of nodes by both of their file descriptors, each with the socket of the file
+        descriptor."""
         self._interests: dict[int, int] = {}
         self._space = memoryview(bytearray(READ_BYTES_MAX))
         self.replaced_count = 0

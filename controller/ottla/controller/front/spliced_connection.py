@@ -35,7 +35,7 @@ class SplicedSocket(Protocol):
 
     def send(self, data: memoryview, /) -> int:
         """Write bytes to the socket, and return the number of accepted bytes. Raises
-        BlockingIOError if none are accepted."""
+        BlockingIOError if the socket accepts no bytes."""
         ...
 
     def shutdown(self, how: int, /) -> None:
@@ -49,7 +49,7 @@ class SplicedSocket(Protocol):
 
 class Direction:
     """One direction of a spliced connection. It copies bytes from one socket (the source) to the
-    other (the sink)."""
+    connection's other socket (the sink)."""
 
     __slots__ = ("has_ended", "is_unwatched", "left", "sink", "source")
 

@@ -1,4 +1,4 @@
-"""DescribeCluster on a controller: the registered controllers and the active one (KIP-919).
+"""DescribeCluster on a controller: the registered controllers and the active controller (KIP-919).
 
 Pure.
 """
@@ -40,8 +40,8 @@ class DescribeControllersApi:
         """Return the response to DescribeCluster: the address of each registered controller on the
         client's listener.
 
-        A voter that is not registered, as below ottla.version 1, is listed with its address in the
-        voter set.
+        Voters that are not registered, as below ottla.version 1, are listed with their addresses in
+        the voter set.
         """
         if request.endpoint_type != CONTROLLERS:
             return wrong_endpoint(request.endpoint_type, CONTROLLERS, context.api_version)

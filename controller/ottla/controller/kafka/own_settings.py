@@ -57,8 +57,8 @@ class ControllerSettings:
 def obstacle_of(node_id: NodeId, resource: Resource) -> str:
     """Return the reason why a change of settings is refused, or an empty string if it is allowed.
 
-    Only changes of this controller's own settings are refused, except for its bounds of
-    connections."""
+    Only changes of this controller's own settings are refused. Its limits of connections can be
+    changed."""
     if resource.resource_type != ConfigKind.BROKER or resource.resource_name != str(node_id):
         return ""
     static = [one.name for one in resource.configs if not is_connection_bound(one.name)]

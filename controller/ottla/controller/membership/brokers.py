@@ -54,8 +54,8 @@ from ottla.wire.messages.unregister_broker_request import UnregisterBrokerReques
 from ottla.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 REGISTRATION_LIST_MAX = 1_000
-"""Maximum number of listeners, of features or of directories in one broker's registration. No
-machine has that many disks."""
+"""Maximum number of listeners, of features or of directories in one broker's registration. It
+exceeds the number of disks of any machine."""
 
 SECURITY_PROTOCOL_MAX = 3
 """Highest number of a security protocol: Kafka's number of SASL_SSL."""
@@ -177,10 +177,10 @@ def steady_heartbeat(
     """Renew a broker's session. Returns the reply, or None if the heartbeat also requires another
     change.
 
-    The reply depends only on the broker's registration. It reports no new decision, so it needs no
-    commit by a majority. A controller that has lost its majority without noticing may also send it,
-    until its quorum member resigns (1.5 fetch timeouts, much less than a session). Brokers continue
-    to serve clients in that time, as intended.
+    The reply depends only on the broker's registration, and reports no new decision, so it needs no
+    commit by a majority. A controller that has lost its majority without noticing may also send the
+    reply, until its quorum member resigns (1.5 fetch timeouts, much less than a session). Brokers
+    intentionally continue to serve clients in that time.
     """
     broker = registered(image, request.broker_id, request.broker_epoch)
     metadata_offset = Offset(request.current_metadata_offset)
@@ -207,7 +207,7 @@ def _newly_cordoned(
     broker: BrokerRegistration, request: pb.HeartbeatRequest
 ) -> tuple[UUID, ...] | None:
     """Return the cordoned log directories of a broker, which accept no new replicas, or None if the
-    broker's heartbeat does not change them."""
+    broker's heartbeat does not change the set of these directories."""
     if not request.HasField("cordoned_log_dirs"):
         return None
     named = set(map(request_uuid, request.cordoned_log_dirs.ids))
@@ -269,8 +269,8 @@ def fence_expired(
     leaders for their partitions.
 
     The reply lists the brokers that were fenced. If more than `changes_max` partitions have to
-    change, the decision changes only that many and fences no broker; the caller then requests
-    another decision. One decision therefore never blocks the event loop for long.
+    change, the decision changes only `changes_max` partitions and fences no broker; the caller then
+    requests another decision. One decision therefore never blocks the event loop for long.
     """
     expired = sessions.expired(image, now_ms)
     ids = tuple(broker.id for broker in expired)
@@ -388,7 +388,7 @@ def _check_registration(
 
 def _check_endpoints(wanted: BrokerRegistration) -> None:
     """Raise RefusedError if a broker's registration has addresses that clients cannot read or
-    resolve, since every Metadata response would contain them."""
+    resolve. Every Metadata response would contain these addresses."""
     names = [endpoint.name for endpoint in wanted.endpoints]
     if len(set(names)) != len(names):
         _invalid("Duplicate listener name in request")
@@ -445,10 +445,12 @@ def _has_ended(
 
     The new incarnation must have one of the known incarnation's log directories, because a
     directory is locked by one process at a time. A copy of a directory has no such lock, so the
-    known incarnation must also be silent. It is silent if it has sent nothing since this controller
-    became active, because a living broker sends a heartbeat within one interval. It is also silent
-    if its call was cut off and it has not called again for `SILENCE_MS`. Kafka waits for the
-    session timeout.
+    known incarnation must also be silent, in one of two ways:
+    - It has sent nothing since this controller became active. A living broker sends a heartbeat
+      within one interval.
+    - Its call was cut off, and it has not called again for `SILENCE_MS`.
+
+    Kafka waits for the session timeout.
     """
     is_silent = (
         sessions.contact_count(known.id) == 0 or sessions.silent_ms(known.id, now_ms) >= SILENCE_MS

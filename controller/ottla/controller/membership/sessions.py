@@ -1,11 +1,11 @@
 """Sessions of brokers: in-memory state of the active controller about heartbeats.
 
-Nothing is durable, and an inactive controller has no sessions.  When a controller becomes active,
-every unfenced broker of the image gets one full session; when it becomes inactive, the sessions are
-dropped. Times are of the monotonic clock.  Only time in which this process was running counts:
-while it was stopped, or busy with one long decision, it could not receive heartbeats.
+Nothing is durable, and an inactive controller has no sessions. When a controller becomes active,
+every unfenced broker of the image gets one full session. When it becomes inactive, the sessions are
+dropped. Times are of the monotonic clock. Only time in which this process was running counts,
+because a suspended process, or one that is busy with a long decision, receives no heartbeats.
 
-A long decision reads and renews sessions in another thread.  This is safe, because each change
+A long decision reads and renews sessions in another thread. This is safe, because each change
 affects one entry, and loops over all entries use a copy of the list.
 """
 
@@ -27,7 +27,7 @@ class Session:
     """Metadata offset that the broker last reported as applied."""
     produce_p99_us: int | None = None
     """99th percentile of the durations of Produce requests in µs, as last reported by the broker.
-    None if there were none."""
+    None if the broker had no Produce requests."""
     cut_off_ms: int | None = None
     """Monotonic time in ms at which the broker's open call was cut off. None if the call is open,
     or if the broker has sent a heartbeat or opened another call since."""
@@ -60,8 +60,8 @@ class BrokerSessions:
 
     def look(self, now_ms: int) -> int:
         """Detect a suspension of this process (SIGSTOP, a paused VM) since the last call, and
-        extend all sessions by it. Returns the length of the suspension in ms, or 0 if there was
-        none."""
+        extend all sessions by it. Returns the length of the suspension in ms, or 0 without a
+        suspension."""
         looked_ms, self._looked_ms = self._looked_ms, now_ms
         stall_ms = 0 if looked_ms is None else now_ms - looked_ms
         if stall_ms <= 2 * self.look_interval_ms:
@@ -95,7 +95,7 @@ class BrokerSessions:
 
     def slowest_produce_p99_us(self) -> int | None:
         """Return the highest 99th percentile of the durations of Produce requests, in µs, that any
-        broker has reported. None if none had Produce requests."""
+        broker has reported. Returns None if no broker had Produce requests."""
         reported = [one.produce_p99_us for one in list(self._sessions.values())]
         return max((one for one in reported if one is not None), default=None)
 

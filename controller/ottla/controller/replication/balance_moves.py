@@ -76,7 +76,7 @@ def obstacle_of(
     move: StoredMove,
     state: PartitionState,
 ) -> str | None:
-    """Return the reason why a partition's move in a balance plan must wait, or None if it may
+    """Return the reason why a partition's move in a balance plan must wait, or None if the move may
     start."""
     for one in move.adding:
         broker = image.brokers.get(one)

@@ -1,8 +1,8 @@
 """Plan of a balance in the metadata log, and the throttle of its moves.
 
 The plan and its throttle are dynamic settings, so every controller and broker knows them. The
-throttle is cluster-wide, and each topic lists the replicas to which it applies. A rate that is set
-for a single broker overrides it.
+throttle is cluster-wide, and each topic lists the replicas to which the throttle applies. A rate
+that is set for a single broker overrides the cluster-wide rate.
 """
 
 from collections import defaultdict
@@ -58,7 +58,7 @@ def rate_in_force(image: MetadataImage) -> int:
 
 def rate_records(image: MetadataImage, rate: int) -> Iterator[Record]:
     """Yield the metadata records that set the replication throttle to `rate` bytes per second.
-    Yields none if it already has this rate."""
+    Yields no record if the throttle already has this rate."""
     settings = image.config(BROKER_RESOURCE, EVERY_BROKER)
     for key in RATES:
         if settings.get(key) != str(rate):
@@ -133,8 +133,8 @@ def _listed(move: StoredMove) -> Iterator[tuple[tuple[str, str], set[tuple[int, 
 
 
 def without(image: MetadataImage, partitions: Iterable[TopicPartition]) -> list[Record]:
-    """Return the metadata records that remove partitions from the stored balance plan, since a
-    client has decided on their replicas.
+    """Return the metadata records that remove partitions from the stored balance plan, because a
+    client has decided on the partitions' replicas.
 
     Returns no records if the plan contains none of these partitions.
     """

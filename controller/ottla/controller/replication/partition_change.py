@@ -133,8 +133,8 @@ def change_partition(
     necessary.
 
     Returns None if nothing changes. `uncleanly_stopped` are brokers that may have lost records.
-    `lost` are replicas that are known to have lost records. `assignment` is the new assignment, if
-    it changes.
+    `lost` are replicas that are known to have lost records. `assignment` is the new assignment, or
+    None if the assignment does not change.
     """
     old, target_isr = state, state.isr if isr is None else isr
     target = Assignment.of(state) if assignment is None else assignment
@@ -215,7 +215,7 @@ def _eligible(
     isr: tuple[NodeId, ...],
     uncleanly_stopped: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
-    """Return the eligible leader replicas of a partition: those outside the ISR that have all
+    """Return the eligible leader replicas of a partition: replicas outside the ISR that have all
     committed records.
 
     While the ISR is smaller than min.insync.replicas, these are the replicas that have left the

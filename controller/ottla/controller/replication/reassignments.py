@@ -186,7 +186,7 @@ def cancelled(
 
 
 def with_assignment(state: PartitionState, target: Assignment) -> PartitionState:
-    """Return a partition's state with its replicas replaced by those of an assignment."""
+    """Return a partition's state with its replicas replaced by the replicas of an assignment."""
     return PartitionState(
         replicas=target.replicas, directories=target.directories, isr=state.isr, leader=state.leader
     )

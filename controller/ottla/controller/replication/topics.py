@@ -263,7 +263,7 @@ def _create(
     result for the response.
 
     `defaults` are the settings that the response lists for a topic without explicit settings. They
-    are computed once, because a request may create thousands of such topics.
+    are computed once for all topics of a request.
     """
     texts = {config.name: config.value for config in asked.configs}
     check_topic_texts(texts)

@@ -88,8 +88,9 @@ def delete_acls(
     """Return the decision on a DeleteAcls request, which deletes all ACLs that match at least one
     of its filters.
 
-    Raises RefusedError and deletes no ACL if the filters match too many ACLs, or if too many must
-    be compared. Otherwise an operator could overlook that only some filters were processed.
+    Raises RefusedError and deletes no ACL if the filters match too many ACLs, or if too many
+    comparisons are needed. With a partial deletion, an operator could overlook that only some
+    filters were processed.
     """
     _check_authorizer(context)
     explanations = Explanations()

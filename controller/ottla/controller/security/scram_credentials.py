@@ -36,7 +36,7 @@ from ottla.wire.messages.alter_user_scram_credentials_response import (
 
 NAME_CHARS_MAX = 1_024
 """Maximum length in characters of the name of a user with a SCRAM credential. Every broker stores
-it in memory, and shows it with each connection of the user."""
+the name in memory, and shows it with each connection of the user."""
 
 SALT_BYTES_MAX = KIB
 """Maximum length in bytes of a SCRAM credential's salt. The broker sends the salt at every

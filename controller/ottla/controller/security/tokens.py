@@ -31,7 +31,7 @@ TOKENS_OF_OWNER_MAX = 1_000
 RENEWERS_MAX = 100
 NAME_CHARS_MAX = 1_024
 """Maximum length in characters of the name of a delegation token's principal. Every broker stores
-it in memory."""
+the name in memory."""
 
 REMOVALS_MAX = 1_000
 """Maximum number of expired delegation tokens that one decision removes."""

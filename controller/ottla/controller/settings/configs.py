@@ -114,7 +114,7 @@ def _alter_each(
     is_validation: bool,
 ) -> tuple[Draft, list[A]]:
     """Alter the settings of each resource in a request. Returns the draft of the decision, and one
-    result per resource for the response. The draft is empty with `is_validation`."""
+    result per resource for the response. If `is_validation`, the draft is empty."""
     times = Counter((one.resource_type, one.resource_name) for one in resources)
     draft = Draft(image)
     explanations = Explanations()

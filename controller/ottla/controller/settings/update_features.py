@@ -50,7 +50,7 @@ def update_features(
     image: MetadataImage, context: Context, request: UpdateFeaturesRequest
 ) -> Decision[UpdateFeaturesResponse]:
     """Return the decision to finalize all feature levels in the request. If one level is refused,
-    none is changed."""
+    no level is changed."""
     version = context.api_version
     records: list[Record] = []
     names = Counter(update.feature for update in request.feature_updates)
