@@ -1,8 +1,8 @@
 """Probe of a peer's address, to detect that the peer's process has ended.
 
 Pure. A kernel refuses a connection to a port on which no process listens. A refusal therefore
-proves that the process that listened there has ended. Any other failure (no route, no name, no
-response in time) may be caused by the network, and is no evidence about the process.
+proves that the process has ended that had listened there. Any other failure (no route, no name, no
+response in time) may be caused by the network, and proves nothing about the process.
 
 There are exactly two implementations: one for a real machine (address_probe_driver.py) and one for
 the simulation.

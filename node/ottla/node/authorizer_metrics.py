@@ -1,8 +1,8 @@
-"""Metrics of a node's authorizer, with the names of Kafka's StandardAuthorizer.  Pure.
+"""Metrics of a node's authorizer, with the names of Kafka's StandardAuthorizer. Pure.
 
-Kafka counts each authorization of each request. Here, each connection caches allowed operations
+Kafka counts each authorization of each request. In Ottla, each connection caches allowed operations
 until an ACL changes. Therefore, `allowed` and `request` count only the authorizations that were not
-cached. Denials are not cached, so each of them is counted.
+cached. Denials are not cached, so each denial is counted.
 """
 
 from collections.abc import Callable, Iterator

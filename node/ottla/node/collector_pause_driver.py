@@ -1,11 +1,12 @@
 """Pauses the garbage collector while large responses are built, or a snapshot is loaded.
 
 A full collection visits every object that is not frozen. With the 300,000 objects of one large
-response, it blocks the event loop for some 90 ms, repeatedly while the response grows. A collection
-in a worker thread blocks the loop for as long. These collections have no benefit: no part of a
-response is garbage before it is sent, and reference counting frees the response afterwards. Other
-garbage is collected after the last costly request has ended. If costly requests never stop, garbage
-is collected every `PAUSE_S_MAX`.
+response, a collection blocks the event loop for some 90 ms, and is repeated while the response
+grows. A collection in a worker thread blocks the loop for as long.
+
+These collections have no benefit: no part of a response is garbage before it is sent, and reference
+counting frees the response afterwards. Other garbage is collected after the last costly request has
+ended. If costly requests never stop, garbage is collected every `PAUSE_S_MAX`.
 """
 
 import gc
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 import trio
 
 PAUSE_S_MAX = 10.0
-"""Longest pause of the garbage collector in seconds. With a shorter one, collections block the
+"""Longest pause of the garbage collector in seconds. With a shorter pause, collections block the
 event loop more often while costly requests are processed. With a longer one, more garbage stays in
 memory."""
 

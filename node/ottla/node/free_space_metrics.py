@@ -56,7 +56,8 @@ def free_space_families(reports: Iterable[FreeSpaceReport]) -> Iterator[Family]:
 
 
 def reserve_families(reserved_bytes: int) -> Iterator[Family]:
-    """Yield a metric of the disk space reserved for the metadata log in case its disk is full."""
+    """Yield a metric of the disk space that is reserved for the metadata log in case its disk is
+    full."""
     yield Family(
         "ottla_metadata_reserved_bytes",
         MetricKind.GAUGE,

@@ -169,8 +169,8 @@ def _check_formatted_for(directory: str, known: MetaProperties, voters: VoterSet
 
     Without this check, a quorum cannot distinguish an old vote from a new one. For example, two
     voters that lost their disks could outvote the voter that has the committed records. Snapshots
-    written later contain the voters of their time. A controller that is not among these voters is
-    an observer.
+    written later contain the voters at the time of writing. A controller that is not among these
+    voters is an observer.
     """
     voter = voters.get(known.node_id)
     if voter is None:
@@ -237,7 +237,7 @@ async def _write_bootstrap_snapshot(
 async def write_initial_vote(disk: Disk, metadata_log_dir: str) -> None:
     """Write the initial quorum state of a voter that has never voted.
 
-    If a voter's directory lacks this file later, the directory is damaged.
+    If this file is missing later, the voter's directory is damaged.
     """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     (await create_checkpoint(disk, directory, VoterCheckpoint())).close()
@@ -305,8 +305,8 @@ async def _stored_voters(
     """Return the id of the latest readable metadata snapshot that contains the quorum's voters, and
     these voters.
 
-    If no readable snapshot contains voters, returns the id of the earliest readable one and None.
-    If no snapshot is readable, returns None for both.
+    If no readable snapshot contains voters, returns the id of the earliest readable snapshot and
+    None. If no snapshot is readable, returns (None, None).
     """
     directory = f"{metadata_log_dir}/{METADATA_DIRECTORY}"
     readable: OffsetAndEpoch | None = None

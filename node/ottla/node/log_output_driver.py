@@ -34,8 +34,8 @@ class VisibleFormatter(logging.Formatter):
     lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the message line of a log record. Line breaks in it are escaped, so that a name in
-        a message cannot forge another line."""
+        """Return the message line of a log record. Line breaks in the message are escaped, so that
+        a name in it cannot forge another line."""
         return visible(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
@@ -67,7 +67,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a log record as a JSON object: ts, level, node, logger, event, message, fields,
-        and the traceback if there is one."""
+        and the traceback of an exception."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, object] = {
             "ts": f"{at}.{int(record.msecs):03d}Z",

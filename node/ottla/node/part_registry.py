@@ -1,7 +1,7 @@
 """Registry in which the components of a broker register their tasks, metrics and settings. Pure.
 
-A component registers them in its method `register_with(parts)`. The broker starts all registered
-tasks, serves all metrics and applies all settings, without a list of the components.
+A component does this in its method `register_with(parts)`. The broker starts all registered tasks,
+serves all metrics and applies all settings, without a list of the components.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

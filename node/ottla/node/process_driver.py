@@ -37,7 +37,7 @@ collections. A full collection spends 20 to 50 µs on each partition that is not
 DESCRIPTORS_AT_START = 32_768
 """Number of open files for which the kernel allocates the process's table of file descriptors at
 the start, at 8 bytes each. When a table is full, the kernel doubles it. In a process with threads,
-this blocks the event loop for 10 to 20 ms."""
+the enlargement blocks the event loop for 10 to 20 ms."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -65,7 +65,7 @@ def process_families() -> Iterator[Family | None]:
 
 def unexpected_error_families(errors: UnexpectedErrors) -> Iterator[Family]:
     """Yield a metric that counts unexpected exceptions, by the kind of owner (such as a request or
-    task) that an exception has ended."""
+    task) that the exception has ended."""
     yield Family(
         "ottla_unexpected_errors_total",
         MetricKind.COUNTER,
@@ -102,8 +102,8 @@ def _from_proc() -> Iterator[Family | None]:
 
 
 def _descriptors() -> Iterator[Family | None]:
-    """Yield the number of open file descriptors, after None wherever the event loop may run other
-    tasks.
+    """Yield the number of open file descriptors. Yields None before it, whenever the event loop may
+    run other tasks.
 
     Kernels before Linux 6.2 do not report the number, so the descriptors are counted one by one.
     """

@@ -54,7 +54,7 @@ class NodeSeams:
     """Function that runs other functions whose computation would block the event loop for too
     long."""
     cleaning: CleaningRunner | None = None
-    """Runner that compacts partition logs in another process. If it is None, logs are compacted in
-    this process."""
+    """Runner that compacts partition logs in another process. If None, logs are compacted in this
+    process."""
     open_object_store: OpenObjectStore = open_memory_store
     """Function that opens the object store of tiered storage."""

@@ -21,9 +21,8 @@ async def compute_in_thread(function: Callable[[], R]) -> R:
     """Return the result of a function, called in a worker thread so that the event loop is not
     blocked.
 
-    If the caller is cancelled, the function continues in its thread. This is safe, because the
-    function has no side effects. Waiting for its end could take long, because the function may be
-    blocked by a device that does not respond.
+    If the caller is cancelled, the function continues in its thread, because a device that does not
+    respond may block it for long. This is safe, because the function has no side effects.
     """
     return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 

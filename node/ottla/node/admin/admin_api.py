@@ -2,8 +2,8 @@
 
 Pure except for awaiting the controller. The response to a change waits until this broker has
 applied the records of the change. A client that has created a topic therefore finds the topic at
-this broker. The response does not wait until the topic's logs are open. Later requests for its
-partitions wait for that (`logs/early_requests`).
+this broker. The response does not wait until the topic's logs are open; later requests for its
+partitions wait for this (`logs/early_requests`).
 """
 
 from collections.abc import Callable, Coroutine
@@ -147,7 +147,7 @@ class AdminApi:
         change. Otherwise return None, and complete the response slot when the image contains the
         change or the timeout ends.
 
-        Always returns None for an encoded response.
+        For an encoded response, the result is always None.
         """
         metadata = self._metadata
 

@@ -1,7 +1,7 @@
 """ApiVersions: returns the versions that this node supports, to clients of any version.
 
 Pure. The response to an unknown version is in version 0, with error 35 and only the row of
-ApiVersions itself. From it the client chooses the version of its next attempt (KIP-511).
+ApiVersions itself. The client uses this row to choose the version of its next attempt (KIP-511).
 """
 
 import re
@@ -34,7 +34,7 @@ TRACE_CONTEXT_LEVELS = LevelRange(1, 1)
 `wire/headers`. Controllers do not know the feature, so that it is not finalised."""
 
 SOFTWARE_CHARS_MAX = 256
-"""Maximum number of characters that are stored of a client's software name and version, while its
+"""Maximum number of characters of a client's software name and version that are stored while its
 connection is open. A request may contain megabytes; real names are shorter."""
 
 LEGAL_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

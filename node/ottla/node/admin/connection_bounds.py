@@ -48,7 +48,7 @@ def connection_bounds(
     image: MetadataImage, node_id: NodeId, config: ConnectionConfig
 ) -> ConnectionBounds:
     """Return the effective limits of a node's connections, including the limits of each listener
-    that has its own."""
+    that has limits of its own."""
     texts = dict(config.texts_by_listener)
     for name in (CLUSTER_DEFAULT, str(node_id)):
         texts.update(image.config(BROKER_RESOURCE, name))

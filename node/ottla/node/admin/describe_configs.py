@@ -1,10 +1,10 @@
 """DescribeConfigs: describes the settings of resources, with the source of each value.
 
 Pure. `DescribeConfigsApi` handles the request; the node returns the settings of each resource.
-`DescribedNode` returns the settings that every node has: its own, the cluster-wide ones of all
-brokers, and the levels of its loggers. Precedence is Kafka's: dynamic setting of this node, dynamic
-cluster-wide setting, the node's file, default. Synonyms list all of these that are set, strongest
-first.
+`DescribedNode` returns the settings that every node has: its own settings, the cluster-wide
+settings of all brokers, and the levels of its loggers. Precedence is Kafka's: dynamic setting of
+this node, dynamic cluster-wide setting, the node's file, default. The synonyms of a setting list
+all sources that set it, strongest first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +45,8 @@ class ConfigLayer(NamedTuple):
 
 
 ANSWER_BYTES_MAX = 32 * MIB
-"""Maximum bytes of the texts in one DescribeConfigs response; resources beyond them are refused.
-This is some hundred thousand settings. A client that describes more topics must send several
+"""Maximum bytes of the texts in one DescribeConfigs response, enough for some hundred thousand
+settings. Further resources are refused. A client that describes more topics must send several
 requests."""
 
 RESOURCE_COST = 30
@@ -73,8 +73,8 @@ class DescribeConfigsApi:
         self._configs = configs_of
 
     def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> HandlerResult:
-        """Describe the settings of each resource in the request once, even if the request names it
-        several times."""
+        """Describe the settings of each resource in the request once, even if the request contains
+        it several times."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
@@ -120,8 +120,8 @@ class DescribeConfigsApi:
 
 
 class DescribedNode:
-    """Settings that every node describes in a DescribeConfigs response: its own, the cluster-wide
-    ones, and the levels of its loggers."""
+    """Settings that every node describes in a DescribeConfigs response: its own settings, the
+    cluster-wide settings, and the levels of its loggers."""
 
     def __init__(
         self,
@@ -225,8 +225,8 @@ class DescribedNode:
 def _asked_once(
     resources: Iterable[DescribeConfigsResource], pace: StepPace
 ) -> Steps[list[DescribeConfigsResource]]:
-    """Return each resource of a DescribeConfigs request once. Its keys are those of all entries
-    that name the resource; an entry without keys selects all keys.
+    """Return each resource of a DescribeConfigs request once. The keys of a resource are those of
+    all its entries in the request; an entry without keys selects all keys.
 
     `pace` limits the duration of each step of the work.
     """

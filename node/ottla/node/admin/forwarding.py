@@ -35,7 +35,7 @@ async def forward(
     is_own: bool = False,
 ) -> tuple[Message, Offset]:
     """Forward a client's request to the active controller. Returns the response, and the offset of
-    the last metadata record that the request has written (0 if none).
+    the last metadata record that the request has written (0 if it has written no record).
 
     Raises RefusedError with the controller's code, or if no controller is reachable.
     """

@@ -1,7 +1,7 @@
 """Reads and changes the levels of this process's loggers: the resource BROKER_LOGGER (KIP-412).
 
-Nothing is stored, so that a restarted broker has its initial levels. The names are those of Ottla's
-own loggers, and `root`; the levels are Kafka's.
+Changes are not stored, so a restarted broker has its initial levels. The loggers have Ottla's own
+names, and `root`; the levels are Kafka's.
 """
 
 import logging

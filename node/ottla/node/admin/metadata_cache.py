@@ -1,7 +1,8 @@
 """Stores the current metadata image, and wakes the requests that wait for a newer one.
 
 Pure. `MetadataCache` is the first publisher, so that every handler reads the newest image.
-`ImageWatch` is the last one: requests that wait for a topic are woken when its replicas exist too.
+`ImageWatch` is the last publisher: requests that wait for a topic are woken when the topic's
+replicas exist too.
 """
 
 from collections.abc import Callable
@@ -27,8 +28,7 @@ class MetadataCache:
         self.followed_offset = EMPTY.provenance.offset
         """Offset of the last metadata record that all publishers of this broker have applied."""
         self.is_opening = is_opening
-        """Callable that returns whether this broker is opening logs of a topic for the first
-        time."""
+        """Function that returns True while this broker opens logs of a topic for the first time."""
 
     @property
     def name(self) -> str:
@@ -80,8 +80,8 @@ class ImageWait(WaitingEntry):
         self._answer = answer
 
     def try_complete(self) -> bool:
-        """Answer the waiting request if the metadata image satisfies its condition. Returns whether
-        it did."""
+        """Answer the waiting request if the metadata image satisfies its condition. Returns True if
+        the request was answered."""
         if not self._is_there():
             return False
         self._answer()

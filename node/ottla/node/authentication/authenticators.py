@@ -86,7 +86,8 @@ class Authenticators:
         """Sources of the keys with which the OAUTHBEARER mechanisms verify tokens. `KeyReader`
         reads them."""
         self.oauth: dict[str, OAuthMechanism] = {}
-        """OAUTHBEARER mechanisms of the listeners that have one, by listener name."""
+        """OAUTHBEARER mechanisms by listener name. Only listeners with this mechanism have an
+        entry."""
         self.counts = {name: SaslCounts() for name in config.listeners}
         self.guards: Mapping[str, Callable[[Peer], SaslSession]] = {
             name: partial(SaslSession, self._rules(name, listener, config))

@@ -1,8 +1,8 @@
 """Public keys that verify tokens, in the format JWKS (RFC 7517), and the verification of signatures
-with them. Pure.
+with these keys. Pure.
 
 Only public keys for signature algorithms are accepted. A shared secret (`oct`) is refused, because
-a holder of it could also sign tokens. A public key is never used as the secret of an HMAC.
+a holder of the secret could also sign tokens. A public key is never used as the secret of an HMAC.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ class VerificationKey:
 
 class KeySource:
     """Public keys of one JWKS (key set of an identity provider), as last read. If a token names a
-    missing key, the next periodic read is moved forward."""
+    missing key, the JWKS is read again earlier than its period requires."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -91,7 +91,7 @@ class KeySource:
 
 
 def parse_jwks(data: bytes) -> tuple[VerificationKey, ...]:
-    """Return the usable public keys in a JWKS. Raises CorruptDataError if it has none."""
+    """Return the usable public keys in a JWKS. Raises CorruptDataError if no key is usable."""
     try:
         rows = parse_object(data).get("keys")
     except ProtocolError:

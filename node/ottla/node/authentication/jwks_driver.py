@@ -2,7 +2,8 @@
 key.
 
 A worker thread sends the request, so that the event loop continues. Keys stay valid until newer
-ones are read. The HTTP client is imported at the first request, since most brokers need none.
+keys are read. The HTTP client is imported at the first request, because most brokers need no HTTP
+client.
 """
 
 import logging
@@ -21,8 +22,8 @@ from ottla.node.authentication.jwks import JWKS_BYTES_MAX, VerificationKey, pars
 from ottla.node.part_registry import PartRegistry
 
 FORCED_PAUSE_S = 10.0
-"""Minimum seconds between two reads of a JWKS (a set of public keys). Without it, unauthenticated
-clients could cause reads by sending tokens with unknown key ids."""
+"""Minimum seconds between two reads of a JWKS (a set of public keys). Without this minimum,
+unauthenticated clients could cause reads by sending tokens with unknown key ids."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -64,8 +65,8 @@ async def _keep(plan: KeyPlan) -> None:
 
 
 def _keys_at(url: str, tls: TlsConfig | None) -> tuple[VerificationKey, ...]:
-    """Return the public keys that are published at a URL. Call it in a worker thread: decoding a
-    thousand keys blocks for longer than an iteration of the event loop may."""
+    """Return the public keys that are published at a URL. Must be called in a worker thread,
+    because decoding a thousand keys would block the event loop for too long."""
     from ottla.client.network.web_fetch import fetch
 
     return parse_jwks(fetch(url, bytes_max=JWKS_BYTES_MAX, tls=tls))

@@ -1,8 +1,8 @@
 """Interface of SASL mechanisms. Pure.
 
 A mechanism begins an exchange for each login. The exchange receives the client's tokens one by one
-and answers each. A new mechanism is a new class; no other module of this package depends on the set
-of mechanisms.
+and answers each token. To add a mechanism, add a class: no other module of this package depends on
+the set of mechanisms.
 """
 
 from typing import NamedTuple, Protocol
@@ -17,7 +17,8 @@ class SaslReply(NamedTuple):
     user: str | None = None
     """Authenticated user; None while the SASL exchange continues."""
     lifetime_ms: int | None = None
-    """Milliseconds until the credential of the client expires; None if it never does."""
+    """Milliseconds until the credential of the client expires; None if the credential never
+    expires."""
     token_id: str | None = None
     """Id of the delegation token with which the client logged in; None if it used no such token."""
 

@@ -58,7 +58,7 @@ class LiveSessions:
 
     def note(self, peer: Peer, credential: CredentialName | None) -> None:
         """Register the credential with which a connection's client has logged in. `credential` is
-        None if the metadata does not contain it."""
+        None if the metadata does not contain the credential."""
         self.forget(peer)
         peer.credential = credential
         if credential is not None and self._is_on:

@@ -1,8 +1,8 @@
 """SASL authentication of one connection, as in Kafka (KIP-43, KIP-152, KIP-368). Pure.
 
 States: START → HANDSHAKE (after ApiVersions, once) → TOKENS or RAW_TOKENS (after SaslHandshake 1 or
-0) → DONE; FAILED from any of them.  To renew an expiring session, a new SaslHandshake leads from
-DONE to TOKENS.  Invariants: NothingIsParsedBeforeItsKeyIsAllowed, NoUserBeforeProof,
+0) → DONE. FAILED is reachable from every state. To renew an expiring session, a new SaslHandshake
+leads from DONE to TOKENS. Invariants: NothingIsParsedBeforeItsKeyIsAllowed, NoUserBeforeProof,
 FailuresLookAlike.
 
 A failure is answered after a delay, which slows down guessing. An error without a possible response
@@ -264,11 +264,11 @@ class SaslSession:
         self, user: str, credential_ms: int | None, now_ms: int, *, hears_lifetime: bool
     ) -> int:
         """Store the authenticated user, and start the session. Returns the session lifetime in
-        milliseconds, or 0 if it is unlimited.
+        milliseconds, or 0 for an unlimited session.
 
         `credential_ms` is the remaining lifetime of the client's credential in milliseconds; None
-        if it never expires. `hears_lifetime` is True if the response to the client contains the
-        session lifetime.
+        if the credential never expires. `hears_lifetime` is True if the response to the client
+        contains the session lifetime.
         """
         counts = self._rules.counts
         if self._user is None:
@@ -325,7 +325,7 @@ class SaslSession:
 
 def _decoded(kind: type[M], version: int, frame: memoryview) -> tuple[RequestHeader, M]:
     """Decode the header and body of a request that a client may send before its login. Raises
-    ProtocolError if it is malformed."""
+    ProtocolError if the request is malformed."""
     if not API[kind.API_KEY].serves(version):
         raise ProtocolError(f"version {version} of {API[kind.API_KEY].name}")
     header = decode_request_header(frame)

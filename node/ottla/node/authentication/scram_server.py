@@ -55,8 +55,9 @@ class ScramMechanism:
         self._own_secret = rng.uuid().bytes + rng.uuid().bytes
         self._seen: Credentials = {}
         self._pattern: ScramCredential | None = None
-        """First of the SCRAM credentials that were last read from the metadata. The derived
-        credentials of unknown users have its shape. None if there are no credentials."""
+        """First of the SCRAM credentials that were last read from the metadata, or None without
+        credentials. The derived credentials of unknown users have the same salt length and
+        iterations."""
 
     @property
     def name(self) -> str:
@@ -80,8 +81,8 @@ class ScramMechanism:
         return (made_up, False) if found is None else (found, True)
 
     def _refreshed_pattern(self) -> ScramCredential | None:
-        """Update the cached SCRAM credentials, and return the first of them, or None if there is
-        none. The credential that is derived for an unknown user resembles it."""
+        """Update the cached SCRAM credentials, and return the first of them, or None if no
+        credential exists. The derived credential of an unknown user resembles the returned one."""
         credentials = self._credentials() or {}
         if credentials is not self._seen:
             self._seen = credentials

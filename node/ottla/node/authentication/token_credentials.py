@@ -1,7 +1,7 @@
 """Logins with delegation tokens: SCRAM with a token's id as the user and its HMAC as the password.
 
-Pure. A credential is computed when a token is first used for a login, which takes a few ms, and
-then cached.
+Pure. A credential is computed when a token is first used for a login, which takes a few ms. The
+credential is then cached.
 """
 
 import hmac

@@ -1,10 +1,10 @@
 """Authorizes the requests of each API before their handler, by the ACL operations that `wire/apis`
 declares for the API.
 
-Pure. A request is refused as a whole, or loses the elements that the client may not access. Errors
-for these elements are added to the handler's response. A request with many elements is authorized
-in steps. The handler itself checks `context.permissions` for data that is not part of the request:
-parts of the response, sessions, options.
+Pure. A request is refused as a whole, or the elements that the client may not access are removed.
+Errors for these elements are added to the handler's response. A request with many elements is
+authorized in steps. For data that is not part of the request, the handler itself checks
+`context.permissions`: parts of the response, sessions, options.
 """
 
 from collections.abc import Callable
@@ -70,8 +70,8 @@ class Gate:
         of each tuple must be allowed."""
         self._each: list[Need] = []
         self._instead: list[Need] = []
-        """ACL operations on the whole request that replace those on its elements. If one of them is
-        allowed, all elements are allowed."""
+        """ACL operations on the whole request that replace the operations on its elements. If one
+        of them is allowed, all elements are allowed."""
         for one in row.needs if row.decider is not Decider.CONTROLLER else ():
             needs = one.needs if isinstance(one, AnyOf) else (one,)
             if all(need.scope is Scope.REQUEST for need in needs):
@@ -103,8 +103,8 @@ class Gate:
         permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
-        """Authorize a request. Refuse it as a whole, or call the handler with the elements that the
-        client may access."""
+        """Authorize a request. The request is refused as a whole, or the handler is called with the
+        elements that the client may access."""
         if isinstance(request, FlatCommit):
             request = request.decoded()
         if self._is_allowed_at_once(context, request, permissions):

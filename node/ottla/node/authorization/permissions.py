@@ -2,8 +2,9 @@
 Pure.
 
 Allowed operations are cached for the connection. Denied operations are decided and logged once for
-each request, however many elements name them. Both caches are valid for one version of the ACLs.
-With the next version everything is decided again, on open connections and for waiting requests.
+each request, even if many elements need the same operation. All caches are valid for one version of
+the ACLs. With the next version, every operation is decided again, on open connections and for
+waiting requests.
 """
 
 from collections import defaultdict
@@ -18,16 +19,16 @@ from ottla.wire.api import Need
 
 KEPT_MAX = 128
 """Maximum number of resource names for which one connection caches allowed operations, at some 200
-bytes each. With a smaller number, the authorizer is called more often for clients of more topics,
-at a microsecond for each call. A larger number takes more memory for every connection."""
+bytes each. With a smaller number, clients of many topics cause more calls of the authorizer, at a
+microsecond for each call. A larger number takes more memory for every connection."""
 
 NAME_CHARS_KEPT_MAX = 256
 """Maximum length in characters of a resource name whose permissions are cached. A topic name has at
 most 249 characters; a group id may have 32 KiB."""
 
 Granted: TypeAlias = "tuple[AclOperation, ResourceType]"
-"""Pair of an ACL operation and a resource type. A cache stores under it the names of resources on
-which the operation is allowed."""
+"""Pair of an ACL operation and a resource type. A cache stores the names of the resources on which
+the operation is allowed, by this pair."""
 
 WRITE_TOPIC: Granted = (AclOperation.WRITE, ResourceType.TOPIC)
 
@@ -52,12 +53,12 @@ class PermissionCache:
         be logged."""
         self.client_key: ClientKey | None = None
         """Key of the client in the caches of responses, valid for this version of the ACLs. None
-        until it is first needed."""
+        until the key is first needed."""
         self._count = 0
 
     def keep(self, granted: Granted, name: str) -> bool:
-        """Cache an allowed operation on the resource `name`.  Returns False if it is not cached,
-        for example because the name is too long."""
+        """Cache an allowed operation on the resource `name`. Returns False if the operation is not
+        cached, for example because the name is too long."""
         if not self.is_keeping or len(name) > NAME_CHARS_KEPT_MAX:
             return False
         if self._count >= KEPT_MAX:
@@ -134,8 +135,8 @@ class ClientPermissions:
         self.principal = peer.principal
         self.host = peer.peer_host
         self.serves: str | None = peer.user
-        """User whose next request these permissions can serve. None if they contain decisions that
-        apply to one request only."""
+        """User whose next request can be served with these permissions. None if the permissions
+        contain decisions that apply to one request only."""
         self.was_denied = False
         """True if an operation on a resource that the request names was denied. The permissions are
         then not reused for another request."""

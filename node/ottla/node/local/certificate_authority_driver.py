@@ -2,8 +2,8 @@
 tests.
 
 Keys are P-256. The certificate of a node contains the node's id (`urn:ottla:node:ID`), so only that
-node can use it. An authority has one purpose, since every holder of a certificate that nodes trust
-may join the cluster. Requires the package cryptography, which the extra `secure` installs.
+node can use it. An authority has one purpose, because every holder of a certificate that nodes
+trust may join the cluster. The package cryptography is required, which the extra `secure` installs.
 """
 
 import os
@@ -29,13 +29,13 @@ CERTIFICATE_DAYS = 824
 issue (`BACKDATED`). Some clients (macOS) reject certificates whose validity exceeds 825 days."""
 
 BACKDATED = timedelta(days=1)
-"""Time by which the start of a certificate's validity precedes its issue. Machines whose clocks are
-slow then accept the certificate. Fault injection tests set clocks back on purpose."""
+"""Time by which the start of a certificate's validity precedes its issue, so that machines whose
+clocks are slow accept the certificate. Fault injection tests set clocks back on purpose."""
 
 CA_FILE, CA_KEY_FILE = "ca.pem", "ca-key.pem"
 FOR_NODES, FOR_USERS = "nodes", "users"
 """Purposes of certificate authorities. The purpose is the organizational unit in the authority's
-subject; an authority without one is for nodes."""
+subject; an authority without a purpose is for nodes."""
 
 
 @frozen(kw_only=True)
@@ -47,8 +47,8 @@ class IssuedCertificate:
 
     def write(self, path: Path, *, like: os.stat_result | None = None) -> None:
         """Write the key and the certificate to one file (`ssl.keystore.location`) that only its
-        owner may read. `like` is the status of the file that is replaced; the new file gets the
-        same owner and mode."""
+        owner may read. `like` is the status of the replaced file; the new file gets the same owner
+        and mode."""
         write_private(path, self.key + self.certificate, like=like)
 
 
@@ -93,7 +93,7 @@ class CertificateAuthority:
     @classmethod
     def read(cls, directory: Path) -> "CertificateAuthority":
         """Return the certificate authority that is stored in a directory. Raises ConfigError if the
-        directory has no usable one."""
+        directory has no usable authority."""
         try:
             key = serialization.load_pem_private_key((directory / CA_KEY_FILE).read_bytes(), None)
             certificate = x509.load_pem_x509_certificate((directory / CA_FILE).read_bytes())

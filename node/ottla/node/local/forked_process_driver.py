@@ -48,7 +48,8 @@ class ForkedProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        """Exit code of the forked process, negative for a signal. None until it is known."""
+        """Exit code of the forked process, negative for a signal. None until the exit code is
+        known."""
 
     def poll(self) -> int | None:
         """Return the exit code of the forked process, or None while it is running."""
@@ -139,8 +140,8 @@ def _run(
 
 
 def _writes_to(stream: TextIO, descriptor: int) -> TextIO:
-    """Return a text stream that writes to a file descriptor: `stream` if it already does, or else a
-    new one.
+    """Return a text stream that writes to a file descriptor: `stream` if it writes to this
+    descriptor, or else a new stream.
 
     A `stream` that writes to another descriptor is useless, because the child closes that
     descriptor.

@@ -1,5 +1,5 @@
-"""Handling of SIGTERM like Ctrl-C, so that a command also cleans up when `timeout` or `kill` ends
-it."""
+"""Handling of SIGTERM like Ctrl-C, so that a command also cleans up after a signal from `timeout`
+or `kill`."""
 
 import signal
 from collections.abc import Callable, Iterator

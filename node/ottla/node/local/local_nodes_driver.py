@@ -1,8 +1,8 @@
 """Starts nodes as processes of the local machine, waits until they are ready, and ends them. All
 code that starts nodes uses this module.
 
-A node is `ottla controller` or `ottla broker` with a settings file. It writes to a pipe when it is
-ready (OTTLA_READY_FD), and ends when its parent ends (OTTLA_PARENT_PID).
+A node is `ottla controller` or `ottla broker` with a settings file. A node writes to a pipe when it
+is ready (OTTLA_READY_FD), and ends when its parent ends (OTTLA_PARENT_PID).
 """
 
 import errno
@@ -86,8 +86,8 @@ class NotReadyError(Exception):
 
 @dataclass(slots=True)
 class LocalNode:
-    """Process of a node, and the pipe to which it writes when it is ready. The caller that started
-    the node owns both."""
+    """Process of a node, and the pipe to which the node writes when it is ready. The caller that
+    started the node owns the process and the pipe."""
 
     role: str
     properties: Path
@@ -170,7 +170,7 @@ def _started(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
 def wait_until_ready(nodes: Iterable[LocalNode], timeout_s: float) -> None:
     """Wait until all local nodes are ready.
 
-    Raises NotReadyError if a node ends first, or if they are not ready within `timeout_s` seconds.
+    Raises NotReadyError if a node ends first, or if a node is not ready within `timeout_s` seconds.
     """
     deadline = time.monotonic() + timeout_s
     with DefaultSelector() as selector:

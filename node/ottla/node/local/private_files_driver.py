@@ -28,7 +28,7 @@ def restrict_umask() -> None:
 def write_private(path: Path, text: str, *, like: os.stat_result | None = None) -> None:
     """Write a file that only its owner may read. An existing file is replaced atomically.
 
-    `like` is the status of another file. The new file gets the owner, group and mode in it.
+    `like` is the status of another file, whose owner, group and mode the new file gets.
     """
     part = path.with_name(f".{path.name}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_MODE)

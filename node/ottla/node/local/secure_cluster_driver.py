@@ -149,8 +149,8 @@ class SecureCluster:
     def issue(
         self, hosts: Iterable[str], nodes: Sequence[tuple[str, int]], *, is_renewal: bool = False
     ) -> None:
-        """Issue certificates for the nodes that have none. `nodes` are pairs (role, id). A renewal
-        replaces the certificates of all these nodes.
+        """Issue certificates for the nodes that have no certificate. `nodes` are pairs (role, id).
+        With `is_renewal`, the certificates of all these nodes are replaced.
 
         The certificates are valid for `hosts`, and for the names of this machine.
         """

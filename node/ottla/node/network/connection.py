@@ -39,8 +39,8 @@ id."""
 
 HELD_WHILE_PAUSED_BYTES_MAX = 64 * KIB
 """Maximum number of bytes that are read ahead while one request prevents the connection from
-starting the next one. With a smaller number, reading stops sooner, and each stop and restart costs
-a system call. With a larger one, clients that send far ahead occupy more memory."""
+starting the next request. With a smaller number, reading stops sooner, and each stop and restart
+costs a system call. With a larger one, clients that send far ahead occupy more memory."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
 """APIs that do not block the next request of the same connection: the next request may start while
@@ -236,7 +236,7 @@ class Connection:
 
     @property
     def is_finished(self) -> bool:
-        """True if the client has closed its stream and none of its requests is left to serve."""
+        """True if the client has closed its stream and all of its requests have been served."""
         return self._has_ended and (self._is_ending or not self._holds_whole_frame)
 
     @property
@@ -322,7 +322,7 @@ class Connection:
 
     def _settle_answers(self, *, has_read: bool = False) -> None:
         """Report the unsent response bytes of this connection to the pool of response memory.
-        `has_read` is True if the client has read some of them.
+        `has_read` is True if the client has read some of these bytes.
 
         Responses with file slices are not counted, since their records are in files.
         """
@@ -332,8 +332,8 @@ class Connection:
             self.memory.answers.settle(self, held_bytes, has_read=has_read)
 
     def _note_sent(self) -> None:
-        """Record the time in which the socket accepted the output. If the socket accepted all of it
-        in one event-loop iteration, no time is recorded."""
+        """Record the time in which the socket accepted the output. No time is recorded if the
+        socket accepted the whole output in one event-loop iteration."""
         stalled_ns, self._stalled_ns = self._stalled_ns, 0
         if stalled_ns != self._clock.turn_ns and self._responses.last_times is not None:
             self._responses.last_times.answer_sent.observe(self._clock.now_ns() - stalled_ns)

@@ -95,7 +95,7 @@ class ConnectionQuotas:
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
         """Return the milliseconds for which a listener must accept no connection. Returns None if
-        it must wait until another connection has closed."""
+        the listener must wait until another connection has closed."""
         count_max = self.bounds.count_max_of_listeners.get(listener.lower(), INT32_MAX)
         if self._by_listener[listener] >= count_max:
             return None

@@ -52,7 +52,7 @@ ordinary requests are decoded in a thread.
 APART_FROM_BYTES = INLINE_ELEMENTS_BYTES_MAX // 64
 """Size in bytes above which a frame is decoded in a thread, because its array elements may take
 more memory than INLINE_ELEMENTS_BYTES_MAX. Elements take at most some fifty times their encoded
-size. A smaller frame that cannot be decoded is malformed."""
+size, so a smaller frame stays below this limit or is malformed."""
 
 ELEMENTS_BYTES_MAX = 64 * MIB
 """Maximum memory, in bytes, of the decoded array elements of a request. Ordinary requests need far
@@ -119,18 +119,18 @@ class Peer:
     local_host: str
     local_port: int
     user: str = ANONYMOUS_USER
-    """Authenticated user of the client; ANONYMOUS_USER if it has not authenticated."""
+    """Authenticated user of the client; ANONYMOUS_USER if the client has not authenticated."""
     is_token_authenticated: bool = False
     """True if the client authenticated with a delegation token."""
     credential: tuple[str, str] | None = None
-    """Name of the credential in the metadata with which the client logged in; None if it used no
+    """Name of the metadata credential with which the client logged in; None if the client used no
     such credential. The client is disconnected if the credential is revoked; see
     `authentication/revocations`."""
     disconnect: Callable[[str], None] | None = None
     """Function that closes the client's connection and logs the reason passed to it. None once the
     connection has closed."""
     software_name: str = UNKNOWN_SOFTWARE
-    """Name of the client's software, as the client reported it in its ApiVersions request."""
+    """Name of the client's software, from the client's ApiVersions request."""
     software_version: str = UNKNOWN_SOFTWARE
     was_offered_telemetry: bool = False
     """True if the ApiVersions response on this connection listed client telemetry."""
@@ -208,8 +208,8 @@ class Permissions(Protocol):
 class RequestContext:
     """Context of a request for its handler: all properties of the request except its body.
 
-    `arrived_ms` is the monotonic time of its arrival in milliseconds. `slot` receives the response
-    if the handler does not return it. `permissions` is None if everything is allowed: without an
+    `arrived_ms` is the monotonic arrival time in milliseconds. `slot` receives the response if the
+    handler does not return it. `permissions` is None if everything is allowed: without an
     authorizer, and for a broker's own requests.
     """
 
@@ -226,7 +226,8 @@ class RequestContext:
 
     @property
     def api_version(self) -> int:
-        """Version of the API in which the request is encoded, and in which its response must be."""
+        """Version of the API in which the request is encoded. The response must be encoded in the
+        same version."""
         return self.header.api_version
 
     @property
@@ -237,12 +238,12 @@ class RequestContext:
 
     @property
     def client_id(self) -> str | None:
-        """Client id in the header of the request; None if the client sent none."""
+        """Client id in the header of the request; None if the header has no client id."""
         return self.header.client_id
 
     def close_connection(self) -> None:
-        """Close the client's connection after the responses to earlier requests. With acks=0 this
-        is the only sign of an error."""
+        """Close the client's connection after the responses to earlier requests. With acks=0, the
+        close is the only sign of an error."""
         self.slot.complete_and_close()
 
 
@@ -327,10 +328,10 @@ class NotServedYetError(ProtocolError):
 class Dispatcher:
     """Table of request handlers by API key.
 
-    Handlers may be registered late, since the listener opens before logs are recovered. A request
-    for an API without a handler closes its connection, whether the API is unknown or listed in
-    `coming`. `on_unsupported_api_versions` serves an ApiVersions request of an unknown version; for
-    every other API such a request is an error.
+    Handlers may be registered late, because the listener opens before logs are recovered. A request
+    for an API without a handler closes its connection, both for an unknown API and for one that is
+    listed in `coming`. `on_unsupported_api_versions` serves an ApiVersions request of an unknown
+    version. For every other API, an unknown version is an error.
     """
 
     def __init__(
@@ -358,8 +359,8 @@ class Dispatcher:
         client has logged in; see `guard.py`."""
         self.clock = LoopClock()
         self.turn_end = TurnEnd()
-        """Work that handlers schedule for the end of an event-loop iteration, done once for all its
-        requests."""
+        """Work that handlers schedule for the end of an event-loop iteration. It is done once for
+        all requests of the iteration."""
         self.times = RequestTimes()
         """Counters of request durations, by API and version."""
         self.quotas: Quotas | None = None

@@ -39,7 +39,8 @@ class ConnectionGuard(Protocol):
 
     @property
     def has_logged_in(self) -> bool:
-        """True if the client of the connection has authenticated; once True, it stays so."""
+        """True if the client of the connection has authenticated. The value never becomes False
+        again."""
         ...
 
     @property
@@ -104,9 +105,8 @@ class GuardState:
         return self._guard.on_frame(frame, now_ms)
 
     def answer(self, slot: ResponseSlot, answer: GuardResponse) -> int | None:
-        """Send a guard's response and return None. If the guard delays the response, store it
-        instead and return the monotonic time in milliseconds at which to send it and close the
-        connection."""
+        """Send a guard's response and return None. A delayed response is stored instead; the result
+        is then the monotonic time in milliseconds at which to send it and close the connection."""
         if answer.closes_at_ms is None:
             _complete(slot, answer)
             return None
@@ -114,7 +114,7 @@ class GuardState:
         return answer.closes_at_ms
 
     def part(self, now_ms: int) -> None:
-        """Send the guard's delayed response if it is due, and close the connection after it."""
+        """Send the guard's delayed response if it is due, and close the connection afterwards."""
         if self._parting is None or now_ms < self._parting[0]:
             return
         _, slot, answer = self._parting

@@ -1,6 +1,6 @@
 """Listener of a node: its address, and its TLS if connections are encrypted.
 
-Pure. A plain listener has no TLS, and only its connections can send file slices with sendfile. The
+Pure. A plain listener has no TLS. File slices are sent with sendfile only on its connections. The
 TLS objects of an encrypted listener are created in `tls/`. The transport requests a context for
 each new connection, so that certificates may change while the listener is open.
 """

@@ -15,5 +15,5 @@ class LoopClock:
         """Source of the current time in nanoseconds: `time.perf_counter_ns` in a process with
         sockets, or `int()`, always 0, in simulated time."""
         self.turn_ns = 0
-        """Time in nanoseconds at which the current iteration of the event loop started, before it
-        polled its connections."""
+        """Time in nanoseconds at which the current iteration of the event loop started. Connections
+        are polled afterwards."""

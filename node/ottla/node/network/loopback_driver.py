@@ -91,8 +91,8 @@ class Loopback:
     async def request(self, message: Message, response: type[R], version: int | None = None) -> R:
         """Call this broker's own handler of a request, and return the response.
 
-        Raises NotServedYetError while this broker is starting, and any error that prevented the
-        response.
+        Raises NotServedYetError while this broker is starting. Also raises any error that prevented
+        the response.
         """
         api_key = message.API_KEY
         version = self.version_of(api_key) if version is None else version

@@ -105,8 +105,8 @@ class PacedWork:
         slot.complete_encoded(response, chunks)
 
     async def _done_in_thread(self, slot: ResponseSlot, work: Callable[[], T]) -> T:
-        """Run `work` in a thread and return its result. The client of the request is charged for
-        the time."""
+        """Run `work` in a thread and return its result. The duration is charged to the client of
+        the request."""
         charge = slot.charge
         if charge is None:
             return await self._run_in_worker(work)

@@ -85,8 +85,8 @@ class WaitingEntry(ABC):
 
 
 class WakeListener(Protocol):
-    """Listener that is called whenever its key in a purgatory is woken. It stays registered, unlike
-    waiting requests, until it is removed."""
+    """Listener that is called whenever its key in a purgatory is woken. Unlike waiting requests, it
+    stays registered until it is removed."""
 
     def on_wake(self, key: Hashable) -> None:
         """Handle a wake-up of a purgatory's `key`. This method may wake other keys."""
@@ -97,7 +97,7 @@ class WakeUpBatch:
     """Context manager in whose block several wake-ups of a purgatory's keys count as one event:
     each key is woken once, at the end of the block.
 
-    A request that waits for several of the keys then sees all changes of the block.
+    A request that waits for several of these keys then sees all changes of the block.
     """
 
     __slots__ = ("_purgatory",)
@@ -145,8 +145,8 @@ class Purgatory:
         self.one_event = WakeUpBatch(self)
         self._event_depth = 0
         self._held_back: dict[Hashable, None] = {}
-        """Keys that were woken within the current block of `one_event`. They take effect at its
-        end."""
+        """Keys that were woken within the current block of `one_event`. The wake-ups take effect at
+        the end of the block."""
         self.watched: set[Hashable] = set()
         """Keys with waiting requests or listeners. Waking any other key has no effect."""
         self._watchers: dict[Hashable, dict[WaitingEntry, None]] = {}
@@ -188,7 +188,7 @@ class Purgatory:
 
     def unlisten(self, key: Hashable, listener: WakeListener) -> None:
         """Remove a listener from a key, if it is registered for that key. Wake-ups of the key no
-        longer call it."""
+        longer call the listener."""
         listeners = self._listeners.get(key)
         if listeners is not None:
             listeners.pop(listener, None)
@@ -231,8 +231,8 @@ class Purgatory:
         self, key: Hashable, entries: tuple[WaitingEntry, ...], count: int
     ) -> tuple[WaitingEntry, ...]:
         """Defer the wake-up of all but the first `count` requests under a key to later event-loop
-        iterations. Returns the requests to wake now: none if requests under the key are deferred
-        already."""
+        iterations. Returns the requests to wake now. Returns no request if requests under the key
+        are deferred already."""
         unwoken = self._unwoken.get(key)
         if unwoken is not None:
             # The entries that one iteration may wake for this key are already woken.
@@ -324,8 +324,8 @@ class Purgatory:
         """Earliest time, in milliseconds, at which `expire` may have work. None if no request
         waits.
 
-        Timers of ended requests before that time are dropped, because they would wake the driver
-        for nothing.
+        Timers of ended requests before that time are dropped, because they would only wake the
+        driver without work.
         """
         if self._unwoken:
             return AT_ONCE_MS

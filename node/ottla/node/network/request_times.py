@@ -43,8 +43,8 @@ than three minutes. The error of a quantile is at most 12 %. With closer bounds,
 more memory and scrapes take longer."""
 
 WINDOW_MS = 60_000
-"""Window in milliseconds for quantiles of request times. They cover the last one to two minutes,
-which suits dashboards with a scrape each minute."""
+"""Window in milliseconds for quantiles of request times. The quantiles cover the last one to two
+minutes, which suits dashboards with a scrape each minute."""
 
 BEAN = "kafka.network:type=RequestMetrics,name="
 FETCH_FOLLOWER = "FetchFollower"

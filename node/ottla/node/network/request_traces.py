@@ -25,9 +25,9 @@ from ottla.wire.codec_types import Message
 from ottla.wire.headers import RequestHeader
 
 TRACES_HELD_MAX = 500
-"""Maximum number of finished traces that wait for export, within one second. Beyond it the newest
-traces are dropped and counted. Each trace takes some 0.2 ms to become spans, in the event loop and
-in the exporting thread. As clients may request traces, this also bounds their cost."""
+"""Maximum number of finished traces that wait for export, within one second. Further traces are
+dropped and counted. Converting a trace to spans takes some 0.2 ms, in the event loop and in the
+exporting thread. As clients may request traces, the maximum also bounds their cost."""
 
 CLIENT_ID_CHARS_MAX = 256
 """Maximum characters of a client id that are recorded in a trace; the id itself may have 32 KiB."""
@@ -37,8 +37,8 @@ _SAMPLED = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]
 
 
 PARTITIONS_OF = {PRODUCE: "partition_responses", FETCH: "partitions"}
-"""Name of the field of a topic's response that contains its partitions, by API key. The partitions'
-errors count as errors of the request."""
+"""Name of the field that contains the partitions in a topic's response, by API key. Errors of
+partitions count as errors of the request."""
 
 
 class TracedPeer(Protocol):
@@ -77,12 +77,12 @@ class RequestTrace:
         self.header = header
         self.peer = peer
         self.parent = parent
-        """Header `traceparent` of the client's span, or None if the request has none."""
+        """Header `traceparent` of the client's span, or None if the request has no such header."""
         self.received_ns = received_ns
         self.taken_ns = taken_ns
         self.handled_ns = 0
-        """Time in nanoseconds at which the handler returned and left the request waiting; 0 if it
-        did not wait."""
+        """Time in nanoseconds at which the handler returned and left the request waiting; 0 if the
+        request did not wait."""
         self.answered_ns = 0
         self.sent_ns = 0
         self.error_code = 0
@@ -106,7 +106,8 @@ class RequestTrace:
 
     @property
     def attributes(self) -> dict[str, str | int]:
-        """Attributes of the traced request, with OpenTelemetry's names if it defines them."""
+        """Attributes of the traced request. Attributes that OpenTelemetry defines have
+        OpenTelemetry's names."""
         header, peer = self.header, self.peer
         error = self.error
         return {

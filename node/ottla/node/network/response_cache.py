@@ -22,15 +22,15 @@ ANSWER_BYTES_MAX = 64 * KIB
 """Maximum size of a cached response, in bytes."""
 
 KEPT_BYTES_MAX = 2 * MIB
-"""Maximum memory of one API's cached responses and their keys, in bytes, in two generations of half
-the size. Responses that were not requested while the young generation filled up are dropped. A
-client that varies its requests, or logs in as many users, can evict the responses of other clients,
-but cannot occupy more memory than this."""
+"""Maximum memory of one API's cached responses and their keys, in bytes. It is divided into two
+generations of half the size. Responses that were not requested while the young generation filled up
+are dropped. A client that varies its requests, or logs in as many users, can evict the responses of
+other clients, but cannot occupy more memory than this."""
 
 ENTRY_BYTES = 640
 """Memory in bytes of one entry of the response cache, without its response and the names in its
-key. It covers the tuples, the listener name and address, and the slot in the table. This constant
-also limits the number of entries."""
+key. The memory is used by the tuples, the listener name and address, and the slot in the table.
+This constant also limits the number of entries."""
 
 ListenerKey: TypeAlias = tuple[str, str, int]
 """Listener name, local host and local port of a client's connection, as part of a cached response's

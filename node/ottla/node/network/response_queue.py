@@ -1,8 +1,8 @@
 """Queue of one connection's responses, which are sent in the order of its requests.
 
 Pure. Every started request gets a `ResponseSlot` at the tail. The owner of the slot may complete it
-at any time. The response bytes move to the output when every earlier slot is complete. Invariant
-AnswersKeepRequestOrder.
+at any time. The response bytes are moved to the output when every earlier slot is complete.
+Invariant AnswersKeepRequestOrder.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ class SlotOwner(Protocol):
         ...
 
     def on_answer_failed(self, fault: Exception) -> None:
-        """Close the connection, since one of its responses cannot be encoded."""
+        """Close the connection, because a response cannot be encoded."""
         ...
 
     def mute_until(self, deadline_ms: int) -> None:
@@ -62,7 +62,7 @@ class Charge(Protocol):
 
     def may_give(self, byte_count: int, slot: "ResponseSlot") -> bool:
         """Charge the client of a fetch for the records that the response would contain. Returns
-        whether the response may contain them."""
+        True if the response may contain the records."""
         ...
 
     def settle(self, slot: "ResponseSlot") -> int:
@@ -123,15 +123,15 @@ class ResponseSlot:
         self.closes_connection = False
         self.on_abandoned: Callable[[], None] | None = None
         self.times: Times | None = None
-        """Counters in which the times of this request are counted; None for a request that no
-        handler serves."""
+        """Counters in which the times of this request are counted; None if no handler serves the
+        request."""
         self.trace: RequestTrace | None = None
         """Trace of the request, or None if the request is not traced."""
         self.charge: Charge | None = None
-        """Charge of the request to its client's quotas; None if there are no quotas."""
+        """Charge of the request to its client's quotas; None without quotas."""
         self.amend: Callable[[Any], None] | None = None
         """Function that adds errors for the elements that authorization removed from the request.
-        None if it removed none."""
+        None if no element was removed."""
         self.error_code = 0
         """Error code of the response as a whole, or 0 if there is none."""
         self.started_ns = started_ns
@@ -155,7 +155,8 @@ class ResponseSlot:
         """Answer the request in another version than the requested one, as ApiVersions does for an
         unknown version.
 
-        A response that cannot be encoded closes this connection, and raises nothing in the caller.
+        A response that cannot be encoded closes this connection, and raises no exception in the
+        caller.
         """
         owner = self._owner
         if owner is None:
@@ -177,7 +178,7 @@ class ResponseSlot:
         """Add the errors of refused elements to the response, and charge the client, before the
         response is encoded.
 
-        Without an authorizer and quotas this does nothing.
+        Does nothing without an authorizer and quotas.
         """
         if self.amend is not None:
             self.amend(response)
@@ -186,7 +187,7 @@ class ResponseSlot:
             response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
 
     def settle_charge(self) -> int:
-        """Charge the client for the time of its request, right before the response is sent.
+        """Charge the client for the time of its request, immediately before the response is sent.
 
         Returns the client's throttle time in milliseconds, which the response reports.
         """
@@ -279,7 +280,7 @@ class ResponseSlot:
 
 
 class ResponseQueue:
-    """Response slots of one connection in request order. Moves the responses that may be sent to
+    """Response slots of one connection in request order. Responses that may be sent are moved to
     the output."""
 
     __slots__ = ("is_closing", "last_times", "late", "one_piece_bytes", "slots")
@@ -293,8 +294,8 @@ class ResponseQueue:
         """Total bytes of those responses in the output that contain no records; reset when the
         output is empty."""
         self.last_times: Times | None = None
-        """Counters for the times of the last response that was moved to the output; None if there
-        is none."""
+        """Counters for the times of the last response that was moved to the output; None before the
+        first response."""
         self.late: list[ResponseSlot] = []
         """Slots whose responses were sent after waiting for responses to earlier requests; cleared
         when they are counted."""

@@ -18,7 +18,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 STEP_COST = 250
 """Cost at which a step of a long computation ends. One entry of a response costs 1, which takes
-some microseconds. With a larger value, the event loop is blocked longer. With a smaller one,
+some microseconds. With a larger value, the event loop is blocked for longer. With a smaller one,
 switching between steps takes more time."""
 
 VALUES_PER_STEP = 5_000
@@ -27,8 +27,8 @@ Such a step takes about 1 ms."""
 
 
 class ThreadWork(Generic[T]):
-    """Function to run in a thread, without access to the event loop's state, and a second function
-    to call with its result on the event loop."""
+    """Pair of functions: the first runs in a thread, without access to the event loop's state; the
+    second is called with its result on the event loop."""
 
     __slots__ = ("then", "work")
 
@@ -99,8 +99,8 @@ def is_steps(pending: object) -> TypeGuard[Steps[Any]]:
 
 
 def begun(steps: Steps[T]) -> T | Steps[T]:
-    """Run the first step of a generator of steps. Returns its result if no step is left, or else
-    the remaining steps."""
+    """Run the first step of a generator of steps. Returns the generator's result if no step is
+    left, or else the remaining steps."""
     try:
         next(steps)
     except StopIteration as end:

@@ -1,8 +1,8 @@
 """Functions to be called once, at the end of an event-loop iteration that serves connections. Pure.
 
 For example, the decisions of several requests in an iteration are written together, and the
-responses are sent with all other responses of the iteration. This needs no additional task and no
-further iteration.
+responses are sent with all other responses of the iteration. No additional task and no further
+iteration is needed.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class TurnEnd:
         self._is_coming = True
 
     def call(self, work: Callable[[], None]) -> bool:
-        """Return the milliseconds until the next TLS handshake step may run. The result is 0 if the
-        handshakes have not used up their share of the event loop's time."""
+        """Schedule a function to be called once at the end of this event-loop iteration. Returns
+        False, and schedules nothing, outside an iteration."""
         if self._is_coming:
             self.works[work] = None
         return self._is_coming

@@ -86,10 +86,10 @@ class ImageLoader:
             await self._work.wait()
 
     async def load_latest_snapshot(self) -> None:
-        """Load the metadata image from the latest snapshot, if there is one.
+        """Load the metadata image from the latest snapshot, if a snapshot exists.
 
-        If the snapshot is deleted while it is being read, a newer one has replaced it, and the
-        newer one is loaded instead.
+        If the snapshot is deleted while it is being read, a newer one has replaced it. The newer
+        snapshot is loaded instead.
         """
         while True:
             snapshot_id = self._log.latest_snapshot_id

@@ -26,8 +26,8 @@ class LogChange(NamedTuple):
     epoch: Epoch
     timestamp_ms: int
     kind: str
-    """Type of the entry: the type of its metadata record, as in `metadata.proto`, or of its control
-    record."""
+    """Type of the entry: the type of its metadata record, as in `metadata.proto`, or the type of
+    its control record."""
     text: str
 
 

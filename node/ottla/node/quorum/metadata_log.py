@@ -53,7 +53,7 @@ EPOCH_OF_NOTHING = Epoch(0)
 
 ROLL_BYTES = 16 * KIB
 """Number of bytes that are freed from the reserved disk space for an append, in addition to the
-size of the data. They are for the first index entries of a new segment, the growth of the
+size of the data. These bytes are for the first index entries of a new segment, the growth of the
 directory, and the rounding to whole disk blocks."""
 
 NO_ROOM = "the metadata log has no room, and nothing is left of reserved.space"
@@ -282,8 +282,8 @@ class MetadataLog:
         return self._history.has_voter_below(key, end_offset)
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the size in bytes of a metadata snapshot's file, or None if there is no such
-        file."""
+        """Return the size in bytes of a metadata snapshot's file, or None if the file does not
+        exist."""
         return self._snapshots.size_bytes(snapshot_id)
 
     # --- effects of raft's core --------------------------------------------------------------
@@ -465,7 +465,7 @@ class MetadataLog:
 
     async def read(self, offset: Offset, *, end_offset: Offset, bytes_max: int) -> bytes:
         """Return whole batches of the metadata log in `[offset, end_offset)`, up to `bytes_max`
-        bytes but at least one batch if there is any.
+        bytes. The first batch is returned even if it is larger.
 
         Waits for the disk only if the batches are not in the page cache.
         """
@@ -478,8 +478,8 @@ class MetadataLog:
     async def read_snapshot(
         self, snapshot_id: OffsetAndEpoch, *, position: int, bytes_max: int
     ) -> bytes:
-        """Return a range of bytes of a metadata snapshot's file, or b"" if the file does not exist
-        any longer."""
+        """Return a range of bytes of a metadata snapshot's file, or b"" if the file no longer
+        exists."""
         return await self._snapshots.read(snapshot_id, position=position, bytes_max=bytes_max)
 
     async def read_whole_snapshot(self, snapshot_id: OffsetAndEpoch) -> bytes:

@@ -15,12 +15,12 @@ from ottla.raft.voters import QuorumIdentity
 from ottla.storage.directories.meta_properties import uuid_to_text
 
 REPEAT_MS = 60_000
-"""Interval in ms between log messages about one problem with a peer. A shorter one fills the log; a
-longer one makes the problem easy to miss."""
+"""Interval in ms between log messages about one problem with a peer. A shorter interval fills the
+log; with a longer one, the problem is easy to miss."""
 
 SILENCE_MS = 5_000
-"""Time in ms for which a peer in the quorum must be unreachable before this is logged. The time is
-longer than a restart or an election."""
+"""Time in ms for which a peer in the quorum must be unreachable before this is logged. It exceeds
+the duration of a restart or an election."""
 
 
 @dataclass(slots=True)

@@ -120,8 +120,8 @@ class QuorumMember:
         self._probe = probe
         self._is_probing = False
         self._gone: tuple[NodeId, Epoch] | None = None
-        """Id and epoch of the last quorum leader whose process was found to have ended; None if
-        there was none."""
+        """Id and epoch of the last quorum leader whose process was found to have ended; None if no
+        such leader was found."""
         self._errors = errors or UnexpectedErrors()
         log.when_disk_full(free_space.note_refused)
         self._loader = ImageLoader(log, self._errors)
@@ -131,12 +131,11 @@ class QuorumMember:
         self._lock = trio.Lock()
         self._progress = trio.Event()
         self._leader_end_offset: Offset | None = None
-        """Latest high watermark that the quorum's leader has sent, or None if it has not sent
-        any."""
+        """Latest high watermark that the quorum's leader has sent; None before the first one."""
         self._active_epoch: Epoch | None = None
         self._warned_of: str | None = None
         """Last logged warning about another directory id of this controller
-        (`other_directory_problem`); None if there was none."""
+        (`other_directory_problem`); None without a warning."""
         self._listeners: list[LeadershipListener] = []
         self.meter = QuorumMeter(clock.monotonic_ms())
         """Meter of the quorum's rates and latencies in the last minute."""
@@ -171,7 +170,7 @@ class QuorumMember:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Node id of the quorum's leader in the highest epoch, or None if it is unknown."""
+        """Node id of the quorum's leader in the highest epoch, or None if the leader is unknown."""
         return self._core.leader_id
 
     @property
@@ -190,15 +189,15 @@ class QuorumMember:
 
     @property
     def voted_id(self) -> NodeId | None:
-        """Node id of the voter for which this node has voted in the highest epoch, or None if it
-        has not voted."""
+        """Node id of the voter for which this node has voted in the highest epoch, or None without
+        a vote."""
         voted = self._core.election_state.voted
         return None if voted is None else voted.id
 
     @property
     def active_epoch(self) -> Epoch | None:
         """Epoch in which this node is the leader of the quorum and has loaded all earlier records.
-        None if it is not the leader, or has not loaded them yet."""
+        None if this node is not the leader, or has not loaded these records yet."""
         return self._active_epoch
 
     @property
@@ -225,8 +224,8 @@ class QuorumMember:
 
     @property
     def applied_end_offset(self) -> Offset:
-        """Offset after the last metadata record whose image was published to this node's
-        publishers."""
+        """Offset after the last metadata record whose image this node's publishers have
+        received."""
         return self._loader.applied_end_offset
 
     @property
@@ -311,8 +310,8 @@ class QuorumMember:
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
         """Return whole batches of metadata records that this node has applied, from an offset on,
-        up to `bytes_max` bytes but at least one batch. Returns b"" if the leader's snapshot has
-        just replaced the log."""
+        up to `bytes_max` bytes. The first batch is returned even if it is larger. Returns b"" if
+        the leader's snapshot has just replaced the log."""
         end_offset = min(self._loader.applied_end_offset, self._log.end_offset)
         if offset < self._log.start_offset:
             return b""
@@ -376,15 +375,15 @@ class QuorumMember:
         raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def answer(self, request: Request) -> Response:
-        """Return the response to a request from another quorum member.  Waits if raft's core delays
-        its reply."""
+        """Return the response to a request from another quorum member. If raft's core delays its
+        reply, this method waits for the reply."""
         with self._ports.awaiting() as awaited:
             await self._step(RequestReceived(token=awaited.token, request=request))
             await awaited.arrived.wait()
         return await self._ports.response_of(awaited)
 
     async def write_snapshot(self) -> None:
-        """Write a snapshot of this node's metadata image now, even if none is due."""
+        """Write a snapshot of this node's metadata image now, even if no snapshot is due."""
         await self._snapshots.write()
 
     async def report_snapshot(self, *, writes: bool) -> SnapshotReport:
@@ -621,7 +620,7 @@ class QuorumMember:
 
     def _settle_leadership(self) -> None:
         """Notify the leadership listeners if this node has become the active leader of the quorum,
-        or has ceased to be so."""
+        or is no longer the active leader."""
         start = self._core.epoch_start_offset
         is_active = start is not None and self._loader.applied_end_offset > start
         epoch = self._core.epoch if is_active else None

@@ -38,14 +38,14 @@ class Recent:
         self._max = max(self._max, value)
 
     def average(self, now_ms: int) -> float:
-        """Return the average of the values measured in the current and the previous window, or 0 if
-        there are none."""
+        """Return the average of the values measured in the current and the previous window, or 0
+        without values."""
         self._turn(now_ms)
         return (self._sum + self._before[1]) / max(1, self._count + self._before[0])
 
     def maximum(self, now_ms: int) -> int:
-        """Return the largest value measured in the current and the previous window, or 0 if there
-        are none."""
+        """Return the largest value measured in the current and the previous window, or 0 without
+        values."""
         self._turn(now_ms)
         return max(self._max, self._before[2])
 
@@ -80,7 +80,8 @@ class QuorumMeter:
         self.appended_records = Recent(now_ms)
         """Number of metadata records that this node has appended as the quorum's leader."""
         self.fetched_records = Recent(now_ms)
-        """Number of metadata records that this node has appended as a follower or observer."""
+        """Number of metadata records that this node has fetched and appended as a follower or
+        observer."""
         self._uncommitted: deque[tuple[Offset, int]] = deque()
         self._election_since_ms: int | None = None
 

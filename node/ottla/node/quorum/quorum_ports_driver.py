@@ -1,8 +1,8 @@
 """Ports through which raft's effects are performed: on the log files, on waiting requests, and on
 the time of the next tick.
 
-Flushes run one at a time, in parallel to other effects, but never while the files that they flush
-are changed.
+Flushes run one at a time, in parallel to other effects. No file is changed while it is being
+flushed.
 """
 
 import itertools
@@ -209,8 +209,8 @@ class QuorumPorts:
             del self._awaited[awaited.token]
 
     async def response_of(self, awaited: AwaitedReply) -> Response:
-        """Return the response to another member for a reply of raft's core. If the reply needs
-        snapshot data, they are read from disk first."""
+        """Return the response to another member for a reply of raft's core. Snapshot data that the
+        reply needs are read from disk first."""
         reply = awaited.reply
         assert reply is not None
         read = reply.read

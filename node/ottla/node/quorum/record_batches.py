@@ -1,7 +1,7 @@
 """Converts metadata records to batches of the log, and batches to changes of an image.
 
-Pure. One append is one batch of protobuf values. Control batches belong to raft. They change
-nothing in an image except its provenance.
+Pure. One append is one batch of protobuf values. Control batches belong to raft. In an image, they
+change only the provenance.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +18,8 @@ from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.records import scan
 
 SNAPSHOT_BATCH_BYTES = 1 << 20
-"""Number of bytes of records in one batch of a metadata snapshot. A larger batch costs memory, a
-smaller one more fsyncs."""
+"""Number of bytes of records in one batch of a metadata snapshot. A larger batch costs more memory;
+smaller batches cost more fsyncs."""
 
 
 SLICE_RECORDS = 100

@@ -42,7 +42,8 @@ class ReservedSpace:
         """Function that is called each time the metadata log finds its disk full."""
 
     async def keep(self) -> None:
-        """Refill the reserved disk space if the volume has free space for twice its size.
+        """Refill the reserved disk space if the volume has free space for twice the size of the
+        reserve.
 
         Raises OSError if the disk fails.
         """

@@ -22,8 +22,8 @@ from ottla.storage.disk.disk_errors import is_disk_full
 _LOGGER = logging.getLogger(__name__)
 
 CHECK_INTERVAL_MS = 1_000
-"""Interval in ms between checks whether a metadata snapshot is due. With a longer one, the metadata
-log may exceed its maximum size."""
+"""Interval in ms between checks whether a metadata snapshot is due. With a longer interval, the
+metadata log may exceed its maximum size."""
 
 
 class _Order:
@@ -50,7 +50,7 @@ class SnapshotWriter:
         self._ordered = trio.Event()
 
     async def run(self) -> None:
-        """Write a snapshot of the metadata image whenever one is due or requested, until
+        """Write a snapshot of the metadata image whenever a snapshot is due or requested, until
         cancelled."""
         while True:
             with trio.move_on_after(CHECK_INTERVAL_MS / 1000):
@@ -78,8 +78,8 @@ class SnapshotWriter:
             await self._log.forget_old()
 
     async def order(self) -> None:
-        """Request a snapshot of the metadata image from the task, and wait for it. If the caller is
-        cancelled, the task continues.
+        """Request a snapshot of the metadata image from the background task, and wait for the
+        snapshot. If the caller is cancelled, the task continues.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk has no space for the snapshot.
         """

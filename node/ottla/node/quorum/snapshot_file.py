@@ -21,10 +21,10 @@ class SnapshotFile:
 
     id: OffsetAndEpoch
     last_contained_timestamp_ms: int
-    """Timestamp, in ms since 1970, of the last log record that the snapshot contains, used for all
-    batches of the snapshot.
+    """Timestamp, in ms since 1970, of the last log record that the snapshot contains. It is used
+    for all batches of the snapshot.
 
-    It replaces the current time, so that every replica writes the same bytes for the same snapshot
+    The current time is not used, so that every replica writes the same bytes for the same snapshot
     id.
     """
     voters: VoterSet | None

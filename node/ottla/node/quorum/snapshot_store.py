@@ -48,8 +48,8 @@ def _facts_of(file: DiskFile) -> KeptSnapshot:
 async def knows_epoch_below(disk: Disk, directory: str, snapshot_id: OffsetAndEpoch) -> bool:
     """Return whether the leader-epoch checkpoint contains the epoch in which a snapshot ends.
 
-    The epochs of followers are compared with that checkpoint.  If it is lost or outdated, it must
-    be rebuilt from all batches.
+    The epochs of followers are compared with that checkpoint. A lost or outdated checkpoint must be
+    rebuilt from all batches.
     """
     if snapshot_id.offset == 0:
         return True
@@ -82,8 +82,8 @@ class SnapshotStore:
 
     @property
     def kept(self) -> list[KeptSnapshot]:
-        """The properties of each complete metadata snapshot that decide whether it is deleted,
-        oldest snapshot first."""
+        """Properties of each complete metadata snapshot that decide about its deletion, oldest
+        snapshot first."""
         return [self._kept[snapshot_id] for snapshot_id in self.ids]
 
     @property
@@ -97,14 +97,14 @@ class SnapshotStore:
         return min(self._kept, default=None)
 
     def size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
-        """Return the size in bytes of a metadata snapshot's file, or None if there is no such
-        file."""
+        """Return the size in bytes of a metadata snapshot's file, or None if the file does not
+        exist."""
         kept = self._kept.get(snapshot_id)
         return None if kept is None else kept.size_bytes
 
     async def read(self, snapshot_id: OffsetAndEpoch, *, position: int, bytes_max: int) -> bytes:
-        """Return a range of bytes of a metadata snapshot's file, or b"" if the file does not exist
-        any longer."""
+        """Return a range of bytes of a metadata snapshot's file, or b"" if the file no longer
+        exists."""
         with suppress(FileNotFoundError):
             file = self._disk.open(self._path(snapshot_id))
             try:
@@ -118,8 +118,8 @@ class SnapshotStore:
         return await self._disk.read_file(self._path(snapshot_id))
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> DiskFile:
-        """Create and return the empty `.part` file of a metadata snapshot. A later call of
-        `install` makes it a complete snapshot."""
+        """Create and return the empty `.part` file of a metadata snapshot. The file becomes a
+        complete snapshot by a later call of `install`."""
         file = self._disk.open(self._part_path(snapshot_id), create=True)
         file.set_size(0)
         return file

@@ -26,9 +26,10 @@ async def accept_loss(
     disk: Disk, config: ControllerConfig, clock: Clock, *, is_decided: bool
 ) -> VoterVerdict:
     """Check the files of a stopped controller, and return the verdict on their completeness. If
-    `is_decided`, accept the loss of their data, and make the controller a full voter again.
+    `is_decided`, accept the loss of data in these files, and make the controller a full voter
+    again.
 
-    The log is recovered as at startup. If the snapshot that the log continues is lost and
+    The log is recovered as at startup. If the snapshot before the start of the log is lost and
     `is_decided` is False, nothing is changed. Raises ConfigError if the directory is not formatted.
     """
     directory = config.metadata_log_dir

@@ -38,7 +38,8 @@ async def read_voter_files(
     epoch_of: Callable[[Offset], Epoch],
     snapshots: SnapshotCheck,
 ) -> VoterFiles:
-    """Return the contents of a stopped voter's files, except for its recovered metadata log."""
+    """Return the contents of a stopped voter's files. The recovered metadata log is not
+    included."""
     slot, state, is_checkpointed = None, None, False
     with suppress(FileNotFoundError):
         slot = decode_file(await disk.read_file(f"{directory}/{VOTER_CHECKPOINT_FILE}"))

@@ -31,7 +31,7 @@ async def cut_false_batches(
     batch or the latest snapshot.
 
     Logs the dropped part. The whole log is dropped if the epochs in its index differ from the epoch
-    of the snapshot or of a batch. Otherwise the wrong epochs would be compared with the epochs of
+    of the snapshot or of a batch, because the wrong epochs would be compared with the epochs of
     other replicas.
     """
     start = log.log_start_offset
@@ -69,8 +69,8 @@ async def cut_false_batches(
 
 
 async def _has_no_gap(disk: Disk, log: Log, end_offset: Offset) -> bool:
-    """Return whether each segment of the metadata log that starts below `end_offset` ends where the
-    next one starts."""
+    """Return whether every segment of the metadata log that starts below `end_offset` ends at the
+    start of the next segment."""
     for older, newer in pairwise(log.segments):
         if older.base_offset >= end_offset:
             break
@@ -109,11 +109,12 @@ async def _drop(log: Log, at: Offset, what: str) -> None:
 
 
 def check_epochs(records: memoryview, lowest: Epoch, highest: Epoch) -> None:
-    """Check the leader epochs of fetched batches of the metadata log. They must never decrease, be
-    at least `lowest` (the last epoch of this log), and at most `highest` (the epoch of the leader).
+    """Check the leader epochs of fetched batches of the metadata log. The epochs must never
+    decrease, be at least `lowest` (the last epoch of this log), and at most `highest` (the epoch of
+    the leader).
 
-    Raises RefusedError(CORRUPT_MESSAGE) otherwise. The check is needed because the epochs in the
-    log are trusted at the next startup.
+    Raises RefusedError(CORRUPT_MESSAGE) if an epoch is wrong. The check is needed because the next
+    startup trusts the epochs in the log.
     """
     try:
         for _, header in batches(records, is_partial_end_allowed=True):

@@ -23,7 +23,7 @@ async def open_files(
     clock: Clock,
 ) -> tuple[MetadataLog, ElectionState | None]:
     """Open the metadata log. Returns the log, and the election state with which the quorum member
-    must start (None if it has no state yet).
+    must start (None if no state is stored).
 
     Raises ConfigError if the only voter of a quorum is damaged.
     """

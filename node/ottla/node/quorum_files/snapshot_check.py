@@ -71,8 +71,9 @@ async def check_snapshots(disk: Disk, directory: str) -> SnapshotCheck:
     """Check which snapshots in the directory of a metadata log are damaged, and return the result.
     Changes no file.
 
-    Snapshots are read completely, latest first, until one is undamaged.  Of each older snapshot,
-    only the header of the first batch is read, because older snapshots matter only for retention.
+    Snapshots are read completely, latest first, until an undamaged one is found. Of each older
+    snapshot, only the header of the first batch is read, because older snapshots matter only for
+    retention.
     """
     with suppress(FileNotFoundError):
         names = await disk.listdir(directory)

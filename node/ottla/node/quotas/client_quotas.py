@@ -43,8 +43,8 @@ class ClientUsage:
         self.bucket = bucket
         self.last_ms = now_ms
         self.late = 0.0
-        """Usage of the quota that was measured after the response was built, so that the response
-        could not report its throttle time. It is charged with the next usage."""
+        """Usage of the quota that was measured after the response was built. The response could not
+        report the throttle time for this usage, so it is charged with the next usage."""
         self.throttled_until_ms = now_ms
         self.report_from_ms = now_ms
         """Monotonic time in milliseconds from which the client's throttling may be reported
@@ -103,7 +103,7 @@ class ClientQuotas:
         self.is_active = False
         """True if any client has a limit under this quota. Otherwise nothing is measured."""
         self._usages: dict[tuple[str, str], ClientUsage] = {}
-        """Usage of the quota by the names (user, client id) under which it is counted, the most
+        """Usage of the quota by the names (user, client id) under which usage is counted, the most
         recently used last."""
         self._found: dict[tuple[str, str], Found | None] = {}
         """Cached limit and usage of clients by user and client id, looked up since the limits last
@@ -115,7 +115,7 @@ class ClientQuotas:
         return self._usages
 
     def set_limits(self, limits: Limits) -> None:
-        """Replace the limits of clients under this quota. Past usage stays counted."""
+        """Replace the limits of clients under this quota. Past usage still counts."""
         self._limits = limits
         self._may_change = limits.may_change
         self.is_active = bool(limits)
@@ -149,7 +149,7 @@ class ClientQuotas:
         return delay_ms
 
     def offer(self, user: str, client_id: str, value: float, now_ms: int) -> Offer:
-        """Charge a client for the records of a fetch if its credit covers them. Otherwise charge
+        """Charge a client for the records of a fetch if its credit is sufficient. Otherwise charge
         nothing. Returns the decision, with the milliseconds for which the client is throttled.
 
         Records that exceed the maximum credit are returned when the token bucket is full, because
@@ -220,7 +220,7 @@ class ClientQuotas:
             self._report(Throttle(short_name(user), short_name(client_id), match.limit, delay_ms))
 
     def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
-        """Return the limit of a client under this quota and its usage, or None if the client has no
+        """Return the limit and the usage of a client under this quota, or None if the client has no
         limit."""
         if not self.is_active:
             return None
@@ -266,8 +266,8 @@ class ClientQuotas:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a user or client as it is stored: unchanged, or with a digest if it is
-    longer than `NAME_CHARS_MAX`."""
+    """Return the name under which a user or client is stored: the unchanged name, or one with a
+    digest if the name is longer than `NAME_CHARS_MAX`."""
     if len(name) <= NAME_CHARS_MAX:
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

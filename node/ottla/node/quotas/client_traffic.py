@@ -1,9 +1,9 @@
 """Counts the requests, bytes and time of every client, even without a quota, while an operator
 watches (`ottla top`).
 
-Pure; the caller passes the time. Nothing is counted at other times, so that requests then cost
-no more than without this module. Clients choose their names, so the number of counted clients is
-bounded: if there are too many, those with the fewest bytes are dropped.
+Pure; the caller passes the time. At other times nothing is counted, so requests have no additional
+cost. Clients choose their names, so the number of counted clients is bounded: if there are too
+many, the clients with the fewest bytes are dropped.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from heapq import nlargest
 from ottla.node.quotas.client_quotas import short_name
 
 CLIENTS_MAX = 1_000
-"""Maximum number of clients that are counted at a time. If there are more, half of them are
-dropped, those with the fewest bytes first."""
+"""Maximum number of clients that are counted at a time. Above this number, the half with the fewest
+bytes is dropped."""
 
 WATCH_MS_MAX = 600_000
-"""Maximum number of milliseconds for which clients are counted after a request to count them."""
+"""Maximum number of milliseconds for which clients are counted after an operator's request."""
 
 
 class ClientCounts:
@@ -32,7 +32,8 @@ class ClientCounts:
 
 
 class ClientTraffic:
-    """Counts of each client of this node, by user and client id."""
+    """Counts of requests, bytes and processing time of each client of this node, by user and client
+    id."""
 
     def __init__(self) -> None:
         self.is_watched = False
@@ -54,8 +55,8 @@ class ClientTraffic:
         self._until_ms = max(self._until_ms, now_ms + min(for_ms, WATCH_MS_MAX))
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the period that the last call of `watch` began has ended. If it has, this
-        call also stops the counting of clients."""
+        """Return whether the period that the last call of `watch` began has ended. At the end of
+        the period, this call also stops the counting of clients."""
         if now_ms < self._until_ms:
             return False
         self.is_watched = False

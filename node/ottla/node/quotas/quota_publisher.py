@@ -1,6 +1,6 @@
 """Applies the quotas in the metadata to the clients and connections of this node.
 
-It is a metadata publisher, and reads an image only if a quota has changed.
+`QuotaPublisher` is a metadata publisher, and reads an image only if a quota has changed.
 """
 
 from ottla.metadata.delta import MetadataDelta
@@ -22,8 +22,8 @@ class QuotaPublisher:
         return "quotas"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply the quotas in a new metadata image if they have changed. Past usage stays
-        counted."""
+        """Apply the quotas in a new metadata image if they have changed. Past usage still
+        counts."""
         changed = delta.changed_quotas
         if changed:
             self._quotas.set_quotas(image.client_quotas, changed)

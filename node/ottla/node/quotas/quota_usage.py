@@ -26,8 +26,8 @@ class UsageRow(NamedTuple):
 def usage_rows(
     quotas: Iterable[tuple[str, ClientQuotas]], now_ms: int, count_max: int
 ) -> list[UsageRow]:
-    """Return the usage of each quota, at most `count_max` clients each: throttled clients first,
-    then the most recently active ones."""
+    """Return the usage of each quota by at most `count_max` clients: throttled clients first, then
+    the most recently active ones."""
     rows = []
     for key, one in quotas:
         for (user, client_id), usage in nlargest(count_max, one.usages.items(), _order):

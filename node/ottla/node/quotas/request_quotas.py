@@ -130,7 +130,7 @@ class RequestCharge:
         """Charge the request's time to its client. Returns the total throttle time of the client,
         in milliseconds.
 
-        The time is spent in the handler and its steps, and does not include waits.
+        The charged time is the time of the handler and its steps, without waits.
         """
         quotas = self._quotas
         request = quotas.request
@@ -227,9 +227,8 @@ class RequestQuotas:
         loop_clock: LoopClock,
         custom_limits: Callable[[str], CustomLimits] | None = None,
     ) -> None:
-        """Create the quotas. `custom_limits` returns the limits for the key of a quota if the
-        operator's quota callback decides them. None means that the limits are read from the
-        metadata."""
+        """Create the quotas. `custom_limits` returns the limits for the key of a quota, computed by
+        the operator's quota callback. None means that the limits are read from the metadata."""
         self.now_ms = clock.monotonic_ms
         self.loop_clock = loop_clock
         self._lines = LogLimiter()

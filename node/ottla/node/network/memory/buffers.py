@@ -1,12 +1,14 @@
 """Buffers of one connection: received bytes that are not served yet, and output that is not sent
 yet.
 
-Pure.  Most requests are served in the buffer that the socket was read into.  `InputWindow` stores
-the start of a frame whose rest has not arrived, and the bytes behind a request that pauses the
-connection.  Its buffer grows as bytes arrive, never because a frame header announced a length.  It
-is never resized in place, so that views into an older buffer stay valid.  `OutputBuffer` stores
-bytes and file slices in order.  The driver takes the next part that one system call can send, and
-reports the number of bytes sent.
+Pure. Most requests are served in the buffer into which the socket was read.
+
+`InputWindow` stores the start of an incomplete frame, and the bytes behind a request that pauses
+the connection. Its buffer grows as bytes arrive, never because a frame header announced a length.
+The buffer is never resized in place, so that views into an older buffer stay valid.
+
+`OutputBuffer` stores bytes and file slices in order. The driver sends the next part that one system
+call can send, and reports the number of bytes sent.
 """
 
 from collections import deque
@@ -126,7 +128,8 @@ accepts no larger number in one call."""
 
 JOIN_BYTES_MAX = 16 * 1024
 """Size in bytes up to which several output chunks, including slices of log files, are copied into
-one. Copying is then cheaper than the vectors of a gather write, or a sendfile for each slice."""
+one. Up to this size, copying is cheaper than the vectors of a gather write, or a sendfile for each
+slice."""
 
 
 class OutputBuffer:
@@ -137,8 +140,8 @@ class OutputBuffer:
 
     def __init__(self) -> None:
         self.charge: Charge | None = None
-        """Quota charge of the request whose response was last added to the output; None if there is
-        none. The time for writing is charged to its client."""
+        """Quota charge of the request whose response was last added to the output; None without a
+        charge. The time for writing is charged to the client of that request."""
         self.chunks: deque[Chunk] = deque()
         self.byte_count = 0
         self._sent_of_first = 0
@@ -186,9 +189,9 @@ class OutputBuffer:
         return memoryview(first)[self._sent_of_first :] if self._sent_of_first else first
 
     def framed_slice(self) -> tuple[bytes, FileSlice, bytes] | None:
-        """Return the connection's output if it is a single response with a file slice: the bytes
-        before the slice, the slice, and the bytes after it. Returns None for other output, and if a
-        part of the output was already sent."""
+        """Return the connection's output if it is a single response with a file slice. The result
+        has three parts: the bytes before the slice, the slice, and the bytes after it. Returns None
+        for other output, and if a part of the output was already sent."""
         if len(self.chunks) != 3 or self._sent_of_first:
             return None
         start, piece, end = self.chunks

@@ -47,8 +47,8 @@ unauthenticated connections together (16 MiB of 256). Tokens take a few KiB, and
 each other sooner. With a smaller one, unauthenticated clients can occupy more memory."""
 
 CHUNK_BYTES = 16 * KIB
-"""Number of bytes of one read when the pool of request memory is exhausted.  Small requests are
-still served, and the first bytes of larger ones exceed the pool only slightly."""
+"""Number of bytes of one read when the pool of request memory is exhausted. With such reads, small
+requests are still served, and the first bytes of larger ones exceed the pool only slightly."""
 
 UNAUTHENTICATED_CHUNK_BYTES = 4 * KIB
 """Number of bytes of one read from the socket of an unauthenticated connection."""
@@ -118,7 +118,7 @@ class MemoryShare:
         self.held_bytes = 0
         self.age_ms = 0
         """Milliseconds for which the connection's unfinished frame has been read. The connection
-        resets it to 0 when it serves a frame."""
+        resets the value to 0 when it serves a frame."""
         self.arrived_bytes = 0
         """Total bytes that the connection has received while it held request memory, which shows
         progress."""
@@ -381,7 +381,7 @@ class RequestMemory:
             self._check_progress()
 
     def _frame_timeout_ms(self, frame_bytes: int) -> int:
-        """Return the milliseconds that a frame of `frame_bytes` may take to arrive. For
+        """Return the milliseconds within which a frame of `frame_bytes` must arrive. For
         unauthenticated connections, this includes the time that they wait for each other."""
         if self.unauthenticated is None and self._waiters:
             return UNAUTHENTICATED_GRACE_MS
@@ -411,7 +411,7 @@ class RequestMemory:
         """Close the largest of the connections that wait for request memory, until the smallest of
         them can continue.
 
-        Otherwise one large connection after another would grow beyond the pool, perhaps without
+        Without this, one large connection after another would grow beyond the pool, perhaps without
         sending any data.
         """
         waiters = sorted(self._waiters, key=_held_bytes)

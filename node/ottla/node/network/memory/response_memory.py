@@ -41,7 +41,7 @@ class ResponseMemory:
         self, holder: ResponseMemoryHolder, size_bytes: int, *, has_read: bool = False
     ) -> None:
         """Set the number of unread response bytes of a connection. `has_read` is True if its client
-        has read some since the last call."""
+        has read response bytes since the last call."""
         self._count(holder, size_bytes)
         if has_read:
             self._moved.add(holder)

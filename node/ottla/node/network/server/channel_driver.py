@@ -23,8 +23,8 @@ EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
 
 READ_BUFFER_BYTES = 256 * KIB
 """Size in bytes of the read buffer that all sockets of a server share. With a larger buffer, more
-bytes are copied when a frame crosses its end. A smaller buffer costs more system calls for large
-batches. A batch of 128 KiB should arrive in one read."""
+bytes are copied when a frame crosses the buffer's end. A smaller buffer costs more system calls for
+large batches. A batch of 128 KiB should arrive in one read."""
 
 WRITE_BYTES_PER_TURN_MAX = MIB + 16 * KIB
 """Maximum number of bytes that one connection may write per event-loop iteration. A response of 1
@@ -56,8 +56,8 @@ class ReadBuffer:
 
 
 ReadAhead = Callable[["Channel", FileSlice, int, int], None]
-"""Function that loads a range of a file into the page cache, then schedules the channel (a socket
-and its connection) that sends it."""
+"""Function that loads a range of a file into the page cache, and then schedules the channel (a
+socket and its connection) that sends the range."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -122,7 +122,8 @@ class Channel(HostedChannel):
         return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
 
     def close_socket(self) -> None:
-        """Close the client's socket. This removes its last descriptor from epoll."""
+        """Close the client's socket. The close of its last descriptor also removes it from
+        epoll."""
         self.sock.close()
 
     def read(self, now_ms: int) -> bool:

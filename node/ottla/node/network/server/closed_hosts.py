@@ -1,9 +1,9 @@
 """Stand-ins for the server and the memory holder of a closed connection. Pure.
 
-With these, a closed connection has no reference to its channel and socket. The memory of both, and
-of OpenSSL, is freed with the last reference. Otherwise this memory would be freed only by a garbage
-collection. A collection that visits thousands of connections blocks the event loop for tens of
-milliseconds.
+With these stand-ins, a closed connection has no reference to its channel and socket. The memory of
+the channel, the socket and OpenSSL is freed with the last reference. Without them, only a garbage
+collection would free this memory. A collection that visits thousands of connections blocks the
+event loop for tens of milliseconds.
 """
 
 from collections.abc import Coroutine, Generator
@@ -32,8 +32,8 @@ class ClosedHost:
 
 
 class ClosedMemoryHolder:
-    """Stand-in for a closed connection as the holder of its request memory, which its coroutines
-    still use."""
+    """Stand-in for a closed connection as the holder of its request memory. The connection's
+    coroutines still use this memory."""
 
     unfinished_frame_bytes = 0
     wants_bytes = False

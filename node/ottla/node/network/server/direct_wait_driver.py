@@ -29,8 +29,8 @@ cancellation makes no other task runnable. With a shorter wait, the first reques
 often costs a pass of trio's scheduler."""
 
 PASSES_UNSEEN = 2
-"""Number of waits by trio before the first direct wait. A task that became runnable before the
-instrument was added has run after the second of them."""
+"""Number of waits by trio before the first direct wait. After the second wait, every task has run
+that became runnable before the instrument was added."""
 
 
 class RunnableTasks(trio.abc.Instrument):

@@ -5,9 +5,10 @@ A transport extends `HostedChannel` with its reads and writes, and `ConnectionHo
 scheduling. Transports are the epoll of the socket server, the byte streams of a simulation, and the
 one client of a fuzzer. All other decisions about a connection are made in this module.
 
-Errors: invalid bytes from a peer close its connection, after earlier responses, and are logged. A
-broken socket closes it silently. An unexpected error closes it and is reported to the process's
-`UnexpectedErrors`. No other connection is affected.
+No error affects another connection:
+- Invalid bytes from a peer close its connection, after earlier responses, and are logged.
+- A broken socket closes its connection without a log message.
+- An unexpected error closes the connection and is reported to the process's `UnexpectedErrors`.
 """
 
 import errno
@@ -52,7 +53,7 @@ NETWORK_ERRNOS = (
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostedChannel(ABC):
-    """Transport of one client (such as a socket), and host of the connection over it.
+    """Transport of one client (such as a socket), and host of the client's connection.
 
     `ConnectionHosting.host` sets `connection`.
     """
@@ -250,8 +251,8 @@ class ConnectionHosting(ABC, Generic[C]):
             self._flush(channel, 0, now_ms)
 
     def _flush(self, channel: C, _: int, now_ms: int) -> None:
-        """Send the ready output of a channel, and register the events for which it must wait
-        next."""
+        """Send the ready output of a channel, and register the events for which the channel must
+        wait next."""
         connection = channel.connection
         if connection.is_closed:
             return
@@ -265,8 +266,8 @@ class ConnectionHosting(ABC, Generic[C]):
         self._watch(channel)
 
     def _write(self, channel: C, now_ms: int) -> None:
-        """Write as much of a connection's output as the transport accepts. Charges the client for
-        the time if it has a quota."""
+        """Write as much of a connection's output as the transport accepts. The time is charged to
+        the client if the client has a quota."""
         charge = channel.connection.output.charge
         if charge is None:
             channel.flush(now_ms)

@@ -1,4 +1,4 @@
-"""Awaits the pending work of a request handler, and passes errors in it to the connection.
+"""Awaits the pending work of a request handler, and passes its errors to the connection.
 
 Separate from `hosting`, which is compiled: the compiler does not support `except*`
 (docs/compiled.md).
@@ -18,8 +18,8 @@ async def guarded(
     on_malformed: Callable[[MalformedRequestError], object],
     on_fault: Callable[[BaseException], object],
 ) -> R | None:
-    """Await `work` and return its result. If `work` raises an exception, pass it to the callback
-    for its kind and return None."""
+    """Await `work` and return its result. If `work` raises an exception, pass the exception to the
+    callback for its kind and return None."""
     result: R | None = None
     try:
         result = await work

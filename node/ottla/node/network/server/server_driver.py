@@ -1,9 +1,9 @@
 """Socket server: one private epoll for every client socket, awaited by one trio task.
 
-A connection is an object registered with epoll, not a task.  Its events are served inline, with
-bounded work per event-loop iteration.  Between two iterations trio runs if another task is
-runnable; otherwise the task waits for clients without trio's scheduler (`direct_wait_driver`).
-Only a handler that returned a coroutine gets a task, in the server's nursery.  Invalid bytes from a
+A connection is an object registered with epoll, not a task. Its events are served inline, with
+bounded work per event-loop iteration. Between two iterations, other runnable tasks run. If no task
+is runnable, the server's task waits for clients without trio's scheduler (`direct_wait_driver`).
+Only a handler that returned a coroutine gets a task, in the server's nursery. Invalid bytes from a
 peer, or an unexpected error in a request, close only that connection.
 """
 
@@ -46,7 +46,7 @@ EVENTS_PER_TURN_MAX = 256
 
 GATHERING_NS_MAX = 500_000
 """Time in nanoseconds since the start of an event-loop iteration during which the server still
-reads newly arrived requests, if work is scheduled for the iteration's end. With a longer time, that
+reads newly arrived requests, if work is scheduled for the iteration's end. With a longer time, this
 work is done less often under load. With a shorter one, the first request waits less. An iteration
 never waits for requests."""
 
@@ -94,8 +94,8 @@ class SocketServer(ConnectionServer[Channel]):
         self._admission = admission
         admission.count_allowed = connection_count_allowed()
         self._paused_sockets: dict[int, int | None] = {}
-        """Listening sockets that currently accept no connections. Each has the monotonic time in
-        milliseconds at which it resumes, or None if it waits until another connection has
+        """Listening sockets that currently accept no connections. The value is the monotonic time
+        in milliseconds at which a socket resumes, or None if it waits until another connection has
         closed."""
         self._closing_max = min(DELAYED_CLOSES_MAX, admission.count_allowed // 4)
         self._closing: dict[socket.socket, None] = {}
@@ -206,9 +206,9 @@ class SocketServer(ConnectionServer[Channel]):
     def _turn(self) -> None:
         """Serve the ready connections, each once, until the time of the event-loop iteration is up.
 
-        If the requests of an iteration are written to the log together, requests that arrived
-        meanwhile are added to that write. The remaining connections are served first in the next
-        iteration, so that none starves.
+        If the requests of an iteration are written to the log together, requests that arrived in
+        the meantime are added to that write. The remaining connections are served first in the next
+        iteration, so that no connection starves.
         """
         self._is_in_turn = True
         self._dispatcher.turn_end.begin()
@@ -273,7 +273,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _on_event(self, channel: Channel, mask: int, now_ms: int) -> None:
         """Handle a client socket that epoll reported: read its bytes, serve the requests in them,
-        and send the output that is ready."""
+        and send the ready output."""
         if channel.is_shaking:
             assert isinstance(channel, TlsChannel)
             channel.on_shaking_event()
@@ -287,7 +287,8 @@ class SocketServer(ConnectionServer[Channel]):
         self._flush(channel, 0, now_ms)
 
     def _flush(self, channel: Channel, _: int, now_ms: int) -> None:
-        """Send the ready output of a client's socket. Most plain sockets need no more than this."""
+        """Send the ready output of a client's socket. This method is a shortcut for plain sockets
+        that only wait for further bytes afterwards."""
         if type(channel) is Channel:
             if channel.connection.output.byte_count:
                 self._write(channel, now_ms)
@@ -352,7 +353,7 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _accept_wait_ms(self, listener: Listener, now_ms: int) -> int | None:
         """Return the milliseconds for which a listener must accept no connection. Returns None if
-        it must wait until another connection has closed."""
+        the listener must wait until another connection has closed."""
         return self._admission.wait_ms(listener.name, now_ms)
 
     def _admit(self, sock: socket.socket, host: str, listener: Listener, now_ms: int) -> None:
@@ -453,17 +454,17 @@ class SocketServer(ConnectionServer[Channel]):
 
     def _resume_accepting(self, fd: int) -> None:
         """Watch a listening socket again. In the next event-loop iteration, the limits on
-        connections decide whether it accepts connections."""
+        connections decide whether the socket accepts connections."""
         if fd in self._paused_sockets and fd in self._server_sockets:
             del self._paused_sockets[fd]
             self._epoll.modify(fd, select.EPOLLIN)
 
     def _reject_connection(self, server_socket: socket.socket, now_ms: int) -> bool:
         """Accept and close one client's connection with the reserved file descriptor, so that the
-        client notices the refusal at once.
+        client notices the refusal immediately.
 
-        Returns False if no client waits. Without a free descriptor, accept would fail even if no
-        client waits.
+        Returns False if no client waits. This use of the reserve is needed because accept fails
+        without a free descriptor.
         """
         if self._spare_fd >= 0:
             os.close(self._spare_fd)

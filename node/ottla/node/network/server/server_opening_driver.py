@@ -36,10 +36,9 @@ async def open_socket_server(
     kind: Callable[..., SocketServer] = SocketServer,
 ) -> AsyncIterator[SocketServer]:
     """Open the listeners of a node, and serve clients while the block runs. Yields the server.
-    `kind` is the function that creates the server; a subclass of SocketServer may inject faults or
-    pass connections on.
 
-    Raises OSError if a listener cannot be opened.
+    `kind` is the function that creates the server. It may return a subclass of SocketServer that
+    injects faults or passes connections on. Raises OSError if a listener cannot be opened.
     """
     async with trio.open_nursery() as nursery:
         server = kind(

@@ -29,7 +29,7 @@ class Admission(Protocol):
 
     def wait_ms(self, listener: str, now_ms: int) -> int | None:
         """Return the milliseconds for which a listener must accept no connection. Returns None if
-        it must wait until another connection has closed."""
+        the listener must wait until another connection has closed."""
         ...
 
     def admit(self, listener: str, host: str, now_ms: int) -> int | None:

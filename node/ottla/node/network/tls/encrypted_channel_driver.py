@@ -1,8 +1,8 @@
 """One encrypted socket and its connection: a handshake first, then TLS records in both directions.
 
-The socket carries ciphertext, which `model/tls/session_driver` encrypts and decrypts in memory,
+The socket transports ciphertext, which `model/tls/session_driver` encrypts and decrypts in memory,
 with bounded records and time. Bytes that the TLS session has already received cause no socket
-event, so the server checks for them (`has_unread`). The channel reads only after all earlier
+event, so the server checks for such bytes (`has_unread`). The channel reads only after all earlier
 records have been sent. File slices are read into one buffer, together with the output before and
 after them, and sent from there.
 """
@@ -58,9 +58,9 @@ class SharedBuffers:
 
 
 class TlsChannel(Channel):
-    """Non-blocking socket with TLS, and the connection over it.
+    """Non-blocking socket with TLS, and its connection.
 
-    During the handshake (`is_shaking`), epoll reports one event, and the next one only after the
+    During the handshake (`is_shaking`), epoll reports one event, and the next event only after the
     next step of the handshake. The server can therefore limit the rate of concurrent handshakes.
     """
 
@@ -138,7 +138,7 @@ class TlsChannel(Channel):
         self.sock.close()
 
     def release(self) -> socket.socket:
-        """Return the socket of the TLS connection to the caller, who closes it."""
+        """Detach and return the socket of the TLS connection. The caller must close the socket."""
         self._is_released = True
         return self.sock
 
@@ -283,8 +283,8 @@ class TlsChannel(Channel):
             self._encrypt(self._next_bytes()[:SEND_BUFFER_BYTES])
 
     def _encrypt(self, data: memoryview) -> None:
-        """Encrypt output into TLS records, and send as many of their bytes as one system call
-        accepts.
+        """Encrypt output into TLS records, and send as many of the records' bytes as one system
+        call accepts.
 
         The output counts as sent when its last record has been sent.
         """

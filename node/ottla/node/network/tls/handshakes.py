@@ -64,7 +64,8 @@ def failure_sentence(reason: str | None, of_certificate: str | None) -> str:
 
 
 class Handshakes(Generic[C]):
-    """Unfinished TLS handshakes of a server, and a queue of those whose client has sent bytes."""
+    """Unfinished TLS handshakes of a server, and a queue of the handshakes whose client has sent
+    bytes."""
 
     def __init__(self, now_ms: int) -> None:
         self._deadlines: dict[C, int] = {}
@@ -114,8 +115,8 @@ class Handshakes(Generic[C]):
         return self._budget.throttle_ms
 
     def turn(self, now_ms: int) -> Iterator[C]:
-        """Yield the connections whose TLS handshake step is next, until the handshakes have used up
-        their share of time. The caller must call `spend` after each step."""
+        """Yield the connections whose TLS handshake step is next. Ends when the handshakes have
+        used up their share of time. The caller must call `spend` after each step."""
         while self._queue and not self.wait_ms(now_ms):
             channel = next(iter(self._queue))
             del self._queue[channel]

@@ -28,7 +28,8 @@ class ServedTls:
     """TLS settings and certificate of one listener; implements `ListenerTls`."""
 
     def __init__(self, protocol: str, config: TlsConfig, *, failure_delay_ms: int) -> None:
-        """Read the listener's certificate and key. Raises ConfigError if they cannot be used."""
+        """Read the listener's certificate and key. Raises ConfigError if the certificate or the key
+        cannot be used."""
         self.counts = HandshakeCounts()
         self.failure_delay_ms = failure_delay_ms
         self._maps_users = protocol == SSL
@@ -72,8 +73,8 @@ class ServedTls:
         return user
 
     def prepared(self, config: TlsConfig) -> "PreparedTls":
-        """Read and return a certificate and key that are to replace the current ones, which remain
-        in use.
+        """Read and return a new certificate and key. The current ones remain in use until `take_up`
+        is called.
 
         Raises ConfigError if the new ones cannot be used or may not replace the current ones.
         """
