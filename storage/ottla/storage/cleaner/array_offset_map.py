@@ -31,7 +31,7 @@ Hashes = NDArray[np.uint64]
 WORD_BYTES = 4
 LONG_BYTES = 256
 """Key length in bytes above which record keys are hashed one by one. The vectorised hash takes one
-step for each word of the longest key, and too few keys are that long."""
+step for each word of the longest key, so it is inefficient if only few keys are long."""
 ROW_COUNT = 4
 """Number of 32-bit sums that form the hash of a key, 128 bits in total."""
 TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF], dtype=np.uint32)

@@ -132,7 +132,7 @@ def _fields_of(bodies: Sequence[Body]) -> tuple[Sequence[Body], Fields | None]:
     """Parse the fields of all records in the batch bodies. Returns the bodies, moved into one
     buffer, and the fields.
 
-    The fields are None if they cannot be verified or if offsets do not ascend.
+    The fields are None if the records cannot be verified or if offsets do not ascend.
     """
     data = bodies[0].data
     placed = bodies

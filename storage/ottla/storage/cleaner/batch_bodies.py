@@ -16,8 +16,8 @@ RUN_RECORDS_MAX = 16_384
 """Maximum number of records in one run of batch bodies. With more, the columns exceed the
 processor's cache. With fewer, the overhead per run becomes noticeable."""
 RUN_BYTES_MAX = 2 * MIB
-"""Maximum number of decompressed bytes in one run of batch bodies. A batch that is larger than this
-forms a run of its own."""
+"""Maximum number of decompressed bytes in one run of batch bodies. A larger batch is a run of its
+own."""
 
 
 def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
@@ -33,8 +33,8 @@ def body_of(data: bytes, at: int, header: BatchHeader) -> Body:
 
 
 class RunBounds:
-    """Counter of the records and bytes in the current run of batch bodies. The run ends when one of
-    them reaches its maximum."""
+    """Counter of the records and bytes in the current run of batch bodies. The run ends when the
+    number of records or of bytes reaches its maximum."""
 
     __slots__ = ("byte_count", "record_count")
 

@@ -85,8 +85,8 @@ class FilteredBlock(NamedTuple):
 
 
 class FilterCounts:
-    """Numbers of records that pass 2 of a compaction has read, has written, and has dropped because
-    they have no key."""
+    """Numbers of records that pass 2 of a compaction has read and written, and of records that it
+    has dropped because they have no key."""
 
     __slots__ = ("keyless_record_count", "read_record_count", "written_record_count")
 

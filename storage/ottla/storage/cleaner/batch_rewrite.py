@@ -91,8 +91,8 @@ def emptied_batch(header: BatchHeader) -> bytes:
     """Return an empty batch with the offsets and sequence numbers of a batch whose records are all
     dropped.
 
-    The empty batch has no timestamp, because no record has one and no index entry may refer to one.
-    An entry of the formats v0 and v1, which cannot be empty, becomes a v2 batch.
+    The empty batch has no timestamp, because it has no record with a timestamp, and no index entry
+    may refer to one. An entry of the formats v0 and v1, which cannot be empty, becomes a v2 batch.
     """
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_FLAG) | Codec.NONE
     return _batch(

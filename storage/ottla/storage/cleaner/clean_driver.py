@@ -1,8 +1,8 @@
 """Driver that performs one log compaction over the `Disk` interface, in a worker process or in the
 broker's event loop.
 
-It reads the keys of the dirty section, then the log from its first segment, and writes one new
-segment for each group of old ones. It never writes to the old segments. The caller swaps in each
+The driver reads the keys of the dirty section, then the log from its first segment, and writes one
+new segment for each group of old ones. The old segments are never changed. The caller swaps in each
 new segment before it requests the next one, so a compaction needs additional disk space for one
 group at a time.
 """
@@ -49,10 +49,10 @@ async def clean(
     """Compact a log. Yields each new segment once its files are durable, and finally the result of
     the compaction.
 
-    The files of a group that failed are removed, if the disk permits it. `form` is the per-record
-    implementation, by default the fastest available one. `now_s` is the clock that times the
-    passes. Raises CorruptDataError with file and position if data is corrupt, and OSError if the
-    disk fails.
+    The files of a group that failed are removed, if the disk permits their removal. `form` is the
+    per-record implementation, by default the fastest available one. `now_s` is the clock that times
+    the passes. Raises CorruptDataError with file and position if data is corrupt, and OSError if
+    the disk fails.
     """
     cleaning = _CleaningPass(disk, task, throttle, new_record_work(task, form), now_s)
     await cleaning.index()

@@ -1,8 +1,11 @@
 """The cleanable part of a log, and whether its compaction is due. Pure; the rules are Kafka's.
 
-Records below the first dirty offset have been compacted. The cleanable part starts there. It ends
-at the lowest of: the last stable offset, the active segment, the first segment that is not flushed
-yet, and the first segment with a record younger than `min.compaction.lag.ms`.
+Records below the first dirty offset have been compacted. The cleanable part starts at that offset.
+It ends at the lowest of these offsets:
+- the last stable offset,
+- the start of the active segment,
+- the start of the first segment that is not flushed yet,
+- the start of the first segment with a record younger than `min.compaction.lag.ms`.
 """
 
 from collections.abc import Sequence
@@ -54,7 +57,7 @@ class CleanableLog(Protocol):
 
     @property
     def segments(self) -> Sequence[SegmentState]:
-        """The segments of the log, oldest first. The last one is active, that is, receives
+        """The segments of the log, oldest first. The last segment is active: it receives
         appends."""
         ...
 

@@ -2,9 +2,9 @@
 block, and its indexes.
 
 Index entries follow the rules of ordinary segments (`segment.py`). A batch gets an entry if it
-begins more than `index.interval.bytes` after the last batch with an entry. The largest timestamp
-gets the last time index entry. Nothing is written while all batches are unchanged, because an
-unchanged segment needs no new files. The first change copies the unchanged part before it.
+begins more than `index.interval.bytes` after the last batch with an entry. The last time index
+entry contains the largest timestamp. Nothing is written while all batches are unchanged, because an
+unchanged segment needs no new files. At the first change, the unchanged part before it is copied.
 """
 
 from collections.abc import Sequence
@@ -64,8 +64,8 @@ class CleanedSegment:
         return self._log is not None
 
     async def begin(self, source: DiskFile | None) -> int:
-        """Create the log file of the new segment. Returns the number of bytes copied to it from the
-        start of `source`, the first old segment.
+        """Create the log file of the new segment. Returns the number of bytes copied to the file
+        from the start of `source`, the first old segment.
 
         The copied bytes contain the batches added so far, which are all unchanged.
         """
@@ -124,7 +124,7 @@ class CleanedSegment:
 
         As in Kafka, the log file gets the modification time of its last source. Tombstones of the
         formats v0 and v1 expire `delete.retention.ms` after this time. With a new modification
-        time, each compaction would start their retention again.
+        time, each compaction would restart the retention of these tombstones.
         """
         assert self._log is not None
         self._log.set_modified_ms(sources[-1].modified_ms)

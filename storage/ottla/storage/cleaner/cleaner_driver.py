@@ -110,7 +110,7 @@ class _RunningTask:
 
 
 class _Truncation:
-    """Callbacks of the truncations of one log. One small object takes a third of the memory of a
+    """Callbacks for the truncations of one log. This object takes a third of the memory of a
     function object for each callback."""
 
     __slots__ = ("_cleaner", "_log", "_partition")
@@ -235,8 +235,8 @@ class LogCleaner:
         return log.segment_count > 1 and not log.is_being_changed and not log.is_being_cleaned
 
     async def _learn_first_timestamps(self, log: Log) -> None:
-        """Read the first timestamps of a log's dirty segments if `max.compaction.lag.ms` needs
-        them."""
+        """Read the first timestamps of a log's dirty segments if `max.compaction.lag.ms` requires
+        these timestamps."""
         if log.config.max_compaction_lag_ms == INT64_MAX:
             return
         for segment in log.segments[:-1]:
@@ -416,7 +416,8 @@ class LogCleaner:
             await running.ended.wait()
 
     def resume(self, partition: TopicPartition) -> None:
-        """End one pause of a partition. Its log is not compacted before each pause has ended."""
+        """End one pause of a partition. The partition's log is not compacted before all its pauses
+        have ended."""
         self.manager.resume(partition)
 
     @asynccontextmanager
@@ -445,8 +446,8 @@ class LogCleaner:
         self.last.pop(partition, None)
 
     def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Make each truncation of the partition's log wait until a compaction of the log has
-        stopped."""
+        """Connect a partition's log to the cleaner: each truncation of the log then waits until a
+        compaction of the log has stopped."""
         truncation = _Truncation(self, partition, log)
         log.hooks.before_truncation = truncation.begin
         log.hooks.after_truncation = truncation.end

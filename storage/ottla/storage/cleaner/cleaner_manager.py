@@ -21,13 +21,13 @@ from ottla.storage.cleaner.cleanable import Cleanable, CleanableLog, cleanable_o
 
 RETRY_PAUSES_MS = (15_000, 60_000, 300_000, 1_800_000)
 """Delays in ms before the retries of a failed compaction. After one more failure the log is
-excluded. With shorter delays, a failing log is read more often. With longer delays, it stays dirty
-for longer after a temporary error."""
+excluded. With shorter delays, a failing log is read more often. With longer delays, the log stays
+dirty for longer after a temporary error."""
 
 
 SHORTLIST_MAX = 100
 """Maximum number of due logs that are inspected again before one of them is chosen, dirtiest first.
-If it is too small, all inspected logs may have changed and no longer be due. If it is too large,
+With a smaller number, all inspected logs may have changed and no longer be due. With a larger one,
 the event loop is blocked for longer."""
 
 

@@ -225,7 +225,7 @@ class Log:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments of the log, oldest first. The last one is active, that is, receives
+        """The segments of the log, oldest first. The last segment is active: it receives
         appends."""
         return tuple(self.state.segments)
 

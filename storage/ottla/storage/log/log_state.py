@@ -50,7 +50,7 @@ class LogState:
         self.directory = directory
         self.config = config
         self.segments: list[Segment] = loaded.segments
-        """The segments of the log, oldest first. The last one is active, that is, receives
+        """The segments of the log, oldest first. The last segment is active: it receives
         appends."""
         self.unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
         """Closed segments of the log whose files, indexes included, are not known to be durable."""

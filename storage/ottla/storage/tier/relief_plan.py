@@ -57,8 +57,8 @@ class ReliefPlan(NamedTuple, Generic[K]):
 
 
 def plan_relief(logs: Mapping[K, TieredLogSpace], missing_bytes: int) -> ReliefPlan[K]:
-    """Return the segments to delete, and the active segments to close, so that a directory gets
-    `missing_bytes` more of free space, or as much as possible."""
+    """Return the segments to delete, and the active segments to close, to free `missing_bytes` of a
+    directory's disk, or as much as possible."""
     keys = list(logs)
     heap = [(logs[key].copied[0].used_ms, at, 0) for at, key in enumerate(keys) if logs[key].copied]
     heapify(heap)
