@@ -178,8 +178,7 @@ class Context:
 
 
 Decide: TypeAlias = Callable[[MetadataImage, Context, Any], Decision[Any]]
-"""Function that decides a client's request of one forwarded API, given the speculative metadata
-image.
+"""Function that decides a client's request of one forwarded API on the speculative metadata image.
 
 Raises RefusedError if the whole request is refused.
 """

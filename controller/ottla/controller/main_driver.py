@@ -159,11 +159,11 @@ async def open_controller(
     open_front: OpenFront = open_front,
 ) -> AsyncIterator[RunningController]:
     """Run a controller for the duration of the block, and yield it. If it is the quorum's leader,
-    it resigns at the end of the block, unless the block ends with an error.
+    it resigns when the block ends without an error.
 
     The caller locks and prepares the directory of the metadata log. `free_space` is a monitor of
-    its free space that the caller already runs, if any. `opened` and `open_front` have the same
-    meaning as in `serve_controller`.
+    the directory's free space that the caller already runs, or None. `opened` and `open_front` have
+    the same meaning as in `serve_controller`.
     """
     clock, rng = seams.clock, seams.rng
     async with (

@@ -2,14 +2,16 @@
 
 Pure; the time is an argument. Each client has a token bucket with the limit of its user and client
 id. Buckets belong to the active controller: they are not replicated, and a new controller starts
-with full ones. A full bucket has the same effect as a missing one, so full buckets are dropped
+with full buckets. A full bucket has the same effect as a missing one, so full buckets are dropped
 first.
 
-If the version of a request supports the error THROTTLING_QUOTA_EXCEEDED, the limit is strict: while
-the bucket is in debt, a topic is refused before any of its records is written. A request of an
-older version is processed, and its client is throttled. As in Kafka, a request with `validate_only`
-counts like any other. An operator's class may compute the limits (`client.quota.callback.class`).
-It is called for every request, so that a changed limit applies to the next request.
+The limit is strict if the version of a request supports the error THROTTLING_QUOTA_EXCEEDED: while
+the bucket is in debt, topics are refused before any record is written. A request of an older
+version is processed, and its client is throttled. As in Kafka, a request with `validate_only`
+counts like any other request.
+
+An operator's class may compute the limits (`client.quota.callback.class`). It is called for every
+request, so that a changed limit applies to the next request.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,13 @@
-"""Authentication of the node that sends a gRPC request to a controller, by its certificate.  Pure.
+"""Authentication of the node that sends a gRPC request to a controller, by its certificate. Pure.
 
 Every request between nodes contains the id of the sender. On a listener that requires certificates,
-this id is checked against the certificate. A certificate that contains node ids
-(`urn:ottla:node:ID`) is valid only for these nodes. A certificate without node ids is valid for the
-voter whose host it contains, or for the broker that was registered with it first (the registration
-stores the principal). If ACLs are in use, the principal also needs ClusterAction on the cluster, as
-in Kafka: a client's certificate from the same authority does not make it a node. Invariants:
+this id is checked against the certificate:
+- A certificate that contains node ids (`urn:ottla:node:ID`) is valid only for these nodes.
+- A certificate without node ids is valid for the voter whose host it contains, or for the broker
+  that was registered with it first (the registration stores the principal).
+
+If ACLs are in use, the principal also needs ClusterAction on the cluster, as in Kafka. A client's
+certificate from the same authority is therefore not sufficient for a node. Invariants:
 NoNodeSpeaksForAnother, ForwardedPrincipalsComeFromBrokers.
 """
 

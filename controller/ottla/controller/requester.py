@@ -1,8 +1,8 @@
 """Client whose request a broker has forwarded, and the client's permissions. Pure.
 
 The broker has authenticated the client, and forwards its principal and address. The controller
-authorizes the client by its own metadata image, whatever the broker has decided. A request without
-a principal was sent by the broker itself, and is always allowed.
+always authorizes the client again, by its own metadata image. A request without a principal was
+sent by the broker itself, and is always allowed.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError

@@ -41,8 +41,8 @@ Requests are processed during the pause."""
 
 
 BALANCE_INTERVAL_S = 0.2
-"""Interval, in seconds, between two steps of a balance plan. With a longer one, many small moves of
-partitions take longer; with a shorter one, each step examines the same moves again."""
+"""Interval, in seconds, between two steps of a balance plan. With a longer interval, many small
+moves of partitions take longer. With a shorter one, each step examines the same moves again."""
 
 BALANCE_PACE_INTERVAL_S = 5.0
 """Interval in seconds between two adjustments of a balance plan's replication throttle. Brokers

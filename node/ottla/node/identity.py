@@ -36,7 +36,7 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.wire.batch import parse_header
 
 FIRST_RECORDS_FILE = "bootstrap.checkpoint"
-"""Name of the file with the first metadata records of a new cluster, the same as in Kafka."""
+"""Name of the file with the first metadata records of a new cluster. Kafka uses the same name."""
 
 BRING_BACK = "bring the old directory back, as a wiped controller may not vote"
 
@@ -53,7 +53,7 @@ async def format_directories(
     first_records: Sequence[Record] = (),
     wall_ms: int = 0,
 ) -> None:
-    """Format directories of a node, given as a mapping from path to directory id.
+    """Format directories of a node. `directories` maps each path to the directory id.
 
     * `initial_voters`: written in a bootstrap snapshot to the directory of the metadata log.  Every
       controller must be formatted with the same voters.
@@ -91,7 +91,7 @@ async def format_directories(
 async def add_first_records(
     disk: Disk, metadata_log_dir: str, records: Sequence[Record], *, wall_ms: int = 0
 ) -> None:
-    """Add metadata records to the first ones of a new cluster, in the directory of a controller
+    """Add metadata records to the first records of a new cluster, in the directory of a controller
     that was formatted and never started. Every voter must get the same records."""
     present = await read_first_records(disk, metadata_log_dir)
     await _write_first_records(disk, metadata_log_dir, (*present, *records), wall_ms)
@@ -135,12 +135,13 @@ async def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | N
 async def prepare_controller_directory(
     disk: Disk, config: ControllerConfig, rng: Rng, *, wall_ms: int
 ) -> MetaProperties:
-    """Return the identity of a controller's directory.  If the directory is empty and this
+    """Return the identity of a controller's directory. If the directory is empty and this
     controller is the only voter, the directory is formatted first.
 
-    Raises ConfigError if the directory is unformatted and may not be formatted here, if it belongs
-    to another node, if it contains no set of voters, or if its directory id is not the one that the
-    set of voters has for this controller.
+    Raises ConfigError in these cases:
+    - The directory is unformatted and may not be formatted here.
+    - The directory belongs to another node, or contains no set of voters.
+    - The set of voters has another directory id for this controller.
     """
     directory = config.metadata_log_dir
     await disk.makedirs(directory)
@@ -260,15 +261,17 @@ async def quorum_identity(
 ) -> QuorumIdentity:
     """Return the identity of this node in the quorum, with the voters at the node's startup.
 
-    Raises ConfigError if neither a snapshot nor the settings name a controller.
-
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters finds the leader with the addresses in the settings, and reads
     the voters from the log. `QuorumIdentity.addresses_of` defines the order of the voters'
-    addresses. With `are_voters_fixed`, the voters cannot change until the level of the metadata
-    allows it. `endpoints` are the addresses of this controller, by default the one in `configured`,
-    and `listener` is the controllers' listener to which this node connects. Controllers with
-    negative ids are bootstrap servers, which are only contacted.
+    addresses. Controllers with
+    negative ids are bootstrap servers: this node only contacts them.
+
+    With `are_voters_fixed`, the voters cannot change until the level of the metadata allows it.
+    `endpoints` are the addresses of this controller, by default the one in `configured`. `listener`
+    is the controllers' listener to which this node connects.
+
+    Raises ConfigError if no snapshot and no setting names a controller.
     """
     contacts = tuple(
         Voter(id=one.id, endpoints=(VoterEndpoint(listener, one.host, one.port),))
@@ -326,9 +329,9 @@ async def _stored_voters(
 
 
 def endpoints_of(config: ControllerConfig) -> tuple[VoterEndpoint, ...]:
-    """Return the endpoints (host and port) of a controller by listener, taken from its own
-    settings. The result is empty if no host is known: neither its listeners, nor the voters, nor
-    the advertised listeners contain one."""
+    """Return the endpoints (host and port) of a controller by listener, read from its own settings.
+    The result is empty if no host is known, because the listeners, the voters and the advertised
+    listeners contain none."""
     return tuple(
         VoterEndpoint(name, host, port) for name, host, port, _ in config.advertised_addresses
     )

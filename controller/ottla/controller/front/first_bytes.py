@@ -1,10 +1,10 @@
 """Recognises the protocol of a connection (gRPC or Kafka's) by its first bytes. Pure.
 
-Nodes speak gRPC, and clients Kafka's protocol, at the same port of a controller. In plaintext, gRPC
-starts with the preface of HTTP/2 (RFC 9113, section 3.4). As the length of a Kafka request, these
-bytes would mean more than 1.3 GB. With TLS, gRPC offers `h2` in the ALPN extension of its
-ClientHello (RFC 7301); Kafka's clients offer no ALPN. Malformed bytes are passed to the server of
-Kafka's protocol, which reports them.
+At a controller's port, nodes use gRPC, and clients use Kafka's protocol. In plaintext, gRPC starts
+with the preface of HTTP/2 (RFC 9113, section 3.4). As the length of a Kafka request, these bytes
+would mean more than 1.3 GB, so they are never the start of a valid Kafka request. With TLS, gRPC
+offers `h2` in the ALPN extension of its ClientHello (RFC 7301); Kafka's clients offer no ALPN.
+Malformed bytes are passed to the server of Kafka's protocol, which reports them.
 """
 
 from enum import Enum

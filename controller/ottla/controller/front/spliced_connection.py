@@ -1,8 +1,8 @@
 """One connection of a node, and the connection to gRPC's own server that carries its bytes.
 
-Pure: sockets and events are passed in. Bytes are copied unchanged, so TLS is terminated by gRPC.
-For each direction, at most the bytes of one read are buffered: a socket is not read while the other
-socket accepts no bytes. If one peer ends its stream, the stream to the other peer is ended too.
+Pure: sockets and events are passed in. Bytes are copied unchanged, so gRPC terminates TLS. At most
+the bytes of one read are buffered in each direction: a socket is not read while the other socket
+accepts no bytes. If one peer ends its stream, the stream to the other peer is ended too.
 """
 
 from typing import Protocol
@@ -30,7 +30,7 @@ class SplicedSocket(Protocol):
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Read bytes from the socket into a buffer, and return their number. Raises BlockingIOError
-        if there are none."""
+        if no bytes are available."""
         ...
 
     def send(self, data: memoryview, /) -> int:

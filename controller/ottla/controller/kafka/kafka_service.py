@@ -1,10 +1,10 @@
-"""The objects of a controller that answer clients, and their wiring. Pure.
+"""The objects of a controller that answer Kafka clients, and their wiring. Pure.
 
-A controller serves what the Admin client of Kafka 4.4 sends to `bootstrap.controllers`. Changes are
-made by the decisions that also serve forwarded requests, and are authorized there again. A
-controller that is not active refuses changes with NOT_CONTROLLER, and the client finds the active
-controller with DescribeCluster. Clients log in as at a broker, and the same gates check their
-permissions.
+A controller serves the requests that the Admin client of Kafka 4.4 sends to
+`bootstrap.controllers`. Changes are made and authorized by the same decisions as forwarded
+requests. A controller that is not active refuses changes with NOT_CONTROLLER, and the client then
+finds the active controller with DescribeCluster. Clients log in as at a broker, and the same gates
+check their permissions.
 """
 
 from collections.abc import Callable

@@ -1,25 +1,25 @@
 """Detection of brokers whose process has certainly ended, before their sessions expire.
 
 Every broker keeps one call (`Attend`) open at the active controller, on the connection of its
-heartbeats.  When the process ends, the call is closed.  A network failure, a proxy or a GOAWAY of
-the transport may also close it, so the end of the call alone ends no session.  It only makes the
-controller probe the broker's address.  A session ends only if the connection is refused, because a
-kernel refuses connections to a port on which no process listens.  Invariants:
+heartbeats. When the process ends, the call is closed. A network failure, a proxy or a GOAWAY of the
+transport may also close it. The controller therefore only probes the broker's address when the call
+ends. A session ends early only if the connection is refused, because a kernel refuses connections
+to a port on which no process listens. Invariants:
 
-* OnlyCertainDeathsEndSessions: a session is ended early only if all of this happened in one epoch
-  of this controller and one incarnation of the broker: its call was open and was cut off; its
-  address, which had accepted a connection of this controller before, now refuses one; and the
-  broker has not been heard from since then for `SILENCE_MS`, in which a living broker calls again.
+* OnlyCertainDeathsEndSessions: a session ends early only if all of these conditions are met in one
+  epoch of this controller and one incarnation of the broker. The broker's call was open and was cut
+  off. The broker's address has accepted a connection of this controller before, and now refuses
+  one. The broker has sent nothing for `SILENCE_MS` since then; a living broker would call again.
 * A controller that has been active for less than one session timeout neither probes addresses nor
   ends sessions, because brokers have just switched to it.
-* The next process of a broker whose call was cut off need not wait for the session, also at a
-  controller that has just become active: `BrokerSessions.silent_ms` is part of the evidence in
-  `brokers.register`.
-* FewProbes: only addresses in the broker's own registration are probed.  An address is probed at
+* The next process of a broker whose call was cut off need not wait for the session timeout, also at
+  a controller that has just become active. `brokers.register` uses `BrokerSessions.silent_ms` for
+  this.
+* FewProbes: only addresses in the broker's own registration are probed. An address is probed at
   most once in `PROBE_INTERVAL_MS`, except for the few probes after a call was cut off.
 
-Pure, except that it changes the given `BrokerSessions`. All state is dropped when the leadership
-ends.
+Pure, except that the caller's `BrokerSessions` are changed. All state is dropped when the
+leadership ends.
 """
 
 from dataclasses import dataclass

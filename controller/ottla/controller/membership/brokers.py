@@ -1,11 +1,11 @@
 """States of brokers and their transitions: registered, unfenced, fenced, shutting down,
 unregistered.
 
-Pure, except for the `BrokerSessions` that it is given (sessions.py). If a broker is fenced, the
-changes of its partitions are written before the change of the broker; if it is unfenced, they are
-written after it. Therefore, if a decision is interrupted between two batches, no partition has a
-leader that must not lead. The decision is made again at the broker's next heartbeat, or when its
-session is next found to have expired. Invariants:
+Pure, except that the caller's `BrokerSessions` (sessions.py) are changed. If a broker is fenced,
+the changes of its partitions are written before the change of the broker; if it is unfenced, they
+are written afterwards. Therefore, if a decision is interrupted between two batches, no partition
+has a leader that must not lead. The decision is made again at the broker's next heartbeat, or at
+the next check for expired sessions. Invariants:
 - OneLiveIncarnation: a second process cannot take over the id of a live broker.
 - LeadersAreActive: a broker that is fenced or shutting down leads no partition.
 - EpochOfRegistration: a broker epoch is the offset of the record that registered the broker, so it
@@ -65,8 +65,8 @@ NAME_CHARS_SHOWN = 80
 
 LOST_REPLICAS_MAX = 10_000
 """Maximum number of lost replicas that a broker reports in one registration, because each may
-change a partition in the same batch. A broker with more lost replicas reports the rest in further
-registrations of the same incarnation."""
+change a partition in the same batch. A broker with more lost replicas reports the remaining ones in
+further registrations of the same incarnation."""
 
 
 class BrokerControlState(Enum):
@@ -92,11 +92,11 @@ def register(
     """Return the decision that registers a broker, or changes the registration of the same
     incarnation.
 
-    `next_offset` is the offset of the first record of this decision.  A broker that does not report
-    its previous broker epoch has stopped uncleanly and may have lost records.  It is then removed
-    from all ISRs and all sets of eligible replicas (KIP-966).  If eligible replicas are disabled,
-    its partitions change only as if it were fenced.  Replicas that the broker reports as lost do
-    not count from the batch of the registration on, whether it stopped cleanly or not.
+    `next_offset` is the offset of the decision's first record. A broker that does not report its
+    previous broker epoch has stopped uncleanly and may have lost records. It is then removed from
+    all ISRs and all sets of eligible replicas (KIP-966). If eligible replicas are disabled, its
+    partitions change only as if it were fenced. Replicas that the broker reports as lost are
+    treated as out of sync from this decision on, after any kind of shutdown.
     """
     known = image.brokers.get(NodeId(request.broker_id))
     wanted = _read(request)
@@ -421,8 +421,8 @@ def _check_authorizer(config: ControllerConfig, request: pb.RegisterRequest) -> 
 
 
 def _check_principal(known: BrokerRegistration, request: pb.RegisterRequest) -> None:
-    """Raise RefusedError if the request's certificate is not the one with which the broker's id was
-    registered, unless the certificate contains the id.
+    """Raise RefusedError if the request's certificate is neither the certificate with which the
+    broker's id was registered nor one that contains the id.
 
     A sender without a principal used a plaintext listener, where ids are not bound to certificates.
     """

@@ -32,8 +32,8 @@ class Session:
     """Monotonic time in ms at which the broker's open call was cut off. None if the call is open,
     or if the broker has sent a heartbeat or opened another call since."""
     shutdown_offset: Offset | None = None
-    """Metadata offset that all other brokers must apply before this broker may shut down.  None
-    unless it is shutting down."""
+    """Metadata offset that all other brokers must apply before this broker may shut down. None if
+    the broker is not shutting down."""
 
 
 SILENCE_MS = 300

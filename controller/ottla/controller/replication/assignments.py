@@ -11,8 +11,8 @@ from ottla.model.ids import NodeId
 
 
 class NewTopics:
-    """Placement of replicas on brokers for the topics of one CreateTopics request. Topics are
-    placed one after the other."""
+    """Placement of replicas on brokers for the topics of one CreateTopics request, one topic after
+    another."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

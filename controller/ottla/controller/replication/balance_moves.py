@@ -35,9 +35,9 @@ from ottla.model.ids import NO_NODE, NodeId, TopicIdPartition
 from ottla.model.settings.controller import ControllerConfig
 
 MOVES_PER_BROKER = 2
-"""Maximum number of simultaneous copies of a balance plan in which one broker takes part. With one,
-a broker is idle while a copy ends. With more, the copies share the same throttle, and each takes
-longer."""
+"""Maximum number of simultaneous copies of a balance plan in which one broker takes part. With a
+maximum of one, a broker is idle while a copy ends. With a larger maximum, the copies share the same
+throttle, and each copy lasts longer."""
 
 ELECTIONS_AT_ONCE = 100
 """Maximum number of leader elections in one step of a balance plan. More elections would interrupt
@@ -180,8 +180,8 @@ class _PlanStep:
             yield from self._changed(topic, state, move, Election.PREFERRED, None)
 
     def _start(self, move: StoredMove) -> Iterator[Record]:
-        """Yield the metadata record that starts the move of a partition, unless its brokers are
-        busy or the partition must wait."""
+        """Yield the metadata record that starts the move of a partition. Yields nothing if its
+        brokers are busy or the partition must wait."""
         if move.is_copy:
             if any(self._busy[one] >= MOVES_PER_BROKER for one in move.brokers):
                 return

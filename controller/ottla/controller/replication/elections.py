@@ -98,8 +98,9 @@ def brokers_unavailable(
     partitions that they lead.
 
     Brokers that leave together never become leader for each other. If `is_unclean`, they may have
-    lost records, so they are also removed from the sets of eligible replicas (ELRs). If
-    `only_directories` is given, only these directories of the brokers have failed.
+    lost records, so they are also removed from the sets of eligible replicas (ELRs).
+    `only_directories` contains the directories of the brokers that have failed; None stands for all
+    directories.
     """
     rules = TopicRules(image, config, leaving=leaving)
     uncleanly_stopped = leaving if is_unclean else ()
@@ -154,7 +155,7 @@ def replicas_lost(
 def _partitions_of(
     image: MetadataImage, brokers: Sequence[NodeId]
 ) -> Iterator[tuple[TopicIdPartition, PartitionState]]:
-    """Yield every partition that has a replica on at least one of the given brokers. Each partition
+    """Yield every partition that has a replica on at least one of several brokers. Each partition
     is yielded once."""
     for position, broker in enumerate(brokers):
         earlier = brokers[:position]

@@ -1,14 +1,13 @@
 """Next state of one partition: replicas, ISR, eligible replicas and leader.
 
 Every change of a partition is computed here, so that its ISR, leader and eligible leader replicas
-(ELR, KIP-966) are always consistent.  Invariants:
-- NoAcknowledgedRecordLost: a leader is chosen from the ISR.  If that is impossible, it is chosen
-  from the ELR; otherwise only the last known leader is possible.  Any other replica is elected only
-  if unclean elections are allowed.
+(ELR, KIP-966) are always consistent. Invariants:
+- NoAcknowledgedRecordLost: a leader is chosen from the ISR. If that is impossible, it is chosen
+  from the ELR, and otherwise only the last known leader is possible. Any other replica is elected
+  only if unclean elections are allowed.
 - ElrOnlyBelowMinIsr: there are eligible leader replicas only while the ISR is smaller than
   min.insync.replicas.
-- A reassignment (KIP-455) is completed by the same change that fulfils its last condition, whatever
-  the cause of that change.
+- A reassignment (KIP-455) is completed by the same change that fulfils its last condition.
 """
 
 from collections.abc import Callable, Collection
@@ -60,8 +59,8 @@ class Assignment:
 
     @classmethod
     def of(cls, state: PartitionState) -> "Assignment":
-        """Return the present assignment of a partition: its replicas, and those that a reassignment
-        adds and removes."""
+        """Return the present assignment of a partition: its replicas, and the replicas that a
+        reassignment adds and removes."""
         return cls(
             replicas=state.replicas,
             directories=state.directories,

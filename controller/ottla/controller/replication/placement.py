@@ -1,14 +1,17 @@
 """Placement of new replicas: striped over brokers, spread over racks and hosts.
 
 The first replicas (leaders) are assigned to brokers in turn, interleaved by rack and host, so that
-each broker leads the same number of partitions. The start of the next topic depends on a count of
-topics, so that many topics with one partition are also distributed evenly. Each further replica is
-placed in the rack with the fewest replicas of the partition. Within the rack, it is placed on the
-host with the fewest replicas of the partition. Within the host, it is placed on the broker that got
-the fewest replicas in this placement. Brokers that are fenced or shutting down are used only if the
-others do not suffice, and never for the first replica. Brokers whose log directories are all
-cordoned are not used. Invariant DistinctFailureDomains: two replicas share a rack or host only if
-there are more replicas than racks or hosts.
+each broker leads the same number of partitions. The position of a topic's first leader depends on a
+count of topics, so that many topics with one partition are also distributed evenly.
+
+Each further replica is placed in the rack with the fewest replicas of the partition. Within the
+rack, it is placed on the host with the fewest replicas of the partition. Within the host, it is
+placed on the broker that got the fewest replicas in this placement.
+
+Brokers that are fenced or shutting down are used only if the other brokers do not suffice, and
+never for the first replica. Brokers whose log directories are all cordoned are not used. Invariant
+DistinctFailureDomains: two replicas share a rack or host only if there are more replicas than racks
+or hosts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

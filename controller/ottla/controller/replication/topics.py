@@ -317,8 +317,8 @@ class ReservedNames:
         check first needs them."""
 
     def check(self, name: str) -> None:
-        """Raise RefusedError if a topic with this name exists, or if the name of another topic's
-        metrics would be the same."""
+        """Raise RefusedError if a topic with this name exists, or if the metrics of the new topic
+        would have the same name as those of an existing topic."""
         if name == METADATA_TOPIC:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited."
@@ -467,8 +467,8 @@ def _grow(
 ) -> list[Record]:
     """Return the metadata records that add partitions to a topic.
 
-    `before_count` is the number of partitions that the same request adds to the topics before this
-    one.
+    `before_count` is the number of partitions that the request adds to the topics listed before
+    this topic.
     """
     topic = image.topic(asked.name)
     if topic is None:

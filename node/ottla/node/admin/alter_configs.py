@@ -53,7 +53,7 @@ class ForwardHandler(Protocol):
         finish: Callable[[Any], Message] | None = None,
     ) -> HandlerResult:
         """Forward a request to the active controller, and return the controller's response. If
-        `finish` is given, returns the result of `finish` on that response."""
+        `finish` is not None, returns the result of `finish` on that response."""
 
 
 class AlterLoggersApi:

@@ -270,8 +270,8 @@ def _size_of(found: DescribeConfigsResourceResult) -> int:
 def result_of(
     definition: Definition, given: list[ConfigLayer], *, is_read_only: bool
 ) -> DescribeConfigsResourceResult:
-    """Return the description of one setting for a DescribeConfigs response. `given` lists its
-    sources, the strongest first.
+    """Return the description of one setting for a DescribeConfigs response. `given` lists the
+    sources that set a value, the strongest first.
 
     If `given` is empty, the value is the declared default, which may be null.
     """

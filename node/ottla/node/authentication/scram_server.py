@@ -1,8 +1,8 @@
 """Server side of SCRAM (RFC 5802, RFC 7677), with credentials that the caller looks up. Pure.
 
-A login with an unknown user goes through the same exchange as one with a wrong password. The salt
-and iterations of an unknown user are derived from a secret of the cluster. Every broker therefore
-returns the same values each time.
+A login with an unknown user has the same exchange of messages as a login with a wrong password. The
+salt and iterations of an unknown user are derived from a secret of the cluster, so every broker
+always returns the same values.
 """
 
 import hmac
@@ -95,7 +95,7 @@ class ScramMechanism:
         """Return three values for a SCRAM login: the credential, True if it is real or False if it
         was derived for an unknown user, and the delegation token or None.
 
-        An unknown token takes the same time as an unknown user.
+        For an unknown token, this takes the same time as for an unknown user.
         """
         if not first.is_token:
             return (*self.credential_of(first.user), None)

@@ -32,7 +32,7 @@ class Authorization:
         used. Before the first metadata image, this authorizer knows only the super users.
         """
         self.is_active = False
-        """True if any request can be refused, so that every request must be authorized."""
+        """True if any request can be refused. Every request must then be authorized."""
         self._in_force = CurrentAuthorizer()
         self._by_acls = by_acls
         self._acls = EMPTY.acls

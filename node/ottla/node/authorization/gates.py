@@ -50,8 +50,8 @@ class Elements:
 
 
 def elements_of(row: Api) -> Elements | None:
-    """Return the elements of an API's requests that are authorized one by one. Returns None if
-    there are none, or if the API's handler authorizes them."""
+    """Return the elements of an API's requests that are authorized one by one. Returns None if the
+    requests have no such elements, or if the API's handler authorizes them."""
     named = (one.named_by for one in row.single_needs if one.scope is Scope.EACH and one.named_by)
     return None if row.parts is None else Elements(next(named), row.parts)
 
@@ -283,7 +283,7 @@ def spoken(need: Need) -> str:
 
 def _put_into(field: str, places: list[Any], response: Any) -> None:
     """Add the errors of the refused elements `places` to the field `field` of the handler's
-    response, unless the response is an error for the whole request."""
+    response. Does nothing if the response is an error for the whole request."""
     if getattr(response, "error_code", 0):
         return
     getattr(response, field).extend(places)

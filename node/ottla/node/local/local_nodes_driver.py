@@ -42,8 +42,8 @@ _FEWEST_CHOICES = 1_000
 _TRIES = 100
 
 _CHANCE = random.SystemRandom()
-"""Random number generator for choosing ports, seeded by the operating system. It makes it unlikely
-that two processes choose the same port at the same time."""
+"""Random number generator for choosing ports, seeded by the operating system. Two processes are
+therefore unlikely to choose the same port at the same time."""
 
 
 class NodeProcess(Protocol):

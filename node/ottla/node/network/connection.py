@@ -43,8 +43,8 @@ starting the next request. With a smaller number, reading stops sooner, and each
 costs a system call. With a larger one, clients that send far ahead occupy more memory."""
 
 OVERTAKEN = (PRODUCE, OFFSET_COMMIT, PUSH_TELEMETRY)
-"""APIs that do not block the next request of the same connection: the next request may start while
-a request of these APIs waits for its response."""
+"""APIs whose waiting requests do not block the connection: the next request may start before such a
+request is answered."""
 
 Pending: TypeAlias = Coroutine[Any, Any, Message | None] | Answer | ThreadWork[Any]
 """Work that a request handler has not finished when it returns: a coroutine, steps, or work for a
@@ -177,8 +177,8 @@ class Connection:
     # Interface for the driver.
 
     def on_bytes(self, data: memoryview, now_ms: int) -> None:
-        """Process bytes received from the client. `data` may be reused after the call, unless
-        `has_lent_buffer` is set.
+        """Process bytes received from the client. `data` may be reused after the call if
+        `has_lent_buffer` is not set.
 
         Raises ProtocolError if the bytes violate Kafka's protocol. The caller must then close the
         connection.
@@ -449,8 +449,8 @@ class Connection:
         self._host.on_fault(self, fault)
 
     def mute_until(self, deadline_ms: int) -> None:
-        """Neither read nor start requests of this connection until `deadline_ms` (monotonic), since
-        the client is throttled. The latest of several deadlines applies.
+        """Stop reading and starting requests of this connection until `deadline_ms` (monotonic),
+        because the client is throttled. The latest of several deadlines applies.
 
         Responses are still sent, and received bytes stay unparsed.
         """
@@ -628,7 +628,7 @@ class Connection:
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Size in bytes of the partly received frame, or 0 if there is none."""
+        """Size in bytes of the partly received frame, or 0 if no frame is incomplete."""
         if len(self._held) < FRAME_LENGTH_BYTES:
             return FRAME_LENGTH_BYTES if len(self._held) else 0
         return self._frame_bytes if len(self._held) < self._frame_bytes else 0

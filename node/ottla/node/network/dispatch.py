@@ -302,7 +302,7 @@ class Gates(Protocol):
     `node/authorization`."""
 
     is_active: bool
-    """True if any request can be refused, so that every request must be authorized."""
+    """True if any request can be refused. Every request must then be authorized."""
 
     def serve(self, context: RequestContext, request: Any, handler: Handler) -> HandlerResult:
         """Check a request and pass it to its handler. Elements that the client may not access are
@@ -349,7 +349,7 @@ class Dispatcher:
         self.on_unsupported_api_versions: Handler | None = None
         self.state_of_answers: Callable[[], object] | None = None
         """Function that returns the immutable object from which cached responses are derived; None
-        disables caching. A response is reused only while this is the same object."""
+        disables caching. A response is reused only while the function returns the same object."""
         self.coming: frozenset[int] = frozenset()
         """Keys of the APIs whose handlers will be registered when this broker is ready."""
         self.on_closed: list[Callable[[Peer], None]] = []

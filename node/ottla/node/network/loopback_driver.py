@@ -36,8 +36,8 @@ class LoopbackSlot(ResponseSlot):
         self.fault: Exception | None = None
 
     def complete_as(self, response: Message, version: int) -> None:
-        """Store the response to this broker's own request, unless the request was abandoned.
-        `version` is not used."""
+        """Store the response to this broker's own request. Does nothing if the request was
+        abandoned. `version` is not used."""
         if not self.is_abandoned:
             self.response = response
             self.complete_frame([])

@@ -1,10 +1,11 @@
-"""Purgatory: requests that wait for an event or a deadline. They are found by the keys of their
-events.
+"""Purgatory: requests that wait for an event or a deadline. Each request is stored under the keys
+of its events.
 
-Pure: it never reads a clock. Its driver calls `expire(now_ms)` at `next_deadline_ms`. Nothing is
-polled: an append or an advance of the high watermark wakes exactly the entries under the key of its
-partition. If one event wakes too many entries, or one deadline ends too many, each event-loop
-iteration handles some of them. `expire` is then due at once and continues with the rest.
+Pure: no clock is read. The driver of the purgatory calls `expire(now_ms)` at `next_deadline_ms`.
+Nothing is polled: an append or an advance of the high watermark wakes exactly the entries under the
+key of its partition. If one event wakes too many entries, or one deadline ends too many, each
+event-loop iteration handles some of them. `expire` is then due at once and continues with the
+remaining entries.
 
 Invariant CompletedOnce: an entry ends once, by `try_complete` returning True, by `on_expire`, or by
 `cancel`.
@@ -278,7 +279,8 @@ class Purgatory:
         return completed_count
 
     def cancel(self, entry: WaitingEntry) -> None:
-        """Remove a waiting request whose response is no longer needed, unless it has ended."""
+        """Remove a waiting request whose response is no longer needed. Does nothing if the request
+        has ended."""
         if entry._is_waiting:
             entry._is_waiting = False
             self._forget(entry)
@@ -287,9 +289,9 @@ class Purgatory:
         """End the waiting requests whose deadline was reached, the earliest first. Returns the
         number of ended requests.
 
-        A client chooses how many requests share a deadline. If too many are due for one event-loop
-        iteration, the rest stay due for the next call. Requests whose wake-up was deferred are
-        woken first.
+        A client chooses the number of requests that share a deadline. If too many are due for one
+        event-loop iteration, the remaining requests stay due for the next call. Requests whose
+        wake-up was deferred are woken first.
         """
         if self._unwoken:
             self._wake_more()

@@ -1,15 +1,16 @@
 """Traces of sampled requests, with the phases receive, handle, wait and answer.
 
 Pure. Sampling counts down to the next traced request. An untraced request costs one subtraction, or
-one comparison with tracing off. The times are from the clock of `request_times`. A trace begins
-here, unless the request's header names a parent span. In that case the client has chosen to trace,
-and every such request is traced.
+one comparison if tracing is off. The times are from the clock of `request_times`. If a request's
+header names a parent span, the client has chosen to trace, and the request is always traced.
+Otherwise a trace begins here.
 
     Produce ├─receive─┼─append─┼─replicate─┼─answer─┤
 
-`receive` ends when the request is started. `append` (otherwise `handle`) is its handler's work, and
-`replicate` (otherwise `wait`) the time that it waits. `answer` ends when the kernel has accepted
-the bytes of the response.
+- `receive` ends when the request is started.
+- `append` (for other APIs `handle`) is the work of the handler.
+- `replicate` (for other APIs `wait`) is the time for which the request waits.
+- `answer` ends when the kernel has accepted the bytes of the response.
 """
 
 import re
@@ -100,7 +101,7 @@ class RequestTrace:
         return code_of(self.error_code).name if self.error_code else None
 
     def note_answer(self, response: Message) -> None:
-        """Store the error code of a response, unless the trace has one already."""
+        """Store the error code of a response if the trace has no error code yet."""
         if not self.error_code:
             self.error_code = error_in(response)
 
@@ -208,7 +209,7 @@ class RequestTraces:
 
 def error_in(response: Message) -> int:
     """Return the first error code of a response that counts as the error of its request, or 0 if
-    there is none."""
+    the response has no such code."""
     code: int = getattr(response, "error_code", 0)
     field = PARTITIONS_OF.get(response.API_KEY)
     if code or field is None:

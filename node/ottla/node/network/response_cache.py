@@ -1,10 +1,10 @@
 """Cache of encoded responses, for requests repeated with the same bytes.
 
 Pure. A response is reused only while the state from which it was derived is the same object. The
-version, the listener and the local address must also match, since a response may contain them, and
-so must the `ClientKey`. With an authorizer, two clients share a response only if the authorizer
-makes the same decisions for both. Quotas are charged elsewhere, and no cached response contains a
-throttle time; the dispatcher inserts it.
+version, the listener and the local address must also match, because a response may contain them.
+The `ClientKey` must match too: with an authorizer, two clients share a response only if the
+authorizer makes the same decisions for both. Quotas are charged elsewhere. No cached response
+contains a throttle time; the dispatcher inserts it.
 """
 
 from collections.abc import Callable

@@ -133,7 +133,7 @@ class ResponseSlot:
         """Function that adds errors for the elements that authorization removed from the request.
         None if no element was removed."""
         self.error_code = 0
-        """Error code of the response as a whole, or 0 if there is none."""
+        """Error code of the response as a whole, or 0 for no error."""
         self.started_ns = started_ns
         self.handled_ns = 0
         """Time in nanoseconds at which the handler returned and left the request waiting; 0 until

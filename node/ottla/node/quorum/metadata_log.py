@@ -199,8 +199,8 @@ class MetadataLog:
         """Return whether the metadata log contains the records of a snapshot, or starts at the end
         of the snapshot.
 
-        If it does neither, the log ends before the snapshot, or in an older epoch. A crash then
-        interrupted the emptying of the log, which the snapshot replaces.
+        Otherwise, the log ends before the snapshot, or in an older epoch, because a crash
+        interrupted the replacement of the log by the snapshot.
         """
         return (
             snapshot_id.offset <= self._log.end_offset
@@ -250,20 +250,20 @@ class MetadataLog:
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the latest complete snapshot (end offset and epoch of its records), or None if
-        there is none."""
+        """Id of the latest complete snapshot (end offset and epoch of its records), or None without
+        a snapshot."""
         return self._snapshots.latest_id
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
-        """Id of the earliest complete snapshot (end offset and epoch of its records), or None if
-        there is none."""
+        """Id of the earliest complete snapshot (end offset and epoch of its records), or None
+        without a snapshot."""
         return self._snapshots.earliest_id
 
     @property
     def voters(self) -> VoterSet | None:
         """Last voter set in the metadata log or in the latest snapshot, committed or not. None if
-        there is none."""
+        no voter set is stored."""
         return self._history.latest
 
     @property
@@ -273,7 +273,7 @@ class MetadataLog:
 
     def voters_at(self, end_offset: Offset) -> VoterSet | None:
         """Return the voter set that a snapshot of the records before `end_offset` must contain, or
-        None if there is none."""
+        None if no voter set is stored."""
         return self._history.at(end_offset)
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:

@@ -1,9 +1,9 @@
 """One member of the quorum: raft's core, with the real log, network and time.
 
-Voters and observers use the same class. Each event is processed by the core, and its effects are
-performed, under one lock, in the order of `raft/performer.py`. Two activities run in parallel:
-fsync (one fsync covers many appends), and the loading of committed records. The caller that opened
-the member owns its tasks. If the disk fails, all tasks end: a replica that cannot store records
+Voters and observers use the same class. The core processes one event at a time, under a lock, and
+its effects are performed in the order of `raft/performer.py`. Two activities run in parallel: fsync
+(one fsync covers many appends), and the loading of committed records. The caller that opened the
+member owns its tasks. If the disk fails, all tasks end, because a replica that cannot store records
 must not send responses.
 """
 
@@ -218,7 +218,7 @@ class QuorumMember:
 
     @property
     def latest_snapshot_offset(self) -> Offset:
-        """End offset of the latest metadata snapshot; 0 if there is none."""
+        """End offset of the latest metadata snapshot; 0 without a snapshot."""
         latest = self._log.latest_snapshot_id
         return Offset(0) if latest is None else latest.offset
 

@@ -81,8 +81,9 @@ def read_records(data: bytes) -> tuple[Record, ...]:
 
 
 def replay(delta: MetadataDelta, data: bytes) -> Provenance | None:
-    """Apply the metadata records of the whole batches in `data` to a delta of an image. Returns the
-    provenance (offset, epoch and timestamp) of the last record, or None if there is none."""
+    """Apply the metadata records of the whole batches in `data` to a delta of an image. Returns
+    the provenance (offset, epoch and timestamp) of the last record, or None if `data` has no
+    records."""
     last: Provenance | None = None
     for provenance in replay_in_slices(delta, data):
         last = provenance

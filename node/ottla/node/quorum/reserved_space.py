@@ -1,10 +1,10 @@
 """Disk space that is reserved for the metadata log, to be used when its disk is full.
 
 Pure. The reserve is a file of zeros, `reserved.space`, in the directory of the metadata log. When
-the disk has too little space for the log, the file is shortened by exactly the size that the log
-needs, so that producers on the same disk cannot use this space. The file grows again when there is
-enough space. A node with a full disk can therefore still follow the metadata, delete topics, and
-restart.
+the disk has too little space for a write to the log, the file is shortened by exactly the size of
+the write, so that producers on the same disk cannot use this space. The file grows again when the
+disk has enough space. A node with a full disk can therefore still follow the metadata, delete
+topics, and restart.
 """
 
 from collections.abc import Callable

@@ -14,6 +14,6 @@ class SnapshotReport:
     size_bytes: int
     """Size of the metadata snapshot's file in bytes; -1 if the snapshot is not written."""
     latest_end_offset: Offset
-    """End offset of the records in the latest metadata snapshot on disk; 0 if there is none."""
+    """End offset of the records in the latest metadata snapshot on disk; 0 without a snapshot."""
     log_start_offset: Offset
     """First offset of the metadata log."""

@@ -88,12 +88,12 @@ class SnapshotStore:
 
     @property
     def latest_id(self) -> OffsetAndEpoch | None:
-        """Id of the latest complete snapshot of the metadata log, or None if there is none."""
+        """Id of the latest complete snapshot of the metadata log, or None without a snapshot."""
         return max(self._kept, default=None)
 
     @property
     def earliest_id(self) -> OffsetAndEpoch | None:
-        """Id of the earliest complete snapshot of the metadata log, or None if there is none."""
+        """Id of the earliest complete snapshot of the metadata log, or None without a snapshot."""
         return min(self._kept, default=None)
 
     def size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:
@@ -131,11 +131,11 @@ class SnapshotStore:
         *,
         give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Write a metadata snapshot batch by batch, and let other tasks run after each batch.
-        `give_way` lets them run wherever `batches` yields an empty batch.
+        """Write a metadata snapshot batch by batch. Other tasks run after each batch. `give_way` is
+        awaited wherever `batches` yields an empty batch, so that other tasks can run there too.
 
-        Returns at once if this snapshot is already being written. Otherwise two writers would use
-        the same file, and one of them would still write to it after the other has installed it.
+        Returns at once if this snapshot is already being written, because two writers would use the
+        same file.
         """
         if snapshot_id in self._being_written:
             return

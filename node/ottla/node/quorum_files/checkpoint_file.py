@@ -1,8 +1,8 @@
 """Writes and reads the file `voter-checkpoint`, which is written after each flush and is durable
 before each vote.
 
-`raft/voter_checkpoint.py` defines its contents and what they prove. Invariant: one of its two slots
-is durable and undamaged after a power loss at any time.
+`raft/voter_checkpoint.py` defines the contents of the file and the conclusions from them.
+Invariant: one of the file's two slots is durable and undamaged after a power loss at any time.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Checks the snapshots of a stopped voter. A damaged snapshot counts as missing.
 
-A snapshot is the only copy of the records before its end offset, unless there are an older snapshot
-and the log that follows it. Invariant: if a quorum has only one voter, its files are not changed
-before the operator has made a decision.
+A snapshot is usually the only copy of the records before its end offset. The exception is an older
+snapshot together with the log that follows it. Invariant: if a quorum has only one voter, its files
+are not changed before the operator has made a decision.
 """
 
 from contextlib import suppress
@@ -24,20 +24,20 @@ class SnapshotCheck:
     damaged: tuple[OffsetAndEpoch, ...] = ()
     """Ids of the damaged metadata snapshots, which must be deleted, oldest first."""
     whole: OffsetAndEpoch | None = None
-    """Id of the latest undamaged metadata snapshot, or None if there is none."""
+    """Id of the latest undamaged metadata snapshot, or None if no snapshot is undamaged."""
     log_start: Offset | None = None
     """Base offset of the oldest segment of the metadata log. None if the log has no segment."""
 
     @property
     def base(self) -> OffsetAndEpoch:
-        """Id of the latest undamaged metadata snapshot, or offset 0 if there is none. The metadata
-        log must not start above the end of this snapshot."""
+        """Id of the latest undamaged metadata snapshot, or offset 0 if no snapshot is undamaged.
+        The metadata log must not start above the end of this snapshot."""
         return self.whole or snapshot.BOOTSTRAP_ID
 
     @property
     def is_out_of_reach(self) -> bool:
-        """True if neither an undamaged snapshot nor the metadata log contains the records directly
-        above the end of `base`."""
+        """True if the records directly above the end of `base` are missing: no undamaged snapshot
+        contains them, and the metadata log does not either."""
         if self.log_start is not None:
             return self.log_start > self.base.offset
         return any(one.offset > self.base.offset for one in self.damaged)

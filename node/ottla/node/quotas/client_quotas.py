@@ -161,8 +161,8 @@ class ClientQuotas:
         return self.offer_to(found, value, now_ms)
 
     def offer_to(self, found: Found, value: float, now_ms: int) -> Offer:
-        """Return the same decision about records as `offer`, for a client whose limit and usage
-        `find` has returned."""
+        """Decide about records like `offer`, for a client whose limit and usage `find` has
+        returned. Returns the decision."""
         match, usage = found
         bucket = usage.bucket
         usage.last_ms = now_ms

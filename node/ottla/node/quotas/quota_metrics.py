@@ -48,7 +48,7 @@ def client_families(quotas: RequestQuotas, now_ms: int) -> Iterator[Family]:
 
 
 def connection_families(connections: ConnectionQuotas, now_ms: int) -> Iterator[Family]:
-    """Yield metrics of connection rates, and of the number of connections closed because of their
+    """Yield metrics of connection rates, and of connections that were closed because of their
     address's limits."""
     yield gauge(
         f"{SOCKETS}broker-connection-accept-rate",

@@ -1,17 +1,19 @@
 """Charges requests and responses to their clients, and pauses the connections of clients above a
 quota.
 
-Pure except for the clock that it uses. A Produce is charged for the bytes of its frame on arrival.
-A fetch is charged for the records of its response before the response is built, and for the other
-bytes of the response afterwards. Every request is charged for its time: handler, decoding and
-encoding, also in threads, and the writes of its response. Usage that is known only after the
-response was decided is charged with the client's next request, as Kafka does for the time of its
-network threads.
+Pure except for the clock that it uses.
+- A Produce is charged for the bytes of its frame on arrival.
+- A fetch is charged for the records of its response before the response is built, and for the other
+  bytes of the response afterwards.
+- Every request is charged for its time: handler, decoding and encoding, also in threads, and the
+  writes of its response.
+
+Usage that is known only after the response was decided is charged with the client's next request,
+as Kafka does for the time of its network threads.
 
 The response of a throttled client is sent at once and contains the throttle time. The client's
-connection is not read until that time has passed (KIP-219), so that a client gains nothing by
-ignoring it. If no client has a limit and no operator watches the clients, a request costs one
-check.
+connection is not read until that time has passed (KIP-219), so a client gains nothing by ignoring
+it. If no client has a limit and no operator watches the clients, a request costs one check.
 """
 
 import logging

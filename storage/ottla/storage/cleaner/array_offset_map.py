@@ -1,14 +1,14 @@
 """Offset map of the log cleaner, stored in numpy arrays. Each operation stores or looks up many
 keys at once. No I/O.
 
-A given amount of memory holds the same number of keys as in `SlotTable`. A slot is a row of three
+The capacity equals that of a `SlotTable` in the same amount of memory. A slot is a row of three
 numbers: two halves of the key's 128-bit hash, and the key's offset plus one. An empty slot is all
 zeros, so fresh memory needs no initialisation.
 
-The hash is multilinear (Lemire and Kaser, "Strongly universal string hashing is fast"): four sums
-over the key's 32-bit words, each word multiplied by a random number that belongs to its position.
-Keys that were chosen without knowledge of these numbers collide with a probability of 2^-128. Keys
-longer than `LONG_BYTES` are hashed one by one with a keyed cryptographic hash.
+The hash is multilinear (Lemire and Kaser, "Strongly universal string hashing is fast"). It has four
+sums over the key's 32-bit words, and each word is multiplied by a random number that belongs to its
+position. Keys that were chosen without knowledge of these numbers collide with a probability of
+2^-128. Keys longer than `LONG_BYTES` are hashed one by one with a keyed cryptographic hash.
 """
 
 import hashlib
@@ -129,8 +129,8 @@ class ArrayOffsetMap:
         self._hasher = hasher
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a record key, unless the map already has a larger offset for the
-        key."""
+        """Set the offset of a record key. Does nothing if the map already has a larger offset for
+        the key."""
         if offset > self.offset_of(key):
             self.put_all(self._hashes_of(key), np.array([offset], dtype=np.int64))
 
@@ -143,8 +143,8 @@ class ArrayOffsetMap:
         return self._hasher.of_keys(key, np.zeros(1, dtype=np.int64), sizes)
 
     def put_all(self, hashes: KeyHashes, offsets: Ints) -> None:
-        """Set the offsets of several record keys, given as hashes. The offsets must ascend, and
-        must not be below any offset in the map.
+        """Set the offsets of several record keys, which are identified by their hashes. The offsets
+        must ascend, and must not be below any offset in the map.
 
         The caller ensures that the map has room for all of the keys.
         """
@@ -173,8 +173,8 @@ class ArrayOffsetMap:
             slots = self._next_slots(slots[rows], first, second, attempt)
 
     def offsets_of(self, hashes: KeyHashes) -> Ints:
-        """Return the offset of each key, given as a hash, or `NOT_FOUND` where the map lacks the
-        key."""
+        """Return the offset of each key, which is identified by its hash. The result is `NOT_FOUND`
+        for a key that the map lacks."""
         first, second = hashes
         found = np.full(len(first), NOT_FOUND, dtype=np.int64)
         rows: Ints | None = None

@@ -1,9 +1,9 @@
 """Per-record implementation of both passes of a log compaction with numpy, without a Python object
 per record.
 
-Interface and results equal those of `PlainRecordWork`, on the same map. The plain implementation
-processes all records whose fields numpy cannot verify. Header names are not checked: only the plain
-implementation rejects a name that is not UTF-8. Pure.
+The interface and the results are those of `PlainRecordWork`, on the same map. Records whose fields
+numpy cannot verify are processed by the plain implementation. Header names are not checked: only
+the plain implementation rejects a name that is not UTF-8. Pure.
 """
 
 from collections.abc import Sequence

@@ -32,8 +32,8 @@ from ottla.wire.crc import crc32c
 from ottla.wire.records import Body, read_varint
 
 HORIZON_MS_MAX = 1 << 62
-"""Latest delete horizon of a batch, in ms since 1970. A later horizon has the same effect, and
-timestamps relative to it would not fit into 64 bits."""
+"""Latest delete horizon of a batch, in ms since 1970. A later horizon would have no other effect,
+and timestamps relative to it would not fit into 64 bits."""
 TIMESTAMP_MS_MIN = -(1 << 61)
 """Earliest record timestamp, in ms since 1970, whose difference from every delete horizon fits into
 64 bits."""

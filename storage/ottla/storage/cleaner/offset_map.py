@@ -1,13 +1,14 @@
 """The offset map of a log compaction: the largest offset of each key, at 24 bytes a slot.
 
-A hash table with open addressing, which stores the 16-byte digest of a key and its offset, but
-never the key. Invariants: BoundedMemory (the table is the only memory used, and only slots that are
-written are touched); SameCapacity (in every implementation the same memory and load factor have
-room for the same number of keys).
+The map is a hash table with open addressing. It stores the 16-byte digest of a key and its offset,
+but never the key. Invariants:
+- BoundedMemory: the table is the only memory used, and only slots that are written are touched.
+- SameCapacity: in every implementation, the same memory and load factor have room for the same
+  number of keys.
 
 Two keys with the same digest would count as one key, and the last record of the older one would be
 lost. Therefore the digest has 128 bits and is keyed with a seed that no client can predict. MD5,
-which is Kafka's choice, is kept for tests that compare with Kafka's table.
+which is Kafka's choice, exists for tests that compare with Kafka's table.
 """
 
 import hashlib
@@ -44,8 +45,8 @@ class OffsetMap(Protocol):
         ...
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a record key, unless the map already has a larger offset for the key.
-        The map must have room for one more key."""
+        """Set the offset of a record key. Does nothing if the map already has a larger offset for
+        the key. The map must have room for one more key."""
         ...
 
     def offset_of(self, key: bytes) -> int:
@@ -100,8 +101,8 @@ class SlotTable:
         self._digest = digest
 
     def put(self, key: bytes, offset: int) -> None:
-        """Set the offset of a record key, unless the map already has a larger offset for the
-        key."""
+        """Set the offset of a record key. Does nothing if the map already has a larger offset for
+        the key."""
         digest = self._digest(key)
         at = self._find(digest)
         slots = self._slots

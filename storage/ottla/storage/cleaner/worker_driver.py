@@ -136,8 +136,8 @@ def _lower_priority() -> None:
     """Lower the scheduling priority of this process.
 
     Some kernels first divide processor time between sessions (autogroups). Niceness then has effect
-    only within a session, so the cleaner would take time from the broker. Therefore the process
-    gets its own session, whose autogroup gets the same niceness.
+    only within a session, so the cleaner would slow down the broker. Therefore the process gets its
+    own session, and the session's autogroup gets the same niceness.
     """
     os.nice(NICENESS)
     with suppress(PermissionError):  # The process may be a session leader already.

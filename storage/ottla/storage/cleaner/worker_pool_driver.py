@@ -49,8 +49,8 @@ def _parsed(line: bytes) -> Report:
 
 
 def _error_of(failed: CleaningFailed) -> Exception:
-    """Return the exception for a failed compaction. It is the same exception as when the broker
-    compacts the log itself."""
+    """Return the exception for a failed compaction. A compaction in the broker's own process raises
+    the same exception."""
     match failed.kind:
         case FailureKind.CORRUPT:
             return CorruptDataError(failed.where)

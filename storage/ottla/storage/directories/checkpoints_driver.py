@@ -2,15 +2,15 @@
 id, not only to a topic name.
 
 Recovery points, log start offsets, high watermarks and first dirty offsets are files in Kafka's
-format. A side file stores the topic id of each line (`checkpoint_topics`). Invariants:
+format. A side file stores the topic id of each line (`checkpoint_topics`). A line is used only if
+the side file shows that it belongs to the directory's own topic id. Ignoring a line is safe: it
+only costs recovery work (recovery point), waiting time (high watermark) or space (log start
+offset). Invariants:
 
 - LineOfOneTopic: all lines of a partition belong to the topic whose id is in the side file. The
   side file is durable before a line is written; an id is replaced only after the lines are removed.
 - NoLineBeforeDirectory: `forget` durably removes the lines of a name before a directory of that
   name is created, so that a new log never starts with the offsets of an older one.
-- A line is ignored unless the side file shows that it belongs to the directory's own topic id. This
-  is safe: a missing line only costs recovery work (recovery point), waiting time (high watermark)
-  or space (log start offset).
 """
 
 import logging
@@ -167,7 +167,7 @@ class Checkpoints:
         """Replace the lines of a checkpoint file by the lines that `current` returns when the write
         begins.
 
-        Calls that wait while another write of the same file runs share the next write.
+        While a write of a file runs, all further calls for this file share the next write.
         """
         begun_before = self._begun_count[name]
         async with self._writing:

@@ -14,7 +14,7 @@ NO_BROKER_EPOCH = -1
 
 
 def format_clean_shutdown(broker_epoch: int) -> bytes:
-    """Return the bytes of a clean shutdown marker with the given broker epoch."""
+    """Return the bytes of a clean shutdown marker with a broker epoch."""
     content = {"version": VERSION, "brokerEpoch": broker_epoch}
     return json.dumps(content, separators=(",", ":")).encode()
 

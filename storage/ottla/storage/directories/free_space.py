@@ -189,8 +189,8 @@ class FreeSpace:
 
     @property
     def warning(self) -> str | None:
-        """Sentence with the reason why the directory will refuse writes unless an operator acts.
-        None if there is no such reason."""
+        """Sentence with the reason why the directory will refuse writes if the operator does
+        nothing. None if no such reason exists."""
         return self._filling() if self.state is FreeSpaceLevel.FILLING else None
 
     def hanging(self, now_ms: int) -> str | None:

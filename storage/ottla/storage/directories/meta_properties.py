@@ -47,7 +47,7 @@ class MetaProperties:
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:
-    """Return the bytes of a `meta.properties` file with the given identity."""
+    """Return the bytes of a `meta.properties` file with the identity `properties`."""
     lines = ["#", f"cluster.id={properties.cluster_id}"]
     if properties.directory_id is not None:
         lines.append(f"directory.id={uuid_to_text(properties.directory_id)}")
@@ -117,7 +117,7 @@ def check_identities(
     another node or cluster.
 
     `found` maps each directory to its identity, or to None if it is not formatted. If `cluster_id`
-    is None, any cluster is accepted, but all directories must have the same one.
+    is None, the directories may belong to any cluster, but all to the same cluster.
     """
     expected = cluster_id
     owners: dict[UUID, str] = {}

@@ -2,9 +2,11 @@
 
 Space, descriptors and memory can become available again, so requests that were refused for lack of
 them may be retried. EBADF means that this process closed the file in the meantime. Every other
-error is a failure of the directory, whose contents are no longer trusted. A failed fsync is a
-failure whatever its errno, because the kernel forgets which pages it could not write. The functions
-of this module do not see whether an error comes from an fsync; their caller must check that.
+error is a failure of the directory, whose contents are no longer trusted.
+
+A failed fsync is a failure with any errno, because the kernel forgets which pages it could not
+write. The functions of this module do not see whether an error is from an fsync; their caller must
+check that.
 """
 
 import errno

@@ -1,12 +1,13 @@
-"""The interface through which the rest of storage uses files and directories.
+"""The interface through which storage uses files and directories.
 
 Operations that may run on the event loop are plain calls: writing, reading cached data, opening.
 Operations that may block a thread (fsync, unlink, truncate, rename, scans) are awaited, and run in
 a worker thread of the file's directory.
 
 Nodes have two implementations: `RealDisk` (real_disk_driver.py) and the disk of the simulator. The
-command line has a third, which keeps its changes in memory, so that it can show the effect of a
-recovery in advance. Every failure is an `OSError` with its errno; no other exception is raised.
+command line has a third implementation, which stores its changes in memory, so that it can show the
+effect of a recovery in advance. Every failure is an `OSError` with its errno; no other exception is
+raised.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -156,7 +157,7 @@ class DiskFile(Protocol):
         """Close the file. The descriptor is closed once nothing pins it. A second call has no
         effect.
 
-        Later writes fail with EBADF, and so do reads unless the file is pinned.
+        Later writes fail with EBADF. Reads also fail if the file is not pinned.
         """
         ...
 

@@ -1,9 +1,9 @@
 """Current paths of open files: a tree of names that follows renames.
 
-A file whose descriptor was closed is reopened by name, but names change in the meantime: a deleted
-partition's directory is renamed, a moved log's directory gets the name of its partition, a cleaned
-file gets the name of a segment. A file whose name is removed or given to another file is removed
-from the tree.
+A file whose descriptor was closed is reopened by name, but names change in the meantime. The
+directory of a deleted partition is renamed. The directory of a moved log gets the name of its
+partition. A file of the log cleaner gets the name of a segment. A file is removed from the tree if
+its name is removed or is assigned to another file.
 """
 
 from typing import Generic, Protocol, TypeVar

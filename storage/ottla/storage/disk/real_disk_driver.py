@@ -128,9 +128,8 @@ class RealDisk:
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open a file for reading and writing, and return it.
 
-        Raises OSError(EMFILE) if the process has only its reserved descriptors left. These are
-        needed for the metadata log and for short-lived files, without which the process could not
-        continue.
+        Raises OSError(EMFILE) if the process has only its reserved descriptors left. The reserve is
+        for the metadata log and for short-lived files that the process needs to continue.
         """
         is_kept_open = METADATA_DIRECTORY in path
         if not is_kept_open:

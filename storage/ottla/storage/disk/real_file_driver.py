@@ -238,7 +238,8 @@ class RealFile:
         os.close(fd)
 
     def note_flushed(self) -> None:
-        """Allow the file's descriptor to be closed again, unless something else keeps it open."""
+        """Record that the file is flushed. Its descriptor may then be closed if nothing else
+        requires it."""
         if self.is_set_apart and self._cache is not None:
             self._cache.descriptors.note_flushed(self)
 

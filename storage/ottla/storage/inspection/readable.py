@@ -42,7 +42,7 @@ class Readable(Protocol):
 
     def skip_hole(self, position: int) -> int:
         """Return the next position at or after `position` that may contain nonzero bytes, or the
-        file size if there is none."""
+        file size if no such position exists."""
         ...
 
 

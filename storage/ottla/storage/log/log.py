@@ -3,7 +3,7 @@
 Only the event loop writes to the log. Plain methods never await. Operations that may take long
 (fsync, truncation, removal) are awaited, and the caller must not append during a truncation. A log
 consists of its state and of components that act on it; each component documents its invariants. A
-failure of the disk is reported through `hooks.on_disk_failed`, whichever file it concerns.
+disk failure of any file is reported through `hooks.on_disk_failed`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -220,7 +220,7 @@ class Log:
 
     @property
     def last_epoch(self) -> Epoch:
-        """The newest leader epoch of the log, or -1 if there is none."""
+        """The newest leader epoch of the log, or -1 if the log has no epoch."""
         return self.state.epochs.latest
 
     @property

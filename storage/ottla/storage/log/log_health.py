@@ -41,8 +41,8 @@ class LogHealth:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
 
     def refuse(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError for an OSError of the log's disk. The log is taken offline unless
-        the disk is only full."""
+        """Raise the RefusedError for an OSError of the log's disk. Any error except a full disk
+        takes the log offline."""
         directory = self._directory
         if is_disk_full(error):
             self._hooks.on_disk_full()
@@ -73,7 +73,7 @@ class LogHealth:
 
 def refusal_of(error: OSError, log_directory: str, path: str = "") -> RefusedError:
     """Return the RefusedError for an OSError of a log directory's disk, with advice to the
-    operator. `path` is the file concerned, if known."""
+    operator. `path` is the file that caused the error, or empty if it is unknown."""
     if is_disk_full(error):
         return NoSpaceError(ErrorCode.KAFKA_STORAGE_ERROR, NO_ROOM.format(log_directory))
     return RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path}: {error}" if path else str(error))

@@ -44,8 +44,8 @@ class LogNames:
         self._synced_count = 0
 
     async def keep(self) -> None:
-        """Make the log's directory itself durable, unless it already is. Raises OSError if the disk
-        fails."""
+        """Make the log's directory itself durable if it is not durable yet. Raises OSError if the
+        disk fails."""
         if not self.is_kept:
             await self.sync()
 

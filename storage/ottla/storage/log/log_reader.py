@@ -45,7 +45,7 @@ SMALL_READ_BYTES_MAX = 4096
 size, slow clients use more memory, and bytes are copied that could be sent from a file."""
 
 KEPT_READ_BYTES_MAX = 2048
-"""Maximum size in bytes of a range that a log keeps in memory for the next reader of the same
+"""Maximum size in bytes of a range that a log stores in memory for the next reader of the same
 offset. A larger size uses more memory in every partition that is read."""
 
 
@@ -107,11 +107,12 @@ class LogReader:
         """Return the log's batches from the one that contains `offset` up to `end_offset`, as a
         file slice.
 
-        The slice may end within a batch, except with `whole_batches`: then it ends at the start of
-        an indexed batch. With `at_least_one` the first batch is complete even if it is larger than
-        `bytes_max`. Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is outside the log,
-        RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE) if only the object store may have the record,
-        and NotCachedError if the position or the start of the slice is not in the page cache.
+        The slice may end within a batch. With `whole_batches`, it ends at the start of an indexed
+        batch instead. With `at_least_one`, the first batch is complete even if it is larger than
+        `bytes_max`. Raises:
+        - RefusedError(OFFSET_OUT_OF_RANGE) if the offset is outside the log,
+        - RefusedError(OFFSET_MOVED_TO_TIERED_STORAGE) if only the object store may have the record,
+        - NotCachedError if the position or the start of the slice is not in the page cache.
         """
         state = self._state
         if self._health.failure is not None:

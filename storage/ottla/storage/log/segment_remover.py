@@ -110,8 +110,8 @@ class SegmentRemover:
         """Remove segments of a tiered log that are copied and exceed local retention, or are below
         the log start offset. Returns the number of removed segments.
 
-        If the topic is not copied any longer, segments that exceed the topic's retention are
-        removed, and the log start offset follows. Returns 0 in the same cases as
+        If the topic is no longer copied, segments that exceed the topic's retention are removed,
+        and the log start offset is raised accordingly. Returns 0 in the same cases as
         `delete_old_segments`.
         """
         state, config = self._state, self._state.config
@@ -138,8 +138,8 @@ class SegmentRemover:
 
     async def delete_copied_segments(self, end_offset: Offset) -> int:
         """Remove the segments of a tiered log that are copied and completely below `end_offset`,
-        whatever its local retention. The log start offset stays. Returns the number of removed
-        segments, and 0 in the same cases as `delete_old_segments`."""
+        even if local retention would not remove them. The log start offset stays unchanged. Returns
+        the number of removed segments, and 0 in the same cases as `delete_old_segments`."""
         state = self._state
         self._health.check_online()
         if state.is_truncating or state.is_being_cleaned or self._files.names.is_new:

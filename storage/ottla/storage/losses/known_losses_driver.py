@@ -113,7 +113,7 @@ class KnownLosses:
 
     async def _write_file(self, path: str) -> None:
         """Write the known losses of a log directory to its `lost-logs` file, or remove the file if
-        there are none."""
+        no losses are known."""
         file = f"{path}/{LOST_LOGS_FILE}"
         losses = [loss for loss in self.by_partition.values() if loss.directory == path]
         data = format_losses(losses) if losses else None

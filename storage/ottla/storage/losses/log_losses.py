@@ -1,13 +1,13 @@
 """Losses of a replica: records that exist according to the replica's checkpoints, but that broker
 startup did not find.
 
-Pure. The directory's own checkpoints and the cluster's metadata record how far a replica's log
-reached. A replica counts as damaged if its log is missing, ends below its checkpointed high
+Pure. The directory's own checkpoints and the cluster's metadata record the offsets that a replica's
+log had reached. A replica counts as damaged if its log is missing, ends below its checkpointed high
 watermark or recovery point, or cannot be assigned to its topic. KIP-966 has the same idea for
 unclean shutdowns. A torn tail above both checkpoints is not a loss.
 
-Records below the log start offset were deleted on purpose and are never promised. A checkpoint line
-is written only after the directory of its log is durable, so a line without a log is damage. If an
+Records below the log start offset were deleted on purpose and do not count. A checkpoint line is
+written only after the directory of its log is durable, so a line without a log is damage. If an
 interrupted move left a log in two directories, the longer log is compared.
 """
 
@@ -126,8 +126,8 @@ class DirectoryFindings:
     """True if the directory's checkpoints, and the side file with their topic ids, existed and were
     readable."""
     promise_of: Callable[[TopicPartition, UUID], LogPromise]
-    """Function that returns the offsets that a partition's log had reached, according to the
-    directory's checkpoints for the given topic id."""
+    """Function that returns the offsets that a log had reached, according to the directory's
+    checkpoints. Its arguments are the partition and the topic id."""
     end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
     """End offset of each log that was opened in the directory, by partition and topic id."""
     hole_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
@@ -295,10 +295,10 @@ class StartFindings:
 
     def _updated_loss(self, loss: LogLoss, again: LogLoss | None) -> LogLoss:
         """Return the stored loss `loss`, updated with the state of this startup. The higher
-        promised offset is kept.
+        promised offset is stored.
 
-        `again` is the same loss as found at this startup, or None if the broker did not find it
-        again.
+        `again` is the loss of the same log as found at this startup, or None if the log now has no
+        loss.
         """
         promises = [loss.promised_end_offset] + ([again.promised_end_offset] if again else [])
         promised = max((one for one in promises if one is not None), default=None)

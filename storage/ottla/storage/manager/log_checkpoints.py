@@ -24,7 +24,7 @@ CHECKPOINTS: dict[str, Callable[[Log], Offset | None]] = {
 def lines_of(
     name: str, logs: Iterable[tuple[TopicPartition, Log]]
 ) -> dict[TopicPartition, CheckpointLine]:
-    """Return the lines of the checkpoint file `name` for the given logs, by partition."""
+    """Return the lines of the checkpoint file `name` for several logs, by partition."""
     value_of = CHECKPOINTS[name]
     lines: dict[TopicPartition, CheckpointLine] = {}
     for partition, log in logs:

@@ -56,8 +56,8 @@ class LogsToClean:
         return self._logs.moves.is_moving(partition)
 
     async def keep_recovery_point(self, partition: TopicPartition, log: Log, at: Offset) -> None:
-        """Write the recovery point checkpoint of the log's directory, unless it already contains
-        `at` or a larger offset for the partition."""
+        """Write the recovery point checkpoint of the log's directory. Does nothing if the
+        checkpoint already contains `at` or a larger offset for the partition."""
         directory = self._logs.directory_of(partition)
         if directory is None or log.topic_id is None:
             return

@@ -1,15 +1,15 @@
 """The log manager: all logs of a broker in its log directories.
 
 The log manager finds and recovers logs at broker startup, creates and deletes partitions, and
-writes the checkpoints that make the next startup short. It also runs the periodic upkeep of each
+writes the checkpoints that shorten the next startup. It also runs the periodic upkeep of each
 directory (`log_upkeep_driver`).
 
 Invariants:
 
 - OneLogPerPartition: a partition never has logs in two directories.
 - CleanMarkerOnlyAfterClose: see `clean_shutdown`.
-- A directory that fails takes only its own logs offline, unless it was the last one; a hanging
-  directory delays only its own logs.
+- A directory that fails takes only its own logs offline, and a hanging directory delays only its
+  own logs. The broker ends when its last directory fails.
 """
 
 import errno
@@ -174,7 +174,7 @@ class LogManager:
     # ---- queries
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if there is none on this broker.
+        """Return a partition's log, or None if this broker has no log of the partition.
 
         Raises RefusedError(KAFKA_STORAGE_ERROR) while the log is offline: it is corrupt or its disk
         failed.
@@ -198,8 +198,7 @@ class LogManager:
             yield partition, placed.log
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield each partition whose log is online in the given log directory, together with the
-        log."""
+        """Yield each partition whose log is online in one log directory, together with the log."""
         for partition, placed in list(self._placed.items()):
             if placed.directory is directory:
                 yield partition, placed.log
@@ -347,9 +346,9 @@ class LogManager:
         `directory_id`, or by default in the directory with the fewest logs.
 
         `holds_nothing` means that the replica cannot have had committed records (see
-        `choose_place`). Raises RefusedError: INCONSISTENT_TOPIC_ID if this broker has a log of
-        another topic with the same name, KAFKA_STORAGE_ERROR if the disk fails or the log may be on
-        a missing disk.
+        `choose_place`). Raises RefusedError(INCONSISTENT_TOPIC_ID) if this broker has a log of
+        another topic with the same name. Raises RefusedError(KAFKA_STORAGE_ERROR) if the disk fails
+        or the log may be on a missing disk.
         """
         async with self._changing.alone_with(partition):
             log = self.get(partition)
@@ -442,9 +441,9 @@ class LogManager:
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the online log directory that contains a directory with this partition's name, or
-        None if there is none.
+        None if no log directory contains one.
 
-        This is used for partitions whose logs are not online.
+        This method is used for partitions whose logs are not online.
         """
         for directory in self.live_directories():
             if self._disk.exists(f"{directory.path}/{partition}"):
@@ -583,8 +582,8 @@ class LogManager:
             await self.checkpoint_in(directory, name)
 
     async def checkpoint_in(self, directory: LogDirectory, name: str) -> None:
-        """Write the checkpoint file `name` of a log directory. An error takes the directory offline
-        unless it is temporary."""
+        """Write the checkpoint file `name` of a log directory. An error that is not temporary takes
+        the directory offline."""
         try:
             await self.write_checkpoint(directory, name)
         except OSError as error:
@@ -604,8 +603,8 @@ class LogManager:
     async def _keep_log_start(
         self, directory: LogDirectory, partition: TopicPartition, log: Log
     ) -> None:
-        """Write a log's start offset to the checkpoint of its log directory, unless the checkpoint
-        already contains it. Concurrent calls share one write."""
+        """Write a log's start offset to the checkpoint of its log directory if the checkpoint does
+        not contain it. Concurrent calls share one write."""
         assert log.topic_id is not None
         kept = directory.checkpoints.durable_offset_of(LOG_START_FILE, partition, log.topic_id)
         if log.log_start_offset > (kept or 0):

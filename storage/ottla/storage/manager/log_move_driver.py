@@ -2,16 +2,19 @@
 (KIP-113).
 
 The copy is a separate log in a directory with the suffix `-future`. It grows like a follower's log,
-one piece at a time; other tasks run between pieces. When little is missing, the copy is flushed and
-gets the partition's name in its directory, and the cluster is informed. One event-loop iteration
-then copies the rest and switches the partition to the copy. Only afterwards is the old log removed.
+one piece at a time; other tasks run between pieces. When few bytes are missing, the copy is flushed
+and gets the partition's name in its directory, and the cluster is informed. One event-loop
+iteration then copies the remaining bytes and switches the partition to the copy. Only afterwards is
+the old log removed.
 
-A crash leaves one of two states. In the first, the old log and a `-future` copy exist; the next
-start removes the copy, and the move begins again. In the second, two logs of the same name exist,
-of which the next start uses the longer one. In neither case is a written record lost.
+No written record is lost in a crash, which leaves one of two states:
+- The old log and a `-future` copy exist. The next start removes the copy, and repeats the move.
+- Two logs of the same name exist. The next start uses the longer one.
 
-Invariants: CopyIsAPrefix (records that a truncation removes from the old log are removed from the
-copy before anything is added to it), OneServes (the partition appends to only one of the two logs).
+Invariants:
+- CopyIsAPrefix: records that a truncation removes from the old log are removed from the copy before
+  anything is added to it.
+- OneServes: the partition appends to only one of the two logs.
 """
 
 import logging
@@ -70,11 +73,10 @@ class MovePorts:
     clock: Clock
     rng: Rng
     throttle: Callable[[int], Awaitable[None]]
-    """Function that waits until the replication throttle permits to copy the given number of
-    bytes."""
+    """Function that waits until the replication throttle permits the copy of a number of bytes."""
     announce: Callable[[TopicPartition, UUID], Awaitable[None]]
-    """Function that informs the cluster of the partition's new log directory, given by the
-    directory's id. Returns once the cluster has recorded it."""
+    """Function that informs the cluster of the partition's new log directory. Its arguments are the
+    partition and the directory id. Returns once the cluster has recorded the directory."""
     served: Callable[[], Collection[TopicPartition]]
     """Function that returns the partitions whose logs are online in the target directory."""
     fail_target: Callable[[str], None]
@@ -127,8 +129,8 @@ class LogMove:
         return max(0, self.source.end_offset - end_offset)
 
     def give_up(self) -> None:
-        """Request that the move is cancelled, unless the partition has already switched to the
-        copy."""
+        """Request the cancellation of the move. Has no effect if the partition has already switched
+        to the copy."""
         self.given_up.set()
         self.scope.cancel()
 

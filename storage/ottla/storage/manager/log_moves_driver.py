@@ -34,7 +34,7 @@ class Logs(Protocol):
     """The part of the log manager that moves of logs need."""
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if there is none on this broker."""
+        """Return a partition's log, or None if this broker has no log of the partition."""
         ...
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
@@ -43,8 +43,7 @@ class Logs(Protocol):
         ...
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield each partition whose log is online in the given log directory, together with the
-        log."""
+        """Yield each partition whose log is online in one log directory, together with the log."""
         ...
 
     def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
@@ -99,11 +98,10 @@ class LogMoves:
         (`num.replica.alter.log.dirs.threads`)."""
         self.nursery: trio.Nursery | None = None
         self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
-        """Function that waits until the replication throttle permits to copy the given number of
-        bytes."""
+        """Function that waits until the replication throttle permits to copy a number of bytes."""
         self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
-        """Function that informs the cluster of a partition's new log directory, given by the
-        directory's id. Returns once the cluster has recorded it."""
+        """Function that informs the cluster of a partition's new log directory. Its arguments are
+        the partition and the directory id. Returns once the cluster has recorded the directory."""
         self.withdraw: Callable[[TopicPartition, UUID], None] = _ignore_move
         """Function that is called if a move is cancelled after it was announced to the cluster. Its
         arguments are the partition and the id of the log directory that it remains in."""

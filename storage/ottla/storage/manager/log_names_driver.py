@@ -60,10 +60,10 @@ async def make_log(
     """Create the log of a partition whose name no log uses. `served` returns the other partitions
     whose logs are in the directory.
 
-    `is_there` means that a directory with the partition's name exists. If it belongs to another
-    topic, it is first renamed to `-stray`. The name's checkpoint lines are removed before a
-    directory of the name is created. The first flush, or `schedule_directory_sync`, makes the
-    directory durable. Raises OSError if the disk fails.
+    `is_there` means that a directory with the partition's name exists. A directory of another topic
+    is first renamed to `-stray`. The name's checkpoint lines are removed before a directory of the
+    name is created. The first flush, or `schedule_directory_sync`, makes the directory durable.
+    Raises OSError if the disk fails.
     """
     path = f"{directory.path}/{partition}"
     is_whole = False

@@ -173,7 +173,7 @@ class LogStart:
         self._findings.clear()
 
     def abandon(self, directories: Sequence[LogDirectory]) -> None:
-        """Close those opened logs in the given log directories that were not brought online."""
+        """Close the opened logs in some log directories that were not brought online."""
         for directory in directories:
             held = self._found.pop(directory, None)
             for partition, log in () if held is None else held.logs.items():

@@ -71,12 +71,12 @@ class DirectoryUpkeep:
         removal: DelayedRemoval,
         relief: DiskRelief,
     ) -> None:
-        """Create the periodic work of the log directory at `path`. `logs` yields its logs;
-        `write_checkpoint` writes the checkpoint of a given name.
+        """Create the periodic work of the log directory at `path`. `logs` yields the directory's
+        logs; `write_checkpoint` writes the checkpoint file of a name.
 
         `flush_idle` flushes idle files so that their descriptors can be closed.
         `measure_free_space` measures the disk's free space until cancelled. `relief` deletes copied
-        segments if there is too little.
+        segments if the free space is too small.
         """
         self.removal = removal
         self.relief = relief

@@ -36,8 +36,8 @@ an entry with n batches. Encoding the entries of ten thousand producers takes ab
 
 
 def encode_batches(states: ProducerStates, snapshot: bytes) -> bytes:
-    """Return the bytes of the `producer-batches` file for the given producer states. `snapshot` is
-    the producer snapshot of the same states."""
+    """Return the bytes of the `producer-batches` file for the producer states `states`. `snapshot`
+    is the producer snapshot of the same states."""
     parts = [_START.pack(_crc_of(snapshot), len(states.producers))]
     for producer_id, producer in states.producers.items():
         batches = producer.batches

@@ -111,8 +111,8 @@ class ProducerFiles:
             self._digests = data
 
     async def _write_list(self, closed: Sequence[Segment]) -> None:
-        """Durably write the `closed-segments` file, which a clean start needs, unless it already
-        has this content."""
+        """Durably write the `closed-segments` file, which a clean start needs. Does nothing if the
+        file already has this content."""
         path = f"{self._directory}/{CLOSED_SEGMENTS}"
         before = await self._disk.read_file(path) if self._disk.exists(path) else None
         data = format_segments(closed_segment_of(each) for each in closed if each.is_sealed)
@@ -122,8 +122,8 @@ class ProducerFiles:
     async def write_all(
         self, states: ProducerStates, end_offset: Offset, segments: Sequence[Segment]
     ) -> None:
-        """Durably write all producer files of the log for a clean shutdown, unless they are up to
-        date."""
+        """Durably write all producer files of the log that are not up to date, for a clean
+        shutdown."""
         await self._write_digests(segments)
         await self._write_list(segments[:-1])
         is_there = self._known is not None and end_offset in self._known

@@ -23,7 +23,7 @@ assert _ENTRY.size == 46
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
-    """Return the bytes of a `.snapshot` file that contains the given producer states."""
+    """Return the bytes of a `.snapshot` file that contains the producer states `states`."""
     parts = [_COUNT.pack(len(states.producers))]
     for producer_id, producer in states.producers.items():
         last = producer.batches[-1] if producer.batches else None

@@ -67,7 +67,8 @@ class Verifications:
         return iter(self.by_producer)
 
     def get(self, producer_id: int) -> Verification | None:
-        """Return the verification of a producer's transaction, or None if there is none."""
+        """Return the verification of a producer's transaction, or None if the transaction is not
+        being verified."""
         return self.by_producer.get(producer_id)
 
     def begin(

@@ -1,9 +1,9 @@
-"""Recovery of a log from a partition's directory, whatever state a crash left it in.
+"""Recovery of a log from a partition's directory, after any crash.
 
 The order is Kafka's: temporary files are removed, interrupted swaps are completed, segments are
-opened. Unless the log was closed cleanly, every segment from the recovery point on is then checked.
-The tail is truncated at the first batch that is incomplete or invalid, segments after a truncation
-are removed, and indexes, epochs and producers are rebuilt from the batches. The duration is
+opened. After an unclean shutdown, every segment from the recovery point on is then checked. The
+tail is truncated at the first batch that is incomplete or invalid, segments after a truncation are
+removed, and indexes, epochs and producers are rebuilt from the batches. The duration is
 proportional to the bytes of the checked segments.
 """
 

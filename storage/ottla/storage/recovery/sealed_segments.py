@@ -2,8 +2,8 @@
 `abort-digests`.
 
 A clean start accepts a closed segment without opening it if its files have the listed sizes. Every
-start compares the aborted transactions of sealed segments with their digests, because neither size
-nor entries reveal that a `.txnindex` was replaced.
+start compares the aborted transactions of sealed segments with their digests, because a replaced
+`.txnindex` may have the same size and plausible entries.
 """
 
 import logging
@@ -49,8 +49,8 @@ class SealedSegments:
         """Digests of the aborted transactions in closed segments, by base offset. None if there is
         no `abort-digests` file."""
         self._listed: dict[int, ClosedSegment] = {}
-        """Closed segments as a clean shutdown listed them, by base offset. Empty unless the last
-        shutdown was clean."""
+        """Closed segments as a clean shutdown listed them, by base offset. Empty if the last
+        shutdown was not clean."""
         self.hole_offset: Offset | None = None
         """Start of the first range of offsets that is missing because closed segments are missing.
         None if there is no such hole."""

@@ -195,8 +195,8 @@ def _begins_without_timestamp(segment: Segment) -> bool:
 
 
 def is_tidy(names: list[str]) -> bool:
-    """Return whether a partition's directory contains no temporary files, given its file names.
-    `clean_directory` is then unnecessary."""
+    """Return whether a partition's directory contains no temporary files. `names` are its file
+    names. `clean_directory` is then unnecessary."""
     logs = set(offsets_of(names, LOG))
     for name in names:
         if name.endswith((DELETED, CLEANED, SWAP, ".tmp")):

@@ -1,14 +1,15 @@
 """Encoder and decoder of a log's `abort-digests` file: the number and CRC of the aborted
 transactions in each segment's `.txnindex`. Pure.
 
-The file is Ottla's own. A missing or changed `.txnindex` makes aborted records visible, or hides
-committed ones; only a check of all markers in the segment would detect it. Instead, startup
-compares the digests, and rebuilds an index whose digest differs. A log without aborted transactions
-has no such file, and neither has a directory that Kafka wrote, whose indexes are accepted
-unchecked.
+A missing or changed `.txnindex` makes aborted records visible, or hides committed ones. Without
+digests, only a check of all markers in the segment would detect this. Startup compares the digests,
+and rebuilds an index whose digest differs.
+
+Kafka has no such file. If a log without the file has indexes, as in a directory that Kafka wrote,
+they are accepted unchecked. A log without aborted transactions has no such file either.
 
 Format: text with version, count, then one line `base-offset entries crc` for each segment; the last
-line is the CRC of the others.
+line is the CRC of all previous lines.
 """
 
 from collections.abc import Mapping

@@ -244,8 +244,8 @@ class EntryFile:
             self._file = None
 
     def _handle(self) -> DiskFile:
-        """Return the handle of the index file, creating the handle if there is none. The file must
-        exist on disk."""
+        """Return the handle of the index file. The handle is created if it does not exist; the file
+        must exist on disk."""
         if self._file is None and not self._is_closed:
             self._file = self._disk.at(self.path)
             if self.is_rebuilt:

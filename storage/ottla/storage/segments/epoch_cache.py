@@ -34,8 +34,8 @@ class EpochCache:
         """Number of changes of the leader epochs so far. `EpochFile` compares this number to find
         out whether the file is out of date."""
         self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
-        """The newest leader epoch of the log, or -1 if there is none. It is an attribute, not a
-        property, because every append reads it."""
+        """The newest leader epoch of the log, or -1 if the log has no epoch. This is an attribute,
+        not a property, because every append reads it."""
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:

@@ -25,7 +25,8 @@ class EpochFile:
         self._written_change = None
 
     async def write(self, epochs: EpochCache) -> None:
-        """Write the leader epochs to the file durably, unless the file already contains them.
+        """Write the leader epochs to the file durably. Does nothing if the file already contains
+        them.
 
         Raises OSError if the disk fails.
         """

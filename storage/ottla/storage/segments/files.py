@@ -1,4 +1,5 @@
-"""Names of the files in a partition's directory: Kafka's own, and those that Ottla adds. Pure."""
+"""Names of the files in a partition's directory: Kafka's files, and files that only Ottla has.
+Pure."""
 
 LOG = ".log"
 OFFSET_INDEX = ".index"

@@ -1,10 +1,10 @@
-"""Encoder and decoder of `partition.metadata`, the file that contains the id of the topic to which
-a partition's directory belongs. Pure.
+"""Encoder and decoder of `partition.metadata`, the file that contains the topic id of a partition's
+directory. Pure.
 
 The file is written before the first record, so that the directory of a deleted topic is never
-mistaken for that of a new topic of the same name. It is durable before the first flush of the log
-completes. A power failure before that leaves a directory without the file, or with an incomplete
-one. No record in such a directory has been reported as flushed, and the next start renames the
+mistaken for that of a new topic with the same name. It is durable before the first flush of the log
+completes. An earlier power failure leaves a directory without the file, or with an incomplete file.
+No record in such a directory has been reported as flushed, and the next start renames the
 directory.
 """
 

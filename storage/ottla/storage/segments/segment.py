@@ -397,8 +397,8 @@ class Segment:
 
         If the index entry is correct, the batch at `position` ends at `known_offset` or before. An
         index entry that points beyond the offset would hide the batches in between. Raises
-        CorruptDataError in that case, and if a batch is invalid: the scan does not check CRCs, so a
-        wrong length must lead neither backwards nor outside the file.
+        CorruptDataError if the index entry is wrong or a batch is invalid. The scan does not check
+        CRCs, so a wrong length must not lead backwards or outside the file.
         """
         end = self.size_bytes
         block: bytes | bytearray = b""

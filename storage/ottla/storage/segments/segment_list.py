@@ -1,13 +1,14 @@
 """Encoder and decoder of a log's `closed-segments` file. Pure. A clean shutdown writes the file,
 with a description of each segment except the active one.
 
-The file is Ottla's own. If the segments' files have the listed sizes, a clean start opens none of
-them (KIP-263 has the same aim). The file also contains the largest timestamps, for which startup
+Kafka has no such file (KIP-263 has the same aim). If the segments' files have the listed sizes, a
+clean start does not open them. The file also contains the largest timestamps, for which startup
 would otherwise scan the indexes and the log. A segment whose `.log` is shorter than listed, or
 missing, is damaged. The bytes of the log file alone may not show the damage, because the file may
 have been cut off at the end of a batch.
 
-Format: text with version, count, then one line per segment; the last line is the CRC of the others.
+Format: text with version, count, then one line per segment; the last line is the CRC of all
+previous lines.
 """
 
 from collections.abc import Iterable

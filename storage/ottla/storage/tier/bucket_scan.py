@@ -92,7 +92,7 @@ class BucketScan:
         """Time at which the newest object was written, by the store's clock, in ms since 1970."""
         self.heartbeat_ms = 0
         """Time of the last heartbeat of the cluster, by the store's clock, in ms since 1970, or 0
-        if there is none."""
+        without a heartbeat."""
         self.group_offsets: list[ObjectEntry] = []
         """Objects with committed offsets of groups."""
         self.unknown_count = 0

@@ -1,8 +1,9 @@
 """The object `cluster.json`, which reserves a prefix of an object store for one cluster.
 
-Two clusters on one prefix would not overwrite each other's segments, whose keys contain the cluster
-id. But an operator who deletes the objects of one cluster, or gives the prefix a lifecycle rule,
-would destroy those of the other. The brokers of the second cluster therefore refuse to start.
+The brokers of a second cluster with the same prefix refuse to start. Two clusters would not
+overwrite each other's segments, because the keys contain the cluster id. However, an operator who
+deletes the objects of one cluster, or adds a lifecycle rule for the prefix, would destroy the
+objects of the other cluster.
 """
 
 import json

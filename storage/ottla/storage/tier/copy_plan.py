@@ -151,9 +151,9 @@ def log_start_after_election(
     local_log_start_offset: Offset,
     end_offset: Offset,
 ) -> Offset:
-    """Return the log start offset of a new leader: the lowest start offset of a finished copy in
-    the oldest leader epoch that has one, or the local log start offset if there is no copy. The
-    result is never below `log_start_offset`.
+    """Return the log start offset of a new leader, which is never below `log_start_offset`. It is
+    the lowest start offset of a finished copy, in the oldest leader epoch with a finished copy. If
+    there is no copy, it is the local log start offset.
 
     Segments that are being copied or deleted are ignored (Kafka includes them), because the former
     leader raised its log start offset before it deleted them. Segments beyond the end of the log,

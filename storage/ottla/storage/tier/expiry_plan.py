@@ -1,8 +1,8 @@
 """Plan of the copied segments that a leader deletes from the object store, in order. Pure.
 
-The plan is a list of steps, and a driver ends at the first one that fails. The log start moves
-before any segment is deleted: whichever replica leads next, a record at or above its log start is
-never in a segment that is being deleted.
+The plan is a list of steps, and the driver stops at the first step that fails. The log start is
+raised before any segment is deleted. Therefore no record at or above the log start of any later
+leader is in a segment that is being deleted.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -30,9 +30,9 @@ class MoveLogStart(NamedTuple):
 
 
 class DeleteSegment(NamedTuple):
-    """Step of the plan: delete a copied segment. The state DELETE_STARTED is written first, unless
-    the segment already has it. Then its objects are deleted, and the segment is removed from the
-    metadata."""
+    """Step of the plan: delete a copied segment. The state DELETE_STARTED is written first if the
+    segment does not have it yet. Then the segment's objects are deleted, and the segment is removed
+    from the metadata."""
 
     segment: RemoteSegment
     reason: str

@@ -76,7 +76,7 @@ class Lineage:
         """Return the end (exclusive) of the range from `offset` on in which a copied segment has
         the same records as the log. A reader of the segment must stop there.
 
-        Returns `offset` itself if already the first record differs.
+        Returns `offset` itself if the record at `offset` already differs.
         """
         while offset <= segment.end_offset:
             epoch = self.epoch_of(offset)

@@ -1,8 +1,10 @@
-"""Manifest of an uploaded segment. With it, the segment can be restored from the bucket alone.
+"""Manifest of an uploaded segment. With the manifest, the segment can be restored from the bucket
+alone.
 
-It contains the segment's metadata, its topic with the settings at the time of the upload, and
-sizes and CRCs of the other objects. It is uploaded last, so that a manifest means a complete copy.
-Pure. A manifest is read from a bucket that others may write: every field is bounded and checked.
+A manifest contains the segment's metadata, its topic with the settings at the time of the upload,
+and the sizes and CRCs of the other objects. It is uploaded last, so a manifest proves that the copy
+is complete. Pure. Others may write into the bucket, so every field that is read is bounded and
+checked.
 
 The content is JSON with sorted keys. The same manifest always has the same bytes, so that the
 result of a put with a lost response can be recognised.
@@ -87,7 +89,7 @@ ENTRY_BYTES = {
     IndexKind.TIMES: 12,
     IndexKind.TRANSACTIONS: 34,
 }
-"""Size in bytes of one entry, by kind of section, for the sections that consist of entries of one
+"""Size in bytes of one entry, by kind of section, for sections whose entries all have the same
 size. Entries have the same format as in Kafka's files."""
 
 

@@ -7,10 +7,10 @@
     <cluster id>/group-offsets/<partition>-<10 digits>.offsets
     <cluster id>/heartbeat.json
 
-The prefix of the store's URI precedes them. Ids are in Kafka's base64 form (22 characters). The
-digits are the segment's start offset. A segment id is new for each upload, so that no two leaders
-ever write the same key, and a topic id for each topic, so that a topic that was created again never
-meets the objects of the deleted one.
+The prefix of the store's URI precedes these keys. Ids are in Kafka's base64 form (22 characters).
+The 20 digits are the segment's start offset. Each upload has a new segment id, so two leaders never
+write the same key. Each topic has its own topic id, so the objects of a deleted topic never belong
+to a new topic with the same name.
 """
 
 import re
@@ -45,9 +45,9 @@ _OFFSETS_NAME = re.compile(r"(0|[1-9][0-9]{0,5})-([0-9]{10})\.offsets")
 
 
 class SegmentObject(StrEnum):
-    """Kind of an object in which a copied segment is stored. The value is the suffix of its key.
-    The objects are uploaded in this order, so that a manifest exists only if the other objects are
-    complete."""
+    """Kind of an object in which a copied segment is stored. The value is the suffix of the
+    object's key. The objects are uploaded in the order of this enum, so that a manifest exists only
+    if the other objects are complete."""
 
     LOG = ".log"
     INDEXES = ".indexes"
@@ -89,8 +89,8 @@ def is_cluster_id(text: str) -> bool:
 
 
 def cluster_prefix(cluster_id: str) -> str:
-    """Return the common start of the keys of all segments of a cluster. The caller must have
-    checked the cluster id with `is_cluster_id`."""
+    """Return the prefix of the keys of all segments of a cluster. The caller must have checked the
+    cluster id with `is_cluster_id`."""
     return f"{cluster_id}/"
 
 
@@ -100,7 +100,7 @@ def heartbeat_key(cluster_id: str) -> str:
 
 
 def group_offsets_prefix(cluster_id: str) -> str:
-    """Return the common start of the keys of all committed offsets of a cluster's groups."""
+    """Return the key prefix of all committed offsets of a cluster's groups."""
     return f"{cluster_prefix(cluster_id)}{GROUP_OFFSETS}/"
 
 
@@ -122,12 +122,12 @@ def parse_group_offsets_key(cluster_id: str, key: str) -> tuple[int, int] | None
 
 
 def topic_prefix(cluster_id: str, topic: str, topic_id: UUID) -> str:
-    """Return the common start of the keys of all segments of a topic."""
+    """Return the key prefix of all segments of a topic."""
     return f"{cluster_prefix(cluster_id)}{topic}-{uuid_text(topic_id)}/"
 
 
 def partition_prefix(cluster_id: str, topic: str, topic_id: UUID, partition: int) -> str:
-    """Return the common start of the keys of all segments of a partition."""
+    """Return the key prefix of all segments of a partition."""
     return f"{topic_prefix(cluster_id, topic, topic_id)}{partition}/"
 
 

@@ -181,7 +181,7 @@ class RemoteMetadata:
 
     def highest_offset(self, epoch: Epoch) -> Offset | None:
         """Return the highest offset of a leader epoch whose record is readable in a copied segment,
-        or None if there is none. Deleted segments do not count (in Kafka they do until the metadata
+        or None if no record is. Deleted segments do not count (in Kafka they do until the metadata
         is loaded again)."""
         segments = self._epochs.get(epoch)
         if segments is None or not segments.readable:

@@ -1,15 +1,16 @@
 """Encodes and decodes records of `__remote_log_metadata`. Pure.
 
 Values have Kafka's format (RemoteLogMetadataSerde): three unsigned varints, which are the version
-of the frame (1), the kind of the record and its version (0), then the body. A segment begins with a
-record of kind 0; its later states are records of kind 1.
+of the frame (1), the kind of the record and its version (0), then the body. The first record of a
+segment has kind 0; its later states are records of kind 1.
 
-Kafka writes no keys, and its topic therefore grows permanently. Ottla's key is the int16 0, the
-topic id, the int32 partition, the segment id and the int8 state, so that the topic can be
-compacted. The state is part of the key because the last record of a segment may be a refused one: a
-deposed leader may write COPY_FINISHED after DELETE_STARTED. Compaction would keep that record
-alone. With a key for each state, the records that are kept lead to the same states. A segment is
-removed by tombstones for all of its keys.
+Kafka writes no keys, and its topic therefore grows permanently. Ottla writes keys, so that the
+topic can be compacted. A key is the int16 0, the topic id, the int32 partition, the segment id and
+the int8 state. A segment is removed by tombstones for all of its keys.
+
+The state is part of the key because the last record of a segment may be a refused one: a deposed
+leader may write COPY_FINISHED after DELETE_STARTED. With one key per segment, compaction would
+retain only that record. With a key for each state, the retained records lead to the same states.
 """
 
 from struct import Struct

@@ -13,8 +13,8 @@ from ottla.storage.segments.epoch_cache import EpochEntry
 
 
 class SegmentSource(Protocol):
-    """Interface of a closed segment that is uploaded. All of its records are committed, so that
-    neither the records nor the indexes change."""
+    """Interface of a closed segment that is uploaded. All of its records are committed, so the
+    records and the indexes do not change."""
 
     @property
     def base_offset(self) -> Offset:

@@ -6,9 +6,9 @@ removes the manifest first. After an error, or if the caller is cancelled, any o
 exist, and may even appear later. The caller records the upload as failed, deletes the objects with
 `delete_segments`, and uses a new segment id for the next attempt.
 
-The records are checked on their way: CRC, offsets and leader epoch of each batch. A segment whose
-file is damaged on this disk is refused, because its copy would replace the intact ones of other
-replicas. The check costs some 2 µs a batch.
+CRC, offsets and leader epoch of each batch are checked during the upload. A segment whose file is
+damaged on this disk is refused, because its copy would replace the intact ones of other replicas.
+The check costs some 2 µs a batch.
 """
 
 from collections import deque

@@ -4,8 +4,8 @@ Contract of every implementation, checked by `tests/storage/tier/store_conforman
 
 - Keys are relative to the prefix of the store's URI, and plain (`is_plain_key`).
 - A put is atomic: a reader sees the old object, the new one or none, never a part of it.
-- A failed or cancelled call may have had its effect, unless the error is an ObjectExistsError, an
-  ObjectNotFoundError or a StoreRefusedError. Its effect may even follow after the error.
+- A failed or cancelled call may have had its effect, or may have it later. The only exceptions are
+  the errors ObjectExistsError, ObjectNotFoundError and StoreRefusedError.
 - A listing is in no particular order, and may be stale: it can lack a new object, and can still
   contain a deleted one. `head` and `get` are never stale.
 - Every call may be cancelled. The caller sets the deadline, with a cancel scope of trio.
@@ -28,7 +28,7 @@ class StoreError(OttlaError):
     credentials."""
 
     is_retriable: bool = True
-    """True if the same call may succeed later, because the store is down, slow or limits the rate
+    """True if a repeated call may succeed later, because the store is down, slow or limits the rate
     of requests."""
 
 

@@ -47,7 +47,7 @@ class InputWindow:
         """Index of the end of the received bytes in the buffer; 0 while there is no buffer."""
 
     def __len__(self) -> int:
-        """Return the number of bytes in the window: those that were received and not served yet."""
+        """Return the number of bytes that were received and not served yet."""
         return self.end - self._start
 
     @property

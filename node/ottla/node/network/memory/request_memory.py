@@ -1,17 +1,17 @@
 """Pool that bounds the memory of requests not started yet, over all connections.
 
-Pure. Its size is `queued.max.request.bytes`. A connection is charged for its buffers, which grow
-with the received bytes and never because a frame header announced a length. Before its buffer
-grows, the connection asks the pool. Its socket is not read while the pool refuses.
+Pure. The pool's size is `queued.max.request.bytes`. A connection is charged for its buffers, which
+grow with the received bytes and never because a frame header announced a length. Before its buffer
+grows, the connection requests memory from the pool. The socket is not read while the pool refuses.
 
-* One connection may hold at most a fourth of the pool. A fourth of the pool is reserved for
+* One connection may use at most a fourth of the pool. A fourth of the pool is reserved for
   connections below a small size, so that a few large frames do not stop small frames.
 * One connection at a time, the first that waits, may grow beyond these limits until its frame is
   served. Its memory is not counted. Frames can therefore not deadlock by waiting for each other.
-* Connections that have not logged in have a separate small pool with the same rules. However many
-  there are, their unfinished frames take no memory from authenticated connections.
-* `sweep` closes connections whose frame takes longer than its size justifies. While others wait for
-  memory, it also closes connections without progress, the largest first.
+* Connections that have not logged in have a separate small pool with the same rules. Their
+  unfinished frames therefore use no memory of authenticated connections.
+* `sweep` closes connections whose frame takes longer than its size justifies. While other
+  connections wait for memory, it also closes connections without progress, the largest first.
 
 Invariants: ChargedAsAllocated, OneOverdraftAtATime, OneAlwaysGrows.
 """
@@ -36,9 +36,9 @@ With a larger number, large frames wait for each other sooner. With a smaller nu
 connections can exhaust the pool."""
 
 SMALL_PARTS_OF_POOL = 64
-"""Number of equal parts of the pool of request memory. A connection that holds at most one part
-counts as small: 4 MiB of 256. A fourth of the pool is reserved for small connections. Kafka's
-producers send 1 MiB by default."""
+"""Number of equal parts of the request memory pool. A connection counts as small if it uses at most
+one part: 4 MiB of 256. A fourth of the pool is reserved for small connections. Kafka's producers
+send 1 MiB by default."""
 
 UNAUTHENTICATED_PARTS_OF_POOL = 16
 """Divisor of the request memory pool's size. The quotient is the maximum memory of all
@@ -54,9 +54,9 @@ UNAUTHENTICATED_CHUNK_BYTES = 4 * KIB
 """Number of bytes of one read from the socket of an unauthenticated connection."""
 
 UNAUTHENTICATED_GRACE_MS = 5_000
-"""Maximum milliseconds that a frame of an unauthenticated client may take to arrive while other
-connections wait for memory. The frame's own waits count. With a smaller value, logins with large
-tokens over slow lines are cut off. With a larger one, the other connections wait longer."""
+"""Maximum milliseconds for the arrival of an unauthenticated client's frame while other connections
+wait for memory. The frame's own waits count. With a smaller value, logins with large tokens over
+slow lines are cut off. With a larger one, the other connections wait longer."""
 
 TRIM_BYTES = 8 * MIB
 """Number of bytes by which the used request memory must fall below its last peak before the process

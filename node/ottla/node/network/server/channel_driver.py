@@ -1,9 +1,9 @@
 """One client socket and its connection (together a channel): it reads into a shared buffer, and
 writes bytes and file slices.
 
-Neither operation blocks: the rest of a read or write follows at the next event of the socket. Parts
-of file slices that are not in the page cache are loaded by the worker of their log directory before
-sendfile, so that the event loop never waits for a disk.
+Reads and writes do not block: an incomplete read or write continues at the next event of the
+socket. Parts of file slices that are not in the page cache are loaded before sendfile by the worker
+of their log directory, so that the event loop never waits for a disk.
 """
 
 import errno

@@ -8,8 +8,8 @@ OWN_DESCRIPTORS = 100
 gRPC, leaders, scrapes."""
 
 KEPT_FROM_CLIENTS = 32
-"""Maximum number of file descriptors that are never given to clients, however many the logs use.
-Without this reserve, rolling the metadata log could fail and end the process."""
+"""Maximum number of file descriptors that clients may not use, independent of the number of open
+log files. Without this reserve, rolling the metadata log could fail and end the process."""
 
 CONNECTIONS_MIN = 16
 """Number of client connections that are allowed even with few file descriptors, so that operators

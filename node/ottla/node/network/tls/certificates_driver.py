@@ -4,8 +4,7 @@ change.
 A changed file is used within seconds, without a restart and without closing connections. If a file
 cannot be used, the current certificate stays in use and an ERROR is logged. The file is read again
 until it can be used, because a certificate and its key may be written one after the other. Changes
-of dynamic settings are applied in the same way, at once. Files and settings together form one
-desired state.
+of dynamic settings are applied at once, in the same way.
 """
 
 import logging
@@ -89,9 +88,9 @@ class Certificates:
         """Apply the dynamic TLS settings of this broker. Settings other than TLS are ignored.
 
         Waits for the result only for a short time, since files may be on an unresponsive file
-        system. Settings that cannot be used were refused before they were stored, unless files or
-        the broker's own settings have changed since. The current certificate then stays, and an
-        ERROR is logged.
+        system. Settings that cannot be used are refused before they are stored. If files or the
+        broker's own settings have changed since then, the settings may fail here. The current
+        certificate then stays in use, and an ERROR is logged.
         """
         for key in filter(is_listener_tls_key, overrides):
             try:

@@ -109,8 +109,8 @@ class Handshakes(Generic[C]):
         return bool(self._queue)
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return the milliseconds until the next TLS handshake step may run: 0, unless the
-        handshakes have used up their share of the event loop's time."""
+        """Return the milliseconds until the next TLS handshake step may run. The result is 0 if the
+        handshakes have not used up their share of the event loop's time."""
         self._budget.fill(now_ms)
         return self._budget.throttle_ms
 

@@ -1,9 +1,9 @@
 """TLS of one listener: its current certificate, and the users of its clients.
 
-The certificate may be replaced while connections are open; new connections use the new one. As in
-Kafka, a new certificate must have the same subject as the old one, and all of its names.
-`ssl.allow.dn.changes` and `ssl.allow.san.changes` permit other certificates. Without these
-settings, a file that was confused with another host's is refused.
+The certificate may be replaced while connections are open; new connections use the new certificate.
+As in Kafka, a new certificate must have the subject of the old one, and all of its names. A file
+that belongs to another host is therefore refused. `ssl.allow.dn.changes` and
+`ssl.allow.san.changes` permit other certificates.
 """
 
 import ssl

@@ -8,8 +8,8 @@ from ottla.storage.tier.manifest import CHUNK_BYTES
 MIB: Final = 1 << 20
 
 READ_BYTES_MAX: Final = 8 * MIB
-"""Maximum number of bytes that one read returns, unless its first batch is larger. A client may
-request 2 GiB. Copying 8 MiB takes 2 ms."""
+"""Maximum number of bytes that one read returns. Only a first batch that is larger is returned
+completely. A client may request 2 GiB. Copying 8 MiB takes 2 ms."""
 BATCH_BYTES_MAX: Final = 128 * MIB
 """Maximum size in bytes of a batch that is read. Others may write into the bucket, so that a batch
 could claim any size."""

@@ -172,7 +172,7 @@ class RemoteIndexes:
 
 
 def _is_same(manifest: SegmentManifest, segment: RemoteSegment) -> bool:
-    """Return whether a manifest describes the same segment as the metadata of copied segments."""
+    """Return whether a manifest and the metadata of a copied segment describe the same segment."""
     found = manifest.remote_segment
     return (
         found.id == segment.id

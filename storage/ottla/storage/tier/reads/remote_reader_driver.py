@@ -208,7 +208,7 @@ class RemoteReader:
         end_offset: Offset,
     ) -> TimestampedOffset | None:
         """Return the first record of a segment in `[start_offset, end_offset)` whose timestamp is
-        at least `timestamp_ms`, or None if there is none."""
+        at least `timestamp_ms`, or None if there is no such record."""
         async with self._turns:
             opened = await self._open(topic, segment)
             times = await self._indexes.section(opened.source.manifest, IndexKind.TIMES)

@@ -1,6 +1,6 @@
 """Loads of values from the object store that several tasks can share: each task awaits the same
-load. A load continues if the tasks that await it are cancelled. If a reader with a short deadline
-tries again, it finds the result."""
+load. A load continues if the tasks that await it are cancelled, so a reader with a short deadline
+finds the result when it tries again."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
