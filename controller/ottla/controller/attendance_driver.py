@@ -1,7 +1,7 @@
 """Serves the calls that brokers keep open while they are alive, and ends the sessions of brokers
 whose process has ended.
 
-`attendances` decides on the consequence when a call ends. This module waits for calls, probes
+`attendances` decides on the consequence of a call's end. This module waits for calls, probes
 addresses and measures time.
 """
 

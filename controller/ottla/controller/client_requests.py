@@ -1,8 +1,8 @@
 """The controller's decision for each forwarded client request, by API key.
 
-A broker forwards a client's admin request to the active controller in Kafka's encoding. The request
-is decided here, and the reply is returned in Kafka's encoding, too. A decision raises RefusedError
-to refuse a whole request.
+A broker forwards a client's admin request to the active controller in Kafka's encoding. This module
+decides the request, and returns the reply in Kafka's encoding. A decision raises RefusedError to
+refuse a whole request.
 """
 
 from functools import cache

@@ -2,12 +2,13 @@
 sends replies.
 
 Decisions are made one at a time on the speculative image, which contains all appended records,
-committed or not.  The records of a decision are appended before the next decision is made.  A reply
-is sent once everything that it depends on is committed.  When the leadership ends, the speculative
-image is dropped and waiting requests fail with NOT_CONTROLLER.  Decisions that may take long are
-computed in a thread.  This is safe because they are pure; they share only the sessions with the
-event loop, and these tolerate concurrent access.  `upkeep_driver` does the periodic work of the
-controller.
+committed or not. The records of a decision are appended before the next decision is made. A reply
+is sent once all records on which it depends are committed. When the leadership ends, the
+speculative image is dropped and waiting requests fail with NOT_CONTROLLER.
+
+Decisions that may take long are computed in a thread. This is safe because decisions are pure. They
+share only the sessions with the event loop, and the sessions tolerate concurrent access.
+`upkeep_driver` does the periodic work of the controller.
 """
 
 import logging
@@ -202,8 +203,8 @@ class Controller:
         """Renew a broker's session, and move the broker to the state that its heartbeat requests,
         if permitted. Returns the response.
 
-        The session is renewed before the heartbeat waits for other decisions. A heartbeat that
-        causes no other change is answered at once, without a commit by a majority.
+        The session is renewed before the heartbeat waits for other decisions. A heartbeat that only
+        renews the session is answered immediately, without a commit by a majority.
         """
         if self.epoch is None:
             raise not_controller()
@@ -243,7 +244,7 @@ class Controller:
     async def assign_replicas_to_dirs(
         self, request: pb.AssignReplicasToDirsRequest
     ) -> pb.AssignReplicasToDirsResponse:
-        """Record the log directories in which a broker keeps its replicas."""
+        """Record the log directories in which a broker stores its replicas."""
         return await self.decide(
             lambda image, _: partitions.assign_replicas_to_dirs(image, self._config, request),
             is_long=request.ByteSize() > SHORT_BYTES_MAX,
@@ -557,10 +558,10 @@ class Controller:
         return now_ms
 
     def end_session(self, broker: NodeId) -> int:
-        """End the session of a broker whose process has ended. Returns the number of ms that were
-        left of the session.
+        """End the session of a broker whose process has ended. Returns the remaining time of the
+        session in ms.
 
-        The broker may register again at once.
+        The broker may register again immediately.
         """
         left_ms = self.sessions.end(broker, self.session_time_ms())
         self.counts.early_ends.value += 1

@@ -171,7 +171,7 @@ class Context:
     cluster_id: str = ""
     """Id of this cluster, to be compared with the cluster id in a request."""
     controllers: tuple[ControllerRegistration, ...] = ()
-    """Registrations of the cluster's controllers."""
+    """Registrations of all controllers of the cluster, active or not."""
     voter_ids: tuple[NodeId, ...] = ()
     """Ids of the quorum's voters. A change of a feature requires that all of them are
     registered."""

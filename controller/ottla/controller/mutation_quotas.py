@@ -106,8 +106,8 @@ class MutationQuotas:
         """Return the charge of a request that creates or deletes partitions, according to the
         quotas in the metadata image of its decision.
 
-        A request without a user comes from a broker that creates the topics of its coordinators. It
-        is not charged.
+        A request without a user is not charged: it was sent by a broker that creates the topics of
+        its coordinators.
         """
         strict_from = API[api_key].cost.strict_from
         if strict_from is None or not user:

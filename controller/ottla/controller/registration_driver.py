@@ -1,9 +1,9 @@
-"""Keeps this controller registered at the active controller (KIP-919).
+"""Maintains the registration of this controller at the active controller (KIP-919).
 
-A controller registers when the metadata lacks its registration, or contains a different one: after
-its start, after ottla.version was raised to a level that has registrations, and after an operator
-has unregistered it while it runs. Below that level, the active controller keeps registrations only
-in memory, so this controller registers repeatedly.
+A controller registers when the metadata lacks its registration, or contains a different one. This
+is the case after its start, after ottla.version was raised to a level that has registrations, and
+after an operator has unregistered the running controller. Below that level, the active controller
+stores registrations only in memory, so this controller registers repeatedly.
 """
 
 import logging
@@ -135,8 +135,8 @@ class ControllerRegistrar:
 
 
 def register_at(controller: Controller, remote: Register) -> Register:
-    """Return a function that registers a controller. If this node is the active controller, the
-    function registers it here, otherwise it calls `remote`."""
+    """Return a function that registers a controller. On the active controller, the function
+    registers it directly; on other nodes, it calls `remote`."""
 
     async def register(request: pb.RegisterControllerRequest) -> None:
         if controller.epoch is None:

@@ -18,8 +18,9 @@ class FairPlaces(Generic[K]):
     addresses. Each allowed connection occupies one slot."""
 
     def __init__(self, count_max: int, *, is_oldest_replaced: bool) -> None:
-        """`count_max` is the maximum number of connections. `is_oldest_replaced` selects which
-        connection of an address is closed if there are too many: the oldest or the newest."""
+        """Create the limit. `count_max` is the maximum number of connections. `is_oldest_replaced`
+        selects which connection of an address is closed if there are too many: the oldest or the
+        newest."""
         assert count_max > 0
         self.count_max = count_max
         self._is_oldest_replaced = is_oldest_replaced

@@ -1,16 +1,18 @@
 """Socket server of a controller that accepts gRPC of nodes and Kafka's protocol at one port.
 
 Nodes of older releases expect gRPC at the controller's port, and Kafka's clients expect Kafka's
-protocol there. This server (the front) accepts every connection and looks at its first bytes
-without consuming them. The controller then serves a client's connection as a broker does. The bytes
-of a node's connection are copied unread to gRPC's own server, which listens on a Unix socket of
-this process; TLS is thus between the node and gRPC. Splicing runs in the epoll of the socket
-server, without a task.
+protocol there. This server (the front) accepts every connection and examines its first bytes
+without consuming them. A client's connection is then served as by a broker. The bytes of a node's
+connection are copied unread to gRPC's own server, which listens on a Unix socket of this process.
+TLS is therefore between the node and gRPC. The bytes are copied in the epoll of the socket server,
+without a task.
 
-Limits: a peer must send its first bytes within five seconds. The numbers of connections without
-first bytes, and of connections of nodes, are limited; addresses share the allowed numbers fairly
-(`fair_places`). If one direction of a connection has ended, the connection is closed after ten
-seconds. Silent nodes are detected by gRPC's keepalive.
+Limits:
+- A peer must send its first bytes within five seconds.
+- The numbers of connections without first bytes, and of connections of nodes, are limited;
+  addresses share the allowed numbers fairly (`fair_places`).
+- A connection is closed ten seconds after one of its directions has ended.
+- Silent nodes are detected by gRPC's keepalive.
 """
 
 import logging

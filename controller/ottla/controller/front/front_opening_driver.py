@@ -23,8 +23,8 @@ BACKLOG = 4_096
 With fewer, many nodes that restart at once wait for repeated SYNs."""
 
 REQUEST_MEMORY_BYTES_MAX = 64 * MIB
-"""Maximum bytes of clients' requests in memory at once: sixteen requests of the largest size. Above
-this, no further requests are read."""
+"""Maximum bytes of clients' requests in memory: sixteen requests of the largest size. No further
+requests are read while this limit is reached."""
 
 
 @asynccontextmanager

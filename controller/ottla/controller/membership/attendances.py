@@ -64,7 +64,7 @@ class Suspicion:
 
 class Attendances:
     """Calls that brokers keep open at this controller while they are alive. After a call was cut
-    off, the evidence for or against the broker's death is collected here."""
+    off, this class collects the evidence for or against the broker's death."""
 
     def __init__(self, sessions: BrokerSessions) -> None:
         self._sessions = sessions

@@ -1,12 +1,13 @@
 """Registrations of controllers, and their removal (KIP-919, UnregisterController).
 
-Pure. A registration names the endpoints of a controller and the feature levels that it supports.
-It remains when the controller stops, or is removed from the voters, until an operator unregisters
-it. A controller that still runs then registers again, as in Kafka.
+Pure. A registration names the endpoints of a controller and the feature levels that it supports. It
+remains when the controller stops, or is removed from the voters. Only an operator can remove it. A
+controller that still runs then registers again, as in Kafka.
 
 From ottla.version 1 on, registrations are stored as records, which earlier releases cannot read.
-Below that level, the active controller keeps them in memory, and controllers repeat them. The
-features that all controllers support are therefore known before the level is raised.
+Below that level, the active controller stores them only in memory, and controllers register
+repeatedly. The features that all controllers support are therefore known before the level is
+raised.
 """
 
 from collections.abc import Mapping
@@ -38,8 +39,8 @@ metadata. With a smaller number, a controller could be refused in a quorum that 
 controllers."""
 
 VERSION_LENGTH_MAX = 100
-"""Maximum number of characters of a controller's software version, which every broker keeps in
-memory."""
+"""Maximum number of characters of a controller's software version. Every broker stores the version
+in memory."""
 
 
 def are_controllers_registered(image: MetadataImage) -> bool:

@@ -110,7 +110,7 @@ class BrokerSessions:
         self._sessions.pop(broker, None)
 
     def end(self, broker: NodeId, now_ms: int) -> int:
-        """End a broker's session now. Returns the number of ms that were left of the session."""
+        """End a broker's session now. Returns the remaining time of the session in ms."""
         session = self._sessions[broker]
         left_ms = max(0, session.contact_ms + self.session_timeout_ms - now_ms)
         session.contact_ms -= left_ms

@@ -91,8 +91,8 @@ def check_manual(
     unknown, cordoned or repeated brokers, or with a number of brokers that differs from
     `replication_factor`. If `replication_factor` is None, any number is valid.
 
-    A cordoned broker in `before` keeps its replica. (In Kafka, a partition with a replica on a
-    cordoned broker cannot be reassigned.)
+    A cordoned broker is valid if it is in `before`, the brokers that already have a replica. (In
+    Kafka, a partition with a replica on a cordoned broker cannot be reassigned.)
     """
     problem = _problem_of(image, replicas, before)
     if problem is None and replication_factor not in (None, len(replicas)):

@@ -1,13 +1,13 @@
 """Moves of partitions that a stored balance plan contains. They are started a few at a time, until
 the plan is empty.
 
-All state is in the metadata log: the moves that are left, the reassignments in progress, and the
-throttle.  Each step is a function of the image, so any controller continues.  A step ends moves
-that are complete, and starts others.  Invariants:
+All state is in the metadata log: the remaining moves, the reassignments in progress, and the
+throttle. Each step is a function of the image, so a new controller can continue the plan. A step
+ends complete moves, and starts further ones. Invariants:
 - TwoMovesABroker: a broker takes part in at most two copies of the plan.
-- NoMoveOfWeakPartitions: a move starts only if all replicas that the partition keeps are in sync.
+- NoMoveOfWeakPartitions: a move starts only if all replicas that the partition retains are in sync.
 - ThrottleFromStartToEnd: the rates are set before the first copy and removed with the last move.
-- The operator decides: a partition that a client reassigns or cancels leaves the plan.
+- The operator decides: a partition that a client reassigns or cancels is removed from the plan.
 """
 
 from collections import Counter

@@ -1,8 +1,8 @@
-"""Elections of many partitions at once, when brokers leave or return.
+"""Elections of many partitions in one decision, when brokers leave or return.
 
 All changes of one event are one batch: the records that fence a broker also elect new leaders for
-the partitions that it led.  With the index `partitions_by_broker`, the cost depends on the number
-of partitions affected, not on the size of the cluster.
+the partitions that it led. With the index `partitions_by_broker`, the cost depends on the number of
+affected partitions, not on the size of the cluster.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -133,8 +133,9 @@ def replicas_lost(
     """Yield the partition changes for replicas of a broker that have lost records. The replicas are
     not used until they have caught up.
 
-    They are removed from the ISR and ELR, are not kept as last known leader, and are the last
-    choice in unclean elections. Nothing changes for a replica that the broker does not have.
+    The replicas are removed from the ISR and ELR. They are no longer the last known leader, and are
+    the last choice in unclean elections. Nothing changes for a replica that the broker does not
+    have.
     """
     rules = TopicRules(image, config, leaving=(broker,))
     for partition in lost:

@@ -241,7 +241,7 @@ def _last_known(
     only while the partition has no leader.
 
     This replica may be elected even if the ISR is empty. The other replicas then truncate all
-    records that it lacks. A replica in `lost` is not kept.
+    records that it lacks. A replica in `lost` is never returned.
     """
     if not rules.is_elr_enabled or leader != NO_NODE:
         return ()

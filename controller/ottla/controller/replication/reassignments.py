@@ -1,8 +1,8 @@
 """Reassignment of partitions to other brokers while they are in use (KIP-455).
 
-A reassignment adds the new replicas to the old ones at once.  `partition_change` completes it, in
-the change of the ISR that adds the last new replica.  A second reassignment replaces the first.  If
-a reassignment is cancelled, the partition gets its original replicas back.
+A reassignment first adds the new replicas to the old ones. The ISR change that adds the last new
+replica completes the reassignment (`partition_change`). A second reassignment replaces the first.
+If a reassignment is cancelled, the original replicas are restored.
 """
 
 from collections.abc import Sequence

@@ -56,8 +56,8 @@ Changes = dict[str, str | None]
 def incremental_alter_configs(
     image: MetadataImage, context: Context, request: IncrementalAlterConfigsRequest
 ) -> Decision[IncrementalAlterConfigsResponse]:
-    """Return the decision on an IncrementalAlterConfigs request: change the settings in the request
-    and leave all others as they are."""
+    """Return the decision on an IncrementalAlterConfigs request: change only the settings in the
+    request."""
     draft, responses = _alter_each(
         image,
         context,
@@ -154,7 +154,8 @@ def _elections_due(
     """Return the leader elections that become possible because changed settings now allow unclean
     elections.
 
-    The partitions get leaders at once. Kafka elects the leaders only at its next periodic check.
+    The partitions get leaders immediately. Kafka elects the leaders only at its next periodic
+    check.
     """
     if any(record.config.key == UNCLEAN_LEADER_ELECTION for record in made):
         return elect_leaderless(image, context.config)
