@@ -22,8 +22,8 @@ class ProbeResult(Enum):
 
 
 class Probe(Protocol):
-    """Interface of a function that connects to a peer's address once, and closes the connection at
-    once."""
+    """Interface of a function that connects once to a peer's address, and closes the connection
+    immediately."""
 
     async def __call__(self, host: str, port: int, /) -> ProbeResult:
         """Connect to a peer's address once, to detect whether its process has ended. Raises

@@ -1,4 +1,4 @@
-"""Formatting of a node's directories, which gives the node its permanent identity.
+"""Formatting of a node's directories, which assigns the node its permanent identity.
 
 Invariant NoAmnesia: a controller with peers never formats an empty directory by itself, because a
 voter that has lost its disk could vote twice in an epoch. `meta.properties` is written last, so a

@@ -48,8 +48,8 @@ name both a cluster and a node, or neither."""
 class ApiVersionsApi:
     """Handler of ApiVersions, versions 0 to 5, and of later, unsupported versions.
 
-    `served` returns the API keys to list. It must include all keys from the broker's start, since
-    clients keep the first response on a connection. Client telemetry is the exception. It is listed
+    `served` returns the API keys to list. It must include all keys from the broker's start, because
+    clients store the first response on a connection. Client telemetry is an exception: it is listed
     only while `offers_telemetry` returns True, and clients notice a change with their next
     connection. A broker that traces requests also supports TRACE_CONTEXT_FEATURE.
     """

@@ -1,7 +1,7 @@
 """Forwards admin requests of clients to the active controller.
 
-The request and its response keep Kafka's encoding, so no second definition of each request is
-needed.
+The request and its response are forwarded in Kafka's encoding, so no second definition of each
+request is needed.
 """
 
 from typing import Protocol, TypeVar

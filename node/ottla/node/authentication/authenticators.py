@@ -97,8 +97,8 @@ class Authenticators:
         before its requests are dispatched."""
 
     def follow(self, metadata: FollowedMetadata) -> None:
-        """Start to look up users in `metadata`. Sessions of users that are later deleted there are
-        ended."""
+        """Start to look up users in `metadata`. Sessions end when their user is later deleted from
+        the metadata."""
         self._image = lambda: metadata.image
         metadata.add_publisher(self.sessions)
 

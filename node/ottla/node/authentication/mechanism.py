@@ -45,7 +45,7 @@ class SaslMechanism(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """True once the SASL mechanism can look up users. Until then, clients get an error and
+        """True once the SASL mechanism can look up users. Before that, clients get an error and
         retry."""
         ...
 

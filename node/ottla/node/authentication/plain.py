@@ -1,7 +1,8 @@
 """SASL mechanism PLAIN (RFC 4616): the client sends user and password in one message. Pure.
 
-The users come from the broker's own file, `user_NAME="password"` in `sasl.jaas.config`. The
-password itself is sent over the network. Without TLS, PLAIN is only suitable for trusted networks.
+The users are configured in the broker's own file, as `user_NAME="password"` in `sasl.jaas.config`.
+The password itself is sent over the network. Without TLS, PLAIN is only suitable for trusted
+networks.
 """
 
 import hmac

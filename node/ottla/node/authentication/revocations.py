@@ -1,8 +1,8 @@
 """Closing of client connections whose credential was deleted from the metadata. Pure.
 
-Kafka keeps a session until its client authenticates again. Here a session ends when the metadata
-image no longer has its user's SCRAM credential, or its delegation token. A changed password does
-not end open sessions, so that passwords can be changed while clients work.
+In Kafka, a session continues until its client authenticates again. In Ottla, a session ends when
+the metadata image no longer has its user's SCRAM credential, or its delegation token. A changed
+password does not end open sessions, so that passwords can be changed while clients work.
 """
 
 from ottla.metadata.delta import MetadataDelta

@@ -33,7 +33,7 @@ from ottla.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from ottla.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 RECEIVE_BYTES_MAX = 512 * KIB
-"""`sasl.server.max.receive.size`: maximum size in bytes of a client's frame before its login.
+"""Maximum size in bytes of a client's frame before its login (`sasl.server.max.receive.size`).
 Kerberos tickets and signed tokens are the largest frames of ordinary clients."""
 
 ELEMENTS_BYTES_MAX = 1024 * KIB

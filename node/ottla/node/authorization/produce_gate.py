@@ -23,7 +23,7 @@ class ProduceGate(Gate):
         permissions: ClientPermissions,
         handler: Handler,
     ) -> HandlerResult:
-        """Pass a Produce request to the handler at once if the client's cached permissions include
+        """Pass a Produce request directly to the handler if the client's cached permissions include
         WRITE on all its topics. Otherwise authorize the request like those of other APIs.
 
         The permissions are current: the ACLs cannot change between the creation of `permissions`

@@ -216,8 +216,8 @@ class Connection:
             self._make_room()
 
     def resume(self, now_ms: int) -> None:
-        """Start requests of this connection that were held back, after a limit, a pause or
-        throttling has ended. Raises ProtocolError as `on_bytes` does."""
+        """Start requests of this connection that were delayed, after a limit, a pause or throttling
+        has ended. Raises ProtocolError as `on_bytes` does."""
         if self._muted_until_ms is not None and now_ms >= self._muted_until_ms:
             self._muted_until_ms = None
         if self._guard is not None:
@@ -241,7 +241,7 @@ class Connection:
 
     @property
     def wants_bytes(self) -> bool:
-        """True if the connection's socket should be read now, False while limits hold back further
+        """True if the connection's socket should be read now; False while limits delay further
         requests."""
         if self._muted_until_ms is not None or self._awaits_memory:
             return False
@@ -289,8 +289,7 @@ class Connection:
         return len(self._responses)
 
     def on_sent(self, size: int, now_ms: int) -> None:
-        """Count sent bytes of the output. Starts held requests again once the whole output is
-        sent."""
+        """Count sent bytes of the output. Resumes delayed requests once all output is sent."""
         self.last_active_ms = now_ms
         bound = self._limits.write_backlog_bytes_max
         output = self.output
@@ -617,7 +616,7 @@ class Connection:
         self._settle()
 
     def _settle(self) -> None:
-        """Report the request memory that this connection holds now to the pool that bounds request
+        """Report the present request memory of this connection to the pool that bounds request
         memory."""
         capacity_bytes = self._held.capacity_bytes
         charged_bytes, self._charged_bytes = self._charged_bytes, capacity_bytes

@@ -1,19 +1,19 @@
 """Dispatches requests: (api key, version) → decoded body → handler → response.
 
-Pure.  A handler is called inline and returns one of three things:
+Pure. A handler is called inline and returns one of three results:
 
 * a response message, which is sent now;
-* None: the handler has completed `context.slot`, or keeps it and completes it later (purgatory);
-* a coroutine, or steps (see `steps.py`), which runs in the server's nursery and ends with either of
-  the above.  No further request of the connection is started until this one is answered.
+* None: the handler has completed `context.slot`, or stores it and completes it later (purgatory);
+* a coroutine, or steps (see `steps.py`), which runs in the server's nursery and ends with one of
+  the first two results. No further request of the connection is started until this one is answered.
 
-A request with many elements is first decoded off the event loop (`ThreadWork`). The API's
-`large_handler` then serves it in steps, if there is one.
+A request with many elements is first decoded off the event loop (`ThreadWork`). If the API has a
+`large_handler`, this handler then serves the request in steps.
 
 The next request is started before the response in three cases only. A Produce whose handler (or
 coroutine) has returned None has been appended, and waits only for the high watermark. A decided
-OffsetCommit waits to be committed in that order. A PushTelemetry is processed in another thread
-while the client's other requests continue.
+OffsetCommit waits to be committed in the order of decisions. A PushTelemetry is processed in
+another thread while the client's other requests continue.
 
 The records of a request are views into the connection's buffer. They are valid until the handler
 returns, and for a coroutine until it ends.
@@ -278,8 +278,8 @@ class Route:
         """Faster decoder of the API's common requests, tried before the generated codec if the
         request is not traced. None if the API has no such decoder."""
         self.request_type: type[Message] | None = None
-        """Class of the API's requests; None until the first request, when it is imported. This
-        keeps the broker's start fast."""
+        """Class of the API's requests; None until the first request. The class is imported at the
+        first request, so that the broker starts faster."""
         self.times: dict[int, Times] = {}
         """Counters of request durations by API version, created when a version is first
         requested."""

@@ -26,7 +26,7 @@ class GuardResponse:
     """SASL token that the guard sends without a response header; None if it sends a message."""
     closes_at_ms: int | None = None
     """Monotonic time in milliseconds at which the response is sent and the connection closes.
-    Nothing is read until then. None if the response is sent at once."""
+    Nothing is read until then. None if the response is sent without a delay."""
 
 
 class ConnectionGuard(Protocol):

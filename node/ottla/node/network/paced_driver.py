@@ -1,8 +1,9 @@
 """Runs costly requests: handlers' steps on the event loop, and decoding and encoding in threads.
 
 Each iteration of the event loop runs one step. The steps of all handlers run in turn, in the order
-in which they were started. A large request is decoded in a worker thread, and a response that took
-several steps is encoded in one. Neither thread uses an object that the event loop changes.
+in which the handlers were started. A large request is decoded in a worker thread, and a response
+that took several steps is encoded in a worker thread. These threads use no object that the event
+loop changes.
 """
 
 import time

@@ -1,23 +1,24 @@
 """Times of requests by phase, as in Kafka's MBean `kafka.network:type=RequestMetrics`.
 
 Pure: the caller passes times of the event loop's clock (`loop_clock`), which is 0 in simulated
-time. A request that its handler answers at once costs two clock reads, and two values that are
+time. A request that is answered without waiting costs two clock reads, and two values that are
 counted later in a batch. (A quantile sketch, which computes a logarithm for each value, would cost
-more and give no better results.)
+more without better results.)
 
-Kafka's phases of a request, and their meaning here:
+Kafka's phases of a request, and their meaning in Ottla:
 
 * RequestQueueTimeMs: from the start of the iteration that read it until the request is started;
 * LocalTimeMs: from decoding until its handler responds or leaves the request waiting;
 * RemoteTimeMs: waiting for replicas, for records, for another node, or for a group;
 * TotalTimeMs: the sum of local and remote time;
 * ResponseQueueTimeMs: time for which a response waited for the responses to earlier requests.
-  Responses keep the order of requests, and several requests of a connection may be in flight;
+  Responses are sent in the order of requests, and several requests of a connection may be in
+  flight;
 * ResponseSendTimeMs: the time until the socket has accepted the response, if that exceeds the
   iteration.  The client then reads slowly, or the response is large.  If several responses are sent
   together, it is the time of the last one.
 
-Time in the socket's buffers, before a read and after a write, cannot be measured here.
+Time in the socket's buffers, before a read and after a write, cannot be measured.
 """
 
 from collections.abc import Iterable, Iterator

@@ -41,7 +41,7 @@ ClientKey: TypeAlias = tuple[int, str, str]
 principal and the host."""
 
 ANYONE: ClientKey = (0, "", "")
-"""`ClientKey` of every client if there is no authorizer."""
+"""The `ClientKey` of every client if there is no authorizer."""
 
 CacheKey: TypeAlias = tuple[int, ListenerKey, ClientKey, bytes]
 

@@ -110,7 +110,7 @@ def begun(steps: Steps[T]) -> T | Steps[T]:
 
 
 def run_through(steps: Steps[T]) -> T:
-    """Run all steps of a generator at once, for tests and small work. Returns the result of the
+    """Run all steps of a generator in one call, for tests and small work. Returns the result of the
     steps."""
     while True:
         try:
@@ -121,7 +121,7 @@ def run_through(steps: Steps[T]) -> T:
 
 
 async def finished(result: Any) -> Any:
-    """Finish the result of a request handler at once, whether it is a coroutine, steps or a
+    """Finish the result of a request handler in one call, whether it is a coroutine, steps or a
     response, and return the response. For tests."""
     while True:
         if isinstance(result, ThreadWork):

@@ -1,10 +1,11 @@
 """Loads committed records into metadata images, and publishes the images.
 
 One task reads committed batches and applies them to the image. It then calls every publisher with
-`(delta, image)`, in the order in which the publishers were added. Invariants: MonotonicImage
-(images that a publisher gets never become older, and contain only committed records),
-SupportedLevels (if an image has a feature level that this release does not support, the node
-stops).
+`(delta, image)`, in the order in which the publishers were added. Invariants:
+- MonotonicImage: the images that a publisher gets never become older, and contain only committed
+  records.
+- SupportedLevels: the node stops if an image has a feature level that this release does not
+  support.
 """
 
 from collections.abc import Callable

@@ -496,7 +496,8 @@ class MetadataLog:
         give_way: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Write a snapshot of this node's metadata image. Then delete expired snapshots, and the
-        log below the earliest remaining snapshot. `give_way` lets other tasks run between batches.
+        log below the earliest remaining snapshot. `give_way` is awaited between batches, so that
+        other tasks can run.
         """
         if snapshot_id in self._snapshots:
             return

@@ -2,8 +2,8 @@
 do not respond.
 
 Pure. A refusal that retries cannot resolve is a problem until the peer accepts a request of this
-member again. Refusals and unreachable peers are logged at once and then once a minute, not at every
-retry.
+member again. Refusals and unreachable peers are logged immediately and then once a minute, not at
+every retry.
 """
 
 from collections.abc import Callable

@@ -346,8 +346,8 @@ class QuorumMember:
         without waiting until it is committed.
 
         Raises RefusedError(NOT_LEADER_OR_FOLLOWER), and appends nothing, if this node is not the
-        leader of `epoch`, or if the first record would not have the offset `at` because the voters
-        have changed.
+        leader of `epoch`. The same error is raised if the first record would not have the offset
+        `at`, because the voters have changed.
         """
         async with self._lock:
             if at is not None and self._log.end_offset != at:
@@ -682,7 +682,7 @@ async def open_quorum_member(
     """Run this node's member of the quorum, a voter or an observer, for the duration of the block,
     and yield the member.
 
-    `probe` lets a voter detect that the leader's process has ended, earlier than by an election
+    With `probe`, a voter detects the end of the leader's process earlier than by an election
     timeout. `free_space` is a monitor of the directory's free space that the caller already runs.
     By default, this member runs a monitor itself, with the bounds in `disks`. If the block ends
     with an error, the log is left as after a crash, and is recovered at the next start.

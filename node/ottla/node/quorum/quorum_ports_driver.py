@@ -133,8 +133,8 @@ class QuorumPorts:
     # --- flush -------------------------------------------------------------------------------
 
     async def write_election(self, state: ElectionState, /) -> None:
-        """Durably write the epoch, the vote, the leader, and this voter's standing (which promises
-        it can keep). On a full disk, waits until space is free."""
+        """Durably write the epoch, the vote, the leader, and this voter's standing (whether it may
+        still vote and acknowledge records). On a full disk, waits until space is free."""
         promises = self._log.promises
         if promises is not None and promises.checkpoint.election.standing is not state.standing:
             _LOGGER.warning(

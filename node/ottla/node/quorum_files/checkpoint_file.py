@@ -113,7 +113,7 @@ class CheckpointFile:
 
     def note_flushed(self, flushed: OffsetAndEpoch) -> None:
         """Write the flushed end offset of the metadata log to the checkpoint file. The written
-        offset survives a crash of the process at once, and a power loss after `sync`."""
+        offset survives a crash of the process, and after `sync` also a power loss."""
         if flushed != self.checkpoint.flushed:
             self._write(replace(self.checkpoint, flushed=flushed))
 

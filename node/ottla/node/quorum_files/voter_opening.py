@@ -22,7 +22,7 @@ from ottla.raft.voters import QuorumIdentity
 _LOGGER = logging.getLogger(__name__)
 
 ACCEPT = "`ottla storage accept-loss --config FILE`"
-"""Command with which an operator lets a damaged voter of the quorum vote again."""
+"""Command with which an operator permits a damaged voter of the quorum to vote again."""
 
 
 async def open_voter(
@@ -33,7 +33,7 @@ async def open_voter(
     snapshots: SnapshotCheck = SOUND,
 ) -> ElectionState:
     """Compare a voter's files with its promises, and return the epoch, vote and standing (whether
-    it may vote) with which the voter may start. They are durable on return.
+    it may vote) with which the voter may start. The returned values are durable.
 
     Logs lost data at ERROR and repairs at WARNING. Raises ConfigError if this is the only voter and
     it has lost any data.

@@ -187,11 +187,11 @@ class ClientQuotas:
         return Offer(True, delay_ms)
 
     def most_at_once(self, found: Found, value: int, now_ms: int) -> int:
-        """Return the maximum usage of the quota that a client is allowed at once, at most `value`
-        and at least 1.
+        """Return the maximum usage of the quota that a client is allowed in one step, at most
+        `value` and at least 1.
 
         The maximum is the credit of the client, but no more than limit x (windows - 1) x window
-        length. It is no less than the amount of one window, for which the client may have to wait.
+        length. It is at least the amount of one window, for which the client may have to wait.
         `found` is a result of `find`.
         """
         match, usage = found

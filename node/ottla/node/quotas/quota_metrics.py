@@ -1,7 +1,7 @@
 """Metrics of quotas: usage of clients, and connection rates by listener and address. Pure.
 
 A client or an address has series only if it is limited and was active within the last hour. If more
-than `SERIES_MAX` qualify, the throttled ones come first, then the most recently active.
+than `SERIES_MAX` qualify, throttled ones are exported first, then the most recently active.
 """
 
 from collections.abc import Iterator

@@ -161,8 +161,8 @@ class RequestCharge:
         """Charge the client for the time and bytes that were used after the call of `settle`, while
         the response was built.
 
-        A request for which `settle` was never called has no response (acks=0) or comes from a
-        broker.  Its time is exempt, as in Kafka.
+        A request for which `settle` was never called has no response (acks=0) or was sent by a
+        broker. Its time is exempt, as in Kafka.
         """
         usage = self._fetch_usage
         if usage is not None:

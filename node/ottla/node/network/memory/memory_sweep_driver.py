@@ -1,7 +1,7 @@
-"""Background task that closes connections that hold request memory for too long, and returns free
+"""Background task that closes connections that use request memory for too long, and returns free
 memory to the operating system.
 
-If the memory were not returned, the allocator would permanently keep its large buffers after a
+Without the return of free memory, the allocator would permanently occupy its large buffers after a
 flood of requests.
 """
 
@@ -26,7 +26,7 @@ def trim_memory() -> None:
 async def sweep_periodically(
     memory: RequestMemory, clock: Clock, trim: Callable[[], None] = trim_memory
 ) -> NoReturn:
-    """Close connections that hold request memory for too long, periodically until cancelled. Also
+    """Close connections that use request memory for too long, periodically until cancelled. Also
     return free memory to the operating system after a peak."""
     while True:
         now_ms = clock.monotonic_ms()

@@ -65,8 +65,8 @@ again sooner."""
 
 TRIM_INTERVAL_MS = 10_000
 """Minimum milliseconds between two returns of free memory to the operating system. With a smaller
-value, a busy allocator requests the same memory repeatedly. With a larger one, memory is kept
-longer after a flood."""
+value, a busy allocator requests the same memory repeatedly. With a larger one, memory stays
+allocated for longer after a flood."""
 
 PROGRESS_PARTS = 8
 """Number of parts into which a frame is divided for checks of progress. While other connections
@@ -102,13 +102,13 @@ class RequestMemoryHolder(Protocol):
         ...
 
     def give_up(self, reason: str) -> None:
-        """Close the connection, because it holds request memory that other connections need, or has
-        held request memory for too long."""
+        """Close the connection, because other connections need its request memory, or because it
+        has used request memory for too long."""
         ...
 
 
 class MemoryShare:
-    """Request memory that one connection holds in the pool, and the progress of its incomplete
+    """Request memory of one connection in the pool, and the progress of the connection's incomplete
     frame."""
 
     __slots__ = ("age_ms", "arrived_bytes", "held_bytes", "holder", "is_new", "seen_bytes")
@@ -120,8 +120,8 @@ class MemoryShare:
         """Milliseconds for which the connection's unfinished frame has been read. The connection
         resets the value to 0 when it serves a frame."""
         self.arrived_bytes = 0
-        """Total bytes that the connection has received while it held request memory, which shows
-        progress."""
+        """Total bytes that the connection has received while it used request memory. Shows the
+        progress of the connection."""
         self.seen_bytes = 0
         """Value of `arrived_bytes` (total bytes received) at the last check of the connection's
         progress."""
@@ -178,8 +178,8 @@ class RequestMemory:
         self.chunk_bytes = UNAUTHENTICATED_CHUNK_BYTES if is_unauthenticated else CHUNK_BYTES
         self.reserved_bytes = 0
         self.given_up_count = 0
-        """Number of connections that were closed because of the request memory that they held:
-        other connections needed it, or they held it for too long."""
+        """Number of connections that were closed because of their request memory: other connections
+        needed it, or they had used it for too long."""
         self.is_used_up = False
         """True if the pool has no request memory left for further frames."""
         share_bytes_max = 0 if limit_bytes is None else limit_bytes // SHARES_OF_POOL
@@ -199,7 +199,7 @@ class RequestMemory:
 
     @property
     def held_bytes_of_all(self) -> int:
-        """Number of bytes of request memory that all connections hold, authenticated or not."""
+        """Number of bytes of request memory that all connections use, authenticated or not."""
         unauthenticated = self.unauthenticated
         return self.reserved_bytes + (
             0 if unauthenticated is None else unauthenticated.reserved_bytes
@@ -207,8 +207,8 @@ class RequestMemory:
 
     @property
     def given_up_count_of_all(self) -> int:
-        """Number of connections, authenticated or not, that were closed because of the request
-        memory that they held."""
+        """Number of connections, authenticated or not, that were closed because of their request
+        memory."""
         unauthenticated = self.unauthenticated
         return self.given_up_count + (
             0 if unauthenticated is None else unauthenticated.given_up_count
@@ -339,7 +339,7 @@ class RequestMemory:
 
     def check_fall(self, now_ms: int) -> bool:
         """Return whether the process should return free memory to the operating system. The result
-        is True if the held request memory has fallen by TRIM_BYTES below its peak since the last
+        is True if the used request memory has fallen by TRIM_BYTES below its peak since the last
         True.
 
         Returns True at most once every `TRIM_INTERVAL_MS`.

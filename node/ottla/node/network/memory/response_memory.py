@@ -1,10 +1,10 @@
 """Pool that bounds the response bytes that clients have not read, over all connections.
 
-Pure. The pool counts encoded responses that a socket did not accept at once; file slices take no
-memory. While the pool is exhausted, further requests of a connection are served only after all its
-responses have been sent. `sweep` then closes the connections that hold the most bytes and whose
-clients read nothing. If the unread bytes reach twice the pool's size, the connection that holds the
-most is closed at once.
+Pure. The pool counts encoded responses that a socket did not accept immediately; file slices take
+no memory. While the pool is exhausted, further requests of a connection are served only after all
+its responses have been sent. `sweep` then closes the connections with the most unread bytes whose
+clients read nothing. If the unread bytes reach twice the pool's size, the connection with the most
+unread bytes is closed immediately.
 """
 
 from typing import Protocol

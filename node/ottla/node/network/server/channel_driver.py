@@ -36,8 +36,8 @@ bytes around it in one call. With a larger size, copying takes longer than the t
 saves. With a smaller one, more responses need three calls, and each call may wake the client."""
 
 READ_AHEAD_BYTES = MIB
-"""Number of bytes of a file slice that are checked at once. If they are not in the page cache, they
-are loaded."""
+"""Number of bytes of a file slice that are checked in one step. If they are not in the page cache,
+they are loaded."""
 
 
 class ReadBuffer:

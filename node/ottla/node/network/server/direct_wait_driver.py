@@ -106,5 +106,5 @@ class DirectWait:
         return len(ready) == 1 and ready[0][0] == self._clients_fd
 
     def close(self) -> None:
-        """Close the epoll that contains the two others."""
+        """Close the epoll that contains the server's epoll and trio's epoll."""
         self._both.close()

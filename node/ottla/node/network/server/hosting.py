@@ -95,8 +95,8 @@ class HostedChannel(ABC):
 
     @property
     def has_unread(self) -> bool:
-        """True if the transport already holds received bytes that the connection can read now, so
-        no further event would announce them."""
+        """True if the transport has already received bytes that the connection can read now. No
+        further event would announce these bytes."""
         return False
 
     @property
@@ -243,7 +243,7 @@ class ConnectionHosting(ABC, Generic[C]):
                 break
 
     def _resume(self, channel: C, _: int, now_ms: int) -> None:
-        """Serve a connection's requests that were held back, and send the ready output."""
+        """Serve a connection's delayed requests, and send the ready output."""
         if not channel.connection.is_closed:
             channel.connection.resume(now_ms)
             if channel.has_unread:
@@ -281,7 +281,7 @@ class ConnectionHosting(ABC, Generic[C]):
 
     def _flush_completed(self, now_ms: int) -> None:
         """Send the responses that this event-loop iteration has completed on other connections.
-        Requests held back on those connections are served in the next iteration."""
+        Delayed requests of those connections are served in the next iteration."""
         completed, self._ready = self._ready, {}
         for channel in completed:
             if not channel.connection.is_closed:
@@ -355,8 +355,7 @@ class ConnectionHosting(ABC, Generic[C]):
         self._close(channel)
 
     def give_up(self, channel: C, reason: str) -> None:
-        """Close a connection that holds too much request memory for too long, and log the
-        reason."""
+        """Close a connection that uses too much request memory for too long, and log the reason."""
         line = f"closed connection {channel.connection.peer.label}: {reason}"
         self._log(self._bad_input_lines, self._clock.monotonic_ms(), line)
         self._close(channel)
@@ -375,8 +374,8 @@ class ConnectionHosting(ABC, Generic[C]):
             self._errors.note("connection", channel.connection.peer.label, fault)
 
     def _close_longest_idle(self, protected_listener: str | None) -> None:
-        """Close the connection that has been idle longest on an unprotected listener. This makes
-        room for a connection on the protected (inter-broker) listener."""
+        """Close the connection that has been idle longest on an unprotected listener, in favour of
+        a connection on the protected (inter-broker) listener."""
         others = (one for one in self._hosted if self._listener_of(one) != protected_listener)
         silent = min(others, key=lambda one: one.connection.last_active_ms, default=None)
         if silent is not None:

@@ -110,8 +110,8 @@ class ConnectionServer(ConnectionHosting[C]):
 
     @abstractmethod
     def _drop_after_failed_handshake(self, channel: Any, now_ms: int) -> None:
-        """Remove a connection whose TLS handshake has failed, but keep its socket open for a while,
-        so that its client can still read the alert."""
+        """Remove a connection whose TLS handshake has failed. Its socket stays open for a while, so
+        that the client can still read the alert."""
 
     # TLS handshakes.
 

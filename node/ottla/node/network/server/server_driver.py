@@ -56,9 +56,9 @@ MAPPED_IPV4 = "::ffff:"
 """Prefix of the address of an IPv4 client at a dual-stack socket."""
 
 DELAYED_CLOSES_MAX = 256
-"""Maximum number of rejected sockets that are kept open for a while before they are closed, which
-delays the next attempt of their clients. Sockets above this number are closed at once. With a
-larger value, a storm of connections could use up file descriptors that other clients need."""
+"""Maximum number of rejected sockets that are closed only after a delay, so that their clients
+connect again later. Further rejected sockets are closed immediately. With a larger value, a storm
+of connections could use up file descriptors that other clients need."""
 
 TURNED_AWAY = "no file descriptors left; a client is turned away"
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
@@ -374,8 +374,8 @@ class SocketServer(ConnectionServer[Channel]):
             self._close_longest_idle(admission.protected_listener)
 
     def _drop_after_failed_handshake(self, channel: Channel, now_ms: int) -> None:
-        """Remove a connection whose TLS handshake has failed, but keep its socket open for a while,
-        so that its client can still read the alert."""
+        """Remove a connection whose TLS handshake has failed. Its socket stays open for a while, so
+        that the client can still read the alert."""
         assert isinstance(channel, TlsChannel)
         sock = channel.release()
         self._epoll.unregister(channel.fd)

@@ -111,8 +111,8 @@ class TlsChannel(Channel):
 
     @property
     def has_unread(self) -> bool:
-        """True if the TLS session already holds received bytes that the connection can read now, so
-        no further socket event would announce them."""
+        """True if the TLS session has already received bytes that the connection can read now. No
+        further socket event would announce these bytes."""
         if self.is_shaking or self._unsent or not self.connection.wants_bytes:
             return False
         return self._open_session.has_unread

@@ -14,8 +14,8 @@ from ottla.model.quotas.token_bucket import TokenBucket
 
 HANDSHAKE_MS_MAX = 30_000
 """Maximum milliseconds of a TLS handshake, including waits. With a smaller value, clients are cut
-off when very many connect at once. With a larger one, unauthenticated clients hold connections
-longer."""
+off when very many connect at the same time. With a larger one, unauthenticated clients occupy
+connections for longer."""
 
 LOOP_SHARE = 0.5
 """Fraction of the event loop's time that TLS handshakes may use. With a larger value, many
@@ -127,8 +127,9 @@ class Handshakes(Generic[C]):
         self._budget.spend(step_ns / 1_000_000, now_ms)
 
     def overdue(self, now_ms: int) -> tuple[list[C], int | None]:
-        """Remove the connections whose TLS handshake deadline has passed. Returns them, and the
-        time in milliseconds of the next call, or None if no handshake is left."""
+        """Remove the connections whose TLS handshake deadline has passed. Returns these
+        connections, and the time in milliseconds of the next call, or None if no handshake is
+        left."""
         found = []
         for channel, deadline_ms in self._deadlines.items():
             if deadline_ms > now_ms:
