@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 class ArrayRecordWork:
     """The per-record implementation of log compaction with numpy, which processes all records of a
-    run of batches at once."""
+    run of batches together."""
 
     def __init__(self, offset_map: ArrayOffsetMap, hasher: KeyHasher) -> None:
         self.map = offset_map

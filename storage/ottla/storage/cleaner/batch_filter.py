@@ -1,15 +1,15 @@
-"""Pass 2 of a log compaction: determines the part of each batch that is kept, in log order from the
-first batch. No I/O.
+"""Pass 2 of a log compaction: determines the part of each batch that is retained, in log order from
+the first batch. No I/O.
 
 Invariants:
 
 - LastValueKept, OffsetsKept: see `record_work`.
-- TombstonesSeen: a tombstone is kept until the delete horizon of its batch has passed. A cleaning
-  sets a horizon only if it makes the whole batch clean; the older values of the batch's keys are
-  then gone.
-- ProducersKept: the last batch of an active producer is kept, if necessary empty.
-- MarkersLast: a marker is kept while a batch of its transaction is in the log, and until its own
-  horizon has passed.
+- TombstonesSeen: a tombstone is retained until the delete horizon of its batch has passed. A
+  cleaning sets a horizon only if it makes the whole batch clean; the older values of the batch's
+  keys are then gone.
+- ProducersKept: the last batch of an active producer is retained, if necessary empty.
+- MarkersLast: a marker is retained while a batch of its transaction is in the log, and until its
+  own horizon has passed.
 - EndsKept: a new segment ends at the end offset of its last source. If the broker starts after a
   half-finished swap, this offset shows which segments the new one replaces.
 """
@@ -154,8 +154,8 @@ class BatchFilter:
         return FilteredBlock(self._data, self._kept, self._is_changed, self._needed_aborts)
 
     def _begin_data(self, at: int, header: BatchHeader) -> Body | None:
-        """Decide from its header whether a data batch is kept. Returns None if that is decided, or
-        the body of the batch if the decision depends on its records."""
+        """Decide from its header whether a data batch is retained. Returns None if the header
+        decides, or the body of the batch if the decision depends on its records."""
         self._open_producers.on_data(header)
         is_clean = header.last_offset < self._clean_to
         if header.base_offset >= self._clean_to:
@@ -230,8 +230,8 @@ class BatchFilter:
                 self._keep(self._emptied(header))
 
     def _decide_waiting(self) -> None:
-        """Decide which records of the undecided batch bodies are kept, and append the batches that
-        remain to the result in log order."""
+        """Decide which records of the undecided batch bodies are retained, and append the remaining
+        batches to the result in log order."""
         waiting, self._waiting = self._waiting, []
         bodies = [each[1] for each in waiting if not isinstance(each, KeptBatch)]
         verdicts = iter(self._work.select_kept(bodies, self._rule) if bodies else ())

@@ -2,10 +2,10 @@
 compaction. Pure.
 
 A partition has at most one cleaning at a time. A task that must not run during a cleaning (a
-truncation, a move, a deletion) pauses the partition, which aborts a cleaning in progress. It
+truncation, a move, a deletion) pauses the partition, which aborts a cleaning in progress. The task
 resumes the partition once for each pause. Logs whose cleaning was requested are chosen first, then
 the dirtiest of the logs that are due. A log whose cleaning fails is retried after increasing
-delays, and is then excluded with the reason. A corrupt log is excluded at once.
+delays, and is then excluded with the reason. A corrupt log is excluded without a retry.
 
 Invariants: OneCleaningPerLog, PausedIsNotCleaned (no cleaning runs once a pause has returned).
 """

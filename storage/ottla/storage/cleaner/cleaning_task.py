@@ -22,8 +22,8 @@ from ottla.storage.segments.transaction_index import AbortedTransaction
 
 LINE_BYTES_MAX = 16 * MIB
 """Maximum length in bytes of a line between the broker and a worker process of the cleaner. A task
-with 10,000 producers and 100,000 segments has 6 MiB. A smaller limit refuses such tasks; a larger
-one only lets a broken peer use more memory."""
+with 10,000 producers and 100,000 segments has 6 MiB. A smaller limit refuses such tasks. With a
+larger one, a broken peer can use more memory."""
 
 GO = b"go\n"
 """Line by which the broker permits a worker to continue after a report. After a `CleanedGroup`, it

@@ -4,10 +4,9 @@
 `RecordWork` is the common interface of the plain and the numpy implementation. A body consists of
 the uncompressed records of one v2 data batch. Invariants:
 
-- OrderKept, OffsetsKept: the result for a body consists of ascending ranges of its records' own
-  bytes.
-- LastValueKept: a record below `clean_to` is dropped only if its key has a later record, or it is a
-  tombstone whose delete horizon has passed, or it has no key.
+- OrderKept, OffsetsKept: the result for a body consists of ascending byte ranges of its records.
+- LastValueKept: a record below `clean_to` is dropped only in three cases: its key has a later
+  record, it is a tombstone whose delete horizon has passed, or it has no key.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,8 +70,8 @@ class RecordWork(Protocol):
         ...
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return which records of each batch body (its decompressed records) the compaction keeps,
-        in the order of the bodies.
+        """Return the records of each batch body (its decompressed records) that the compaction
+        keeps, in the order of the bodies.
 
         Raises CorruptDataError if the data is corrupt.
         """
@@ -103,8 +102,8 @@ class PlainRecordWork:
         return IndexedRecords(count, None)
 
     def select_kept(self, bodies: Sequence[Body], rule: KeepRule) -> list[KeptRecords]:
-        """Return which records of each batch body (its decompressed records) the compaction keeps,
-        in the order of the bodies."""
+        """Return the records of each batch body (its decompressed records) that the compaction
+        keeps, in the order of the bodies."""
         return [self._select_kept(body, rule) for body in bodies]
 
     def _select_kept(self, body: Body, rule: KeepRule) -> KeptRecords:

@@ -207,10 +207,10 @@ class Checkpoints:
         self, partition: TopicPartition, kept: Callable[[], Collection[TopicPartition]]
     ) -> None:
         """Durably remove the checkpoint lines of a partition name, because a directory with that
-        name is about to be created.
+        name will be created.
 
-        Lines of all other partitions are removed as well, except those that `kept` returns.
-        Creating a thousand topics again therefore needs only one write.
+        Lines of other partitions are also removed, except those of the partitions that `kept`
+        returns. Creating a thousand topics again therefore needs only one write.
         """
         if not self._writing.locked() and not self._has_line(partition):
             return

@@ -1,5 +1,5 @@
-"""Lock of a log directory by its lock file `.lock`. Only one process at a time can hold the lock
-(flock), which ends with the process."""
+"""Lock of a log directory by its lock file `.lock` (flock). Only one process at a time can have the
+lock. The lock ends with the process."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ LOCK_FILE = ".lock"
 _held: dict[tuple[int, int], str] = {}
 """Paths of the lock files that this process has locked, by device and inode.
 
-If flock fails, another process may have the lock, or this process may have locked the same
+If flock fails, another process may have the lock. Otherwise, this process has locked the same
 directory under another path (a trailing slash, a symbolic link, a bind mount).
 """
 

@@ -2,9 +2,10 @@
 each change.
 
 Pure. Inputs are measurements and refused writes with their times. Outputs are changes to log.
-Invariants: OneLineForEachChange (a state is logged once, and again only after another state), and
-FullUntilWritesFit (a full directory counts as having space again only once no write was refused for
-a while, and more space is free than a few batches need).
+Invariants:
+- OneLineForEachChange: a state is logged once, and again only after another state.
+- FullUntilWritesFit: a full directory counts as having space again only if no write was refused for
+  a while, and more space is free than a few batches need.
 """
 
 from enum import Enum

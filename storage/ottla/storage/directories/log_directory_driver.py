@@ -1,7 +1,7 @@
 """The log directories of log.dirs, each with its lock, identity, checkpoints and clean shutdown
 marker.
 
-A directory whose disk fails is offline until the next start. The reason is kept for reports.
+A directory whose disk fails is offline until the next start. The reason is stored for reports.
 """
 
 import logging
@@ -107,7 +107,7 @@ class LogDirectory:
 
     def fail(self, reason: str) -> None:
         """Take the log directory offline until the next start of the broker. After several
-        failures, the directory keeps the first reason."""
+        failures, the first reason is stored."""
         if self.failure is None:
             self.failure = reason
             _LOGGER.error("log directory is offline: %s", reason)

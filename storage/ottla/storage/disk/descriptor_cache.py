@@ -2,10 +2,12 @@
 descriptors are closed for other files.
 
 Pure. A broker has more files than a process may have descriptors, and most are idle. A descriptor
-that is not pinned by a user and has no unflushed writes is closed when another file needs one; the
-file is reopened at its next use. A descriptor with unflushed writes is kept open, because closing
-it would lose the kernel's record of a failed write. Such a file is first flushed, once it has not
-been written for a while, and may then be closed.
+may be closed when another file needs one, if no user has pinned it and it has no unflushed writes.
+The file is reopened at its next use.
+
+A descriptor with unflushed writes stays open, because closing it would lose the kernel's record of
+a failed write. When such a file has not been written for a while, it is flushed, and may then be
+closed.
 
 Invariants: OpenIsBounded (at most `count_max` closable descriptors are open) and UnflushedIsKept.
 """
@@ -25,8 +27,8 @@ class OpenFile(Protocol):
     """Interface of a file with an open descriptor, which the descriptor cache may close."""
 
     dirt: int
-    """State of the file's unflushed writes: CLEAN (none), NEW_DIRT, or OLD_DIRT (none since the
-    latest call of `DescriptorCache.stale`)."""
+    """State of the file's unflushed writes: CLEAN (no unflushed writes), NEW_DIRT, or OLD_DIRT (no
+    writes since the latest call of `DescriptorCache.stale`)."""
     was_used: bool
     """True if the file was used since the descriptor cache last examined it."""
     is_set_apart: bool

@@ -52,7 +52,7 @@ def deleted_name(partition: TopicPartition, unique: UUID) -> str:
 
 def stray_name(partition: TopicPartition, unique: UUID) -> str:
     """Return the name of the directory of a stray partition, which the cluster no longer places on
-    this broker. The operator may remove it."""
+    this broker. The operator may remove the directory."""
     return _suffixed_name(partition, unique, STRAY_SUFFIX)
 
 

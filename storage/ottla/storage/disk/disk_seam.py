@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 Chunk = bytes | bytearray | memoryview
-"""Bytes to write to a file, passed by reference. The disk keeps no reference after the call."""
+"""Bytes to write to a file, passed by reference. The disk stores no reference after the call."""
 
 
 T = TypeVar("T")

@@ -66,8 +66,8 @@ cache. A larger distance misses pages that the kernel has reclaimed within a ran
 costs more calls per large response."""
 
 READ_AHEAD_BLOCK_BYTES = 1 << 16
-"""Number of bytes that `read_ahead` reads at once. The buffer is small and reused, so it stays in
-the processor's cache. The size of the device's reads does not depend on it."""
+"""Number of bytes that one call of `read_ahead` reads per step. The buffer is small and reused, so
+it stays in the processor's cache. The size of the device's reads does not depend on it."""
 
 
 class _Workers:
@@ -319,8 +319,8 @@ class RealDisk:
     async def space(self, path: str) -> Space:
         """Return the size and free space, in bytes, of the volume that contains the path.
 
-        A cancellation takes effect at once even while the volume hangs, because the abandoned
-        thread changes nothing.
+        A cancellation takes effect even while the volume hangs, because the abandoned thread
+        changes nothing.
         """
         limiter = self._workers_of(path).space
         return await trio.to_thread.run_sync(_space, path, limiter=limiter, abandon_on_cancel=True)

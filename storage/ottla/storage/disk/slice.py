@@ -1,7 +1,7 @@
 """A range of a file that is passed instead of its bytes, so that sendfile can send it.
 
-Slices are read by code that does not know their log. An error of the file is therefore raised as
-`SliceError`, and the handler reports the path to the log manager.
+The code that reads a slice does not know the slice's log. An error of the file is therefore raised
+as `SliceError`, and the handler reports the path to the log manager.
 """
 
 from ottla.model.compiled import mypyc_attr

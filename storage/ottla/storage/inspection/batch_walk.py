@@ -1,12 +1,12 @@
 """Iteration over the batches of a `.log` as they are stored, damage included, for inspection tools.
 
 Formats v0, v1 and v2 may follow each other in one file. Only one block of the file is in memory at
-a time, because the length field of a batch may have any value; CRCs are computed block by block.
+a time, because the length field of a batch may have any value. CRCs are computed block by block.
 The iteration continues after a wrong CRC. It ends at the first bytes that are not a batch, with a
-`Problem` that gives position and reason.
+`Problem` that contains position and reason.
 
-Recovery iterates over batches separately (`batch_scan`), because it must stop at damage that is
-only reported here.
+Recovery iterates over batches separately (`batch_scan`), because it must stop at damage that
+inspection only reports.
 """
 
 import zlib

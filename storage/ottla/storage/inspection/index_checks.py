@@ -1,8 +1,8 @@
 """Checks of a segment's three indexes against its log.
 
 The caller iterates over the log's batches once, and calls `on_batch` of each check for each batch,
-then `finish` after the last batch. Both return the entries that have been checked by then. Entries
-and batches are read in parallel, and none of them are kept in memory.
+then `finish` after the last batch. These methods return the entries that have been checked by then.
+Entries and batches are read in parallel, and are not stored.
 
 - An offset entry is valid if a batch begins at its position and ends with its offset.
 - A time entry is valid if the batch with its offset has the largest timestamp up to that batch, and

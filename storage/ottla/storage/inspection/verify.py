@@ -1,8 +1,8 @@
 """Consistency check of all files of a partition's directory, for `ottla log verify`.
 
-Pure and read-only. Corrupt data raises nothing: each problem is a `Flaw` with file and position,
-and the check continues wherever it can. Problems that a broker repairs at startup after a crash
-count as damage here. Temporary files that the broker only removes do not.
+Pure and read-only. Corrupt data raises no exception: each problem is a `Flaw` with file and
+position, and the check continues if possible. Problems that a broker repairs at startup after a
+crash count as damage in this check. Temporary files that the broker only removes do not.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -74,8 +74,8 @@ class PartitionFiles(Protocol):
 
 @frozen(kw_only=True)
 class PartitionFacts:
-    """Facts about a partition that do not come from its directory. The check compares the
-    partition's files with them."""
+    """Facts about a partition from outside its directory. The check compares the partition's files
+    with these facts."""
 
     is_live: bool = False
     """True if a broker may be writing to the partition's directory during the check."""

@@ -1,8 +1,9 @@
 """Appends to a log, as leader and as follower.
 
 No method awaits, so no other task runs between a check and its write. The bytes of a batch are not
-copied, and its records are examined only for topics that require it. Invariant NoTornAppend: a
-failed write is undone before its request is answered; if the undo fails too, the log goes offline.
+copied, and its records are examined only if the topic's settings require it. Invariant
+NoTornAppend: a failed write is undone before its request is answered; if the undo also fails, the
+log goes offline.
 """
 
 from typing import NoReturn

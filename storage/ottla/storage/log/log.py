@@ -100,8 +100,8 @@ def new_log(
     """Create and return the log object for a directory that was just created with the files of an
     empty segment.
 
-    The result equals that of `open_log`. No file is read, which matters when many logs are created
-    at once.
+    The result equals that of `open_log`. No file is read, so that many logs can be created in a
+    short time.
     """
     beginning = Offset(0)
     segment = Segment(disk, directory, beginning, config, now_ms=now_ms, known_bytes=0)

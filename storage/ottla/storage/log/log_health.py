@@ -58,15 +58,14 @@ class LogHealth:
         self.fail(f"{where}: {in_words(error)}")
 
     def fail_disk(self, reason: str) -> None:
-        """Take the log offline and report the failure of its disk. After several failures, the log
-        keeps the first reason."""
+        """Take the log offline and report the failure of its disk. After several failures, the
+        first reason is stored."""
         if self.failure is None:
             self.failure = reason
             self._hooks.on_disk_failed(reason)
 
     def fail(self, reason: str) -> None:
-        """Take the log offline for a reason. After several failures, the log keeps the first
-        reason."""
+        """Take the log offline for a reason. After several failures, the first reason is stored."""
         if self.failure is None:
             self.failure = reason
 

@@ -50,8 +50,8 @@ offset. A larger size uses more memory in every partition that is read."""
 
 
 class KeptRead:
-    """The last small read of a log: its offset and its bytes. It is kept because many consumers at
-    the log's end read the same batch."""
+    """The last small read of a log: its offset and its bytes. It is stored because many consumers
+    at the log's end read the same batch."""
 
     __slots__ = ("data", "first_bytes", "generation", "offset", "position", "segment")
 

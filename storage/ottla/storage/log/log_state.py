@@ -1,9 +1,11 @@
 """The segments, watermarks, epochs and producers of one log, which the log's components (appender,
 reader, flusher and others) share.
 
-Invariants: OffsetsInOrder (log start <= last stable <= high watermark <= end, and
-log start <= local start <= high watermark), ActiveIsLast (the last segment receives the appends),
-WatermarkNeverRecedes (except by truncation).
+Invariants:
+- OffsetsInOrder: log start <= last stable <= high watermark <= end, and
+  log start <= local start <= high watermark.
+- ActiveIsLast: the last segment receives the appends.
+- WatermarkNeverRecedes, except by truncation.
 """
 
 from bisect import bisect_right

@@ -85,7 +85,7 @@ class SegmentFiles:
         return new
 
     def discard(self, segment: Segment) -> None:
-        """Remove an empty segment's files at once. The log goes offline if a file cannot be
+        """Remove an empty segment's files without waiting. The log goes offline if a file cannot be
         removed."""
         try:
             segment.discard()

@@ -1,11 +1,12 @@
 """Removal of a log's oldest segments, by retention or because records were deleted.
 
-A removal has two phases: the segments are removed from the log in memory, then their files are
-renamed to `.deleted`, the oldest first. While the log is being compacted, the files are kept; the
+A removal has two phases. The segments are removed from the log in memory; then their files are
+renamed to `.deleted`, the oldest first. While the log is being compacted, the files stay, and the
 cleaner removes them at the end of the compaction.
 
 A tiered log removes its oldest segments once they are copied to the object store. The log start
-then stays, and so do the leader epochs from there on, which select the valid copies.
+offset then stays unchanged. The leader epochs from there on also stay, because they select the
+valid copies.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -184,8 +185,8 @@ class SegmentRemover:
                 await self._files.fsync(segment)
 
     def _pass(self, doomed: list[Segment]) -> None:
-        """Move the oldest segments of the log to `passed`, up to the first one that is not in
-        `doomed`. The files of passed segments are removed later."""
+        """Move the oldest segments of the log to the list `passed`, up to the first one that is not
+        in `doomed`. The files of these segments are removed later."""
         state = self._state
         found: list[Segment] = []
         for segment in state.segments[:-1]:

@@ -34,8 +34,8 @@ class SegmentReplacer:
         """Durably replace segments of the log by a compacted segment, `cleaned`.
 
         Raises CorruptDataError if the files of the compacted segment do not match its description.
-        Raises RefusedError if the old segments are missing or the disk fails; the old segments are
-        then kept.
+        Raises RefusedError, and leaves the old segments unchanged, if old segments are missing or
+        the disk fails.
         """
         state, health, files = self._state, self._health, self._files
         health.check_online()

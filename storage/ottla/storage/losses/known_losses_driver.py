@@ -1,8 +1,8 @@
 """Losses of one broker's replicas, stored durably until each replica is complete again.
 
 Each log directory stores the losses of its own replicas in the file `lost-logs`. At its start, the
-broker reads these files. It compares the logs with the offsets that the checkpoints and the
-metadata image promise. It writes the files again before it continues.
+broker reads these files, and compares the logs with the offsets in the checkpoints and in the
+metadata image. It writes the files again before it continues.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Removal of files that logs have renamed to `.deleted`, each after its topic's
 file.delete.delay.ms.
 
-Readers that opened a file earlier keep their descriptors and need no name. During the delay, the
+Readers that opened a file earlier use its descriptor and need no name. During the delay, the
 operator can restore files that were removed because of a wrong setting. Files that remain when the
 process ends are removed at the next start.
 """
@@ -46,8 +46,8 @@ class DelayedRemoval:
                 await self._remove(heappop(self._waiting)[2])
 
     async def remove_all(self) -> bool:
-        """Remove all files at once, because the directory is short of free space. Returns True if
-        there were any."""
+        """Remove all waiting files now, because the directory is short of free space. Returns True
+        if any file was removed."""
         had_any = bool(self._waiting)
         while self._waiting:
             await self._remove(heappop(self._waiting)[2])

@@ -248,8 +248,8 @@ class LogManager:
         """Open all logs of all directories, and bring those logs online that belong to replicas of
         this broker.
 
-        Calls `open_logs`, then `settle`. A broker calls these two itself, and registers with the
-        controller between them.
+        Calls `open_logs`, then `settle`. A broker calls these methods itself, and registers with
+        the controller between the two calls.
         """
         await self.open_logs(config_of, placements)
         await self.settle(is_stray, directory_id_of, placements)
@@ -276,7 +276,8 @@ class LogManager:
         all other logs get the suffix `-stray`.
 
         The metadata image must include this broker's registration, because an older image may lack
-        a topic whose records are here. `losses` may grow by losses that only that image shows.
+        a topic whose records are on this broker. `losses` may grow by losses that only this image
+        shows.
 
         If a partition has logs in two directories, the longer log is used. If they are equal, the
         log in the directory assigned by the cluster (`directory_id_of`) is used. The other log is

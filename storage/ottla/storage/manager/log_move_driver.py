@@ -46,8 +46,8 @@ loop is blocked for longer. With fewer, the copy needs more reads."""
 LAST_BYTES = MIB
 """Maximum number of bytes copied in the event-loop iteration that switches the partition to the
 copy of its log. No other task runs in that iteration, which takes about two milliseconds. With a
-smaller maximum, the copy of a busy log may never come close enough to the log's end. A larger one
-blocks the event loop for longer."""
+smaller maximum, the copy of a busy log may never reach the log's end. A larger one blocks the event
+loop for longer."""
 
 WRITE_BACK_EVERY_BYTES = 2 * MIB
 """Number of bytes of a moving log that are copied before the kernel is asked to write them to the
@@ -289,11 +289,11 @@ class LogMove:
                 return
 
     async def _follow_log_start(self, copy: Log) -> None:
-        """Delete those segments from the copy that retention or a client deleted from the moving
+        """Delete from the copy the segments that retention or a client has deleted from the moving
         log.
 
-        Kafka applies retention to future logs separately. This copy follows the old log instead, so
-        both keep the same records.
+        Kafka applies retention to future logs separately. In Ottla, the copy follows the old log,
+        so both have the same records.
         """
         copy.update_high_watermark(min(copy.end_offset, self.source.high_watermark))
         log_start_offset = min(self.source.log_start_offset, copy.end_offset)

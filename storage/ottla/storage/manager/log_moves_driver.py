@@ -1,8 +1,8 @@
 """Moves of partition logs between the log directories of one broker.
 
 A partition has at most one move. A later request replaces an earlier one, and a request for the
-directory of the current log cancels the move. If a move fails, the error is logged and the log is
-kept in its directory.
+directory of the current log cancels the move. If a move fails, the error is logged and the log
+stays in its directory.
 """
 
 import logging
@@ -227,7 +227,7 @@ class LogMoves:
 
     async def _abandon_move(self, move: LogMove, directory: LogDirectory) -> None:
         """Remove the old log of a completed move, once the new log and its checkpoints are durable.
-        The old log's files are kept if that fails."""
+        If that fails, the old log's files stay."""
         old, new = move.source, move.copy
         assert new is not None
         await wait_until_idle(old)

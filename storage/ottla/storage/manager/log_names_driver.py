@@ -165,7 +165,7 @@ async def free_name(
     """Durably rename the directory of a deleted log, so that a new log can use its name. Returns
     the new path, or None if the directory was removed.
 
-    On a full disk, the directory is removed at once instead. Raises OSError if the disk fails.
+    On a full disk, the directory is removed instead. Raises OSError if the disk fails.
     """
     path = f"{directory.path}/{partition}"
     target = f"{directory.path}/{deleted_name(partition, rng.uuid())}"

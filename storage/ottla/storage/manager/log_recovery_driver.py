@@ -1,11 +1,13 @@
 """Opening of all partition logs of one log directory at broker startup, several at a time.
 
-After a clean shutdown logs are only opened; otherwise everything above the recovery point is
+After a clean shutdown, logs are only opened. Otherwise, everything above the recovery point is
 checked (`recovery/recovery.py`). Interrupted deletions are listed, for the caller to complete. The
-metadata log is not opened, because the quorum opens it. If a log's directory has no readable topic
-id, the id is restored from the checkpoints. If the checkpoints have no id either, the directory is
-renamed to `-stray` if `partition.metadata` is missing or unfinished. If that file is damaged, the
-log is offline.
+metadata log is not opened, because the quorum opens it.
+
+If a log's directory has no readable topic id, the id is restored from the checkpoints. If the
+checkpoints have no id either, the result depends on `partition.metadata`:
+- If the file is missing or unfinished, the directory is renamed to `-stray`.
+- If the file is damaged, the log is offline.
 
 A damaged partition goes offline alone; a disk error takes the directory offline. A checkpoint line
 of a partition is used only if its topic id is that of the directory.
@@ -413,8 +415,8 @@ async def _find_topic_id(
     view: DirectoryView,
     found: DirectoryContents,
 ) -> UUID | None:
-    """Return the topic id of a partition's log, or None if it has no topic id. In that case the log
-    is marked as corrupt, or its directory is renamed to `-stray`."""
+    """Return the topic id of a partition's log, or None if it has no topic id. If it has none, the
+    log is marked as corrupt, or its directory is renamed to `-stray`."""
     damage: str | None = None
     try:
         data = await view.read_file(PARTITION_METADATA)

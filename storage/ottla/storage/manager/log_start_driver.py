@@ -2,9 +2,9 @@
 that the cluster places on this broker.
 
 There are two steps, and the broker registers with the controller between them. The controller must
-know the losses before it may elect this broker. The second step decides which logs are strays. For
-this it needs a metadata image with the broker's own registration, because an older image may lack a
-topic whose records are here.
+know the losses before it may elect this broker. The second step decides which logs are strays. It
+needs a metadata image with the broker's own registration, because an older image may lack a topic
+whose records are on this broker.
 """
 
 import logging
@@ -238,8 +238,8 @@ class LogStart:
     async def _choose(
         self, partition: TopicPartition, one: PlacedLog, other: PlacedLog, wanted: UUID | None
     ) -> None:
-        """Choose one of a partition's two logs. The other one is removed, or its directory is
-        renamed to `-stray`."""
+        """Choose one of a partition's two logs. The log that was not chosen is removed, or its
+        directory is renamed to `-stray`."""
         kept, stray = choose_log(partition, one, other, wanted)
         _LOGGER.error(
             TWO_LOGS, partition, *(at.directory.path for at in (one, other)), kept.directory.path

@@ -46,9 +46,9 @@ producer id."""
 _new: Final = tuple.__new__
 
 EVICTED_PART = 8
-"""Divisor of the number of producers that determines how many are evicted at once. With a smaller
-divisor, more producers are evicted than necessary. With a larger one, the producers are searched
-more often."""
+"""Divisor of the number of producers. The quotient is the number of producers that are evicted
+together. With a smaller divisor, more producers are evicted than necessary. With a larger one, the
+producers are searched more often."""
 
 
 class SequencedBatch(NamedTuple):
@@ -368,9 +368,9 @@ class ProducerStates:
 
     def _forget_longest_unseen(self, count: int) -> None:
         """Evict the `count` producers of the log whose last batches have the lowest offsets.
-        Several are evicted at once, because each search examines all producers.
+        Several are evicted together, because each search examines all producers.
 
-        Producers with an open transaction are kept.
+        Producers with an open transaction are not evicted.
         """
         last_offsets = {
             producer_id: producer.batches[-1].last_offset if producer.batches else NO_OFFSET

@@ -99,7 +99,7 @@ async def keep_topic_id(disk: Disk, view: DirectoryView, topic_id: UUID | None) 
     """Durably write the topic id of a new directory, if the directory has none. This also makes the
     name of the first segment's file durable.
 
-    Otherwise a power failure could lose the first segment's name but keep a later segment's. The
+    Without this, a power failure could lose the first segment's name but not a later segment's. The
     log would then begin at the later segment.
     """
     path = f"{view.path}/{PARTITION_METADATA}"
@@ -411,11 +411,11 @@ class LogLoader:
         """Return whether the next segment may be kept: it must begin where the segment at `index`
         ends.
 
-        After a power failure each unflushed file survives independently. A tail may therefore be
-        lost exactly at a batch's end while the next segment survives. Compaction cannot explain a
-        gap here, because compacted segments are flushed and below the recovery point. A gap is
-        accepted only if it is wider than a segment can span, because a lost tail cannot cause such
-        a gap (`SegmentFiles.base_of_next`).
+        After a power failure, each unflushed file survives independently. A tail may therefore be
+        lost exactly at a batch's end while the next segment survives. Compaction cannot be the
+        cause of such a gap, because compacted segments are flushed and below the recovery point. A
+        gap is accepted only if it is wider than a segment can span, because a lost tail cannot
+        cause so wide a gap (`SegmentFiles.base_of_next`).
         """
         if index + 1 == len(segments):
             return True

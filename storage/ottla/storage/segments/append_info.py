@@ -52,7 +52,7 @@ class AppendInfo:
         self.base_offset = base_offset
         self.end_offset = end_offset
         self.log_append_time_ms = log_append_time_ms
-        """Time of the append in ms since 1970, or -1 if the records keep the timestamps of their
+        """Time of the append in ms since 1970, or -1 if the records retain the timestamps of their
         producer (CreateTime)."""
         self.log_start_offset = log_start_offset
         self.is_duplicate = is_duplicate

@@ -18,8 +18,8 @@ from ottla.wire.crc import crc32c
 from ottla.wire.legacy import entry_header, is_crc_right, is_entry_at
 
 BLOCK_BYTES = 1 * MIB
-"""Number of bytes of a log file that a scan reads at once. With smaller reads, more calls are
-passed to the disk's worker thread. Larger ones exceed the processor's cache and block the event
+"""Number of bytes of a log file that a scan reads per step. With smaller reads, more calls are
+passed to the disk's worker thread. Larger reads exceed the processor's cache and block the event
 loop for longer."""
 
 F = TypeVar("F")
@@ -97,9 +97,9 @@ class BatchScan:
     def _check_block(
         self, data: memoryview, left: int
     ) -> tuple[list[tuple[int, BatchHeader]], int, int]:
-        """Check one block of a log file. Returns its complete batches with their positions, the
-        total size of these batches in bytes, and the size of the batch that is cut off at the
-        block's end."""
+        """Check one block of a log file. Returns three values: its complete batches with their
+        positions, the total size of these batches in bytes, and the size of the batch that is cut
+        off at the block's end."""
         batches: list[tuple[int, BatchHeader]] = []
         at = 0
         size = len(data)

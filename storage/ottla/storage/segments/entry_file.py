@@ -171,10 +171,11 @@ class EntryFile:
                 raise
 
     def write_if_due(self) -> None:
-        """Write pending index entries like `write_if_possible`: the first entry of the index at
-        once, later entries in groups.
+        """Write pending index entries like `write_if_possible`. The first entry of the index is
+        written immediately, later entries in groups.
 
-        Only entries that startup can rebuild may be delayed; all other entries are written at once.
+        Only entries that startup can rebuild may be delayed; all other entries are written
+        immediately.
         """
         assert self._memory is not None
         missing_bytes = len(self._memory) - self._written_bytes

@@ -1,9 +1,9 @@
 """The two sparse indexes of a log segment: by offset and by time.
 
 The offset index (`.index`) maps the last offset of a batch to the position of the batch in the
-file. An entry has 8 bytes: offset relative to the segment's base offset (int32), position (int32);
-both strictly increase. A look-up returns a position at or before the batch, from where the log is
-scanned.
+file. An entry has 8 bytes: offset relative to the segment's base offset (int32), position (int32).
+Offsets and positions strictly increase. A look-up returns a position at or before the batch, from
+which the log is then scanned.
 
 The time index (`.timeindex`) maps the largest timestamp so far to the offset of its record. An
 entry has 12 bytes: timestamp (int64), offset relative to the segment's base offset (int32).
@@ -24,8 +24,8 @@ _OFFSET_ENTRY = Struct(">ii")
 
 NEAR_ENTRY_COUNT = 16
 """Number of offset index entries that a look-up searches first, starting at the entry that the last
-look-up found. With more entries, a reader with larger reads still needs no search of the whole
-index. With fewer, the first search is shorter."""
+look-up found. With more entries, readers with larger reads also avoid a search of the whole index.
+With fewer, the first search is shorter."""
 
 
 class OffsetIndex(EntryFile):
@@ -106,8 +106,8 @@ class OffsetIndex(EntryFile):
     def _narrowed(self, relative: int) -> tuple[int, int]:
         """Return the range of index entries to search for an offset relative to the base offset.
 
-        These are the entries just after those of the last look-up if they contain the offset,
-        otherwise all entries.
+        If the entries just after those of the last look-up contain the offset, only these entries
+        are searched; otherwise all entries.
         """
         first, count = self._found_last, self.count
         if first >= count or self._relative_at(first) > relative:

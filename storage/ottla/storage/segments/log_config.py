@@ -46,8 +46,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = INT64_MAX
     message_timestamp_after_max_ms: int = HOUR_MS
     codec: Codec | None = None
-    """Compression codec in which batches are stored, or None to keep the codec that the producer
-    used."""
+    """Compression codec in which batches are stored, or None for the codec of the producer."""
     compression_level: int | None = None
     """Compression level for `codec`, or None for the default level of the codec's library."""
     is_compacted: bool = False

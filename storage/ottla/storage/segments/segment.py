@@ -63,9 +63,9 @@ WALK_BLOCK_BYTES = 8192
 nearly every batch is found in one read. With more, more bytes are copied than needed."""
 
 COLD_BLOCK_BYTES = 1 << 20
-"""Number of bytes of a log file that are loaded at once when a scan or read reaches a range that is
-not in the page cache. With fewer, reads wait for the disk more often. With more, the first response
-is delayed, and more of the bytes may never be used."""
+"""Number of bytes of a log file that are loaded in one step when a scan or read reaches a range
+that is not in the page cache. With fewer, reads wait for the disk more often. With more, the first
+response is delayed, and more of the bytes may never be used."""
 
 assert COLD_BLOCK_BYTES >= WALK_BLOCK_BYTES, "else a walk never finds what it had brought in"
 
@@ -75,7 +75,7 @@ other tasks run. With fewer, more calls are passed to the worker thread. With mo
 is blocked for longer."""
 
 RECENT_BATCH_COUNT_MAX = 128
-"""Number of recent batches of a segment whose file positions are kept in memory, so that fetches
+"""Number of recent batches of a segment whose file positions are stored in memory, so that fetches
 near the log's end and the high watermark need no look-up. With fewer, fetches of slow followers
 search the index. With more, every partition uses more memory."""
 
@@ -259,8 +259,8 @@ class Segment:
     def has_no_room(self, *, size: int, last_offset: int) -> bool:
         """Return whether a batch does not fit into this segment, regardless of the settings.
 
-        A new log rolls for no other reason before its directory is durable. Otherwise a power
-        failure might keep the name of a later segment and lose the name of the first one.
+        A new log rolls for no other reason before its directory is durable. Otherwise, a power
+        failure might lose the name of the first segment but not that of a later segment.
         """
         is_far = last_offset - self.base_offset >= SEGMENT_OFFSETS_MAX
         return is_far or self.size_bytes + size > INT32_MAX
@@ -374,9 +374,9 @@ class Segment:
         """Return the file position, base offset and size in bytes of the batch at which a
         truncation to `offset` cuts the file, or None if there is no such batch.
 
-        The result is that of `find`, except that the base offset of an old format's wrapper message
-        is that of the first message inside. Also raises NotCachedError if `activate` would have to
-        wait.
+        The result is that of `find`, with one exception: for a wrapper message of an old format,
+        the base offset is that of the first message inside. Also raises NotCachedError if
+        `activate` would have to wait.
         """
         for index in (self.offset_index, self.time_index, self.transaction_index):
             index.check_cached()
@@ -573,7 +573,7 @@ class Segment:
         self.transaction_index.ending = TRANSACTION_INDEX
 
     def close(self) -> None:
-        """Close the segment's files. File slices that are still being sent to a client keep their
+        """Close the segment's files. File slices that are still being sent to a client have their
         own descriptors."""
         self.file.close()
         self.offset_index.close()

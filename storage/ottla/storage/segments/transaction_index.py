@@ -17,7 +17,7 @@ from ottla.storage.segments.entry_file import EntryFile
 VERSION = 0
 
 ENTRIES_PER_READ = 256
-"""Number of transaction index entries that a fetch request reads at once. With fewer, there are
+"""Number of transaction index entries that a fetch request reads in one step. With fewer, there are
 more reads. With more, entries are read that the fetch does not need."""
 
 _ENTRY = Struct(">hqqqq")

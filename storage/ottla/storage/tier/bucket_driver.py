@@ -66,8 +66,8 @@ class ManifestFlaw(NamedTuple):
     segment: ListedSegment
     problem: str
     is_missing: bool = False
-    """True if the listed manifest does not exist. The listing was stale, or the segment was deleted
-    meanwhile, which is no damage."""
+    """True if the listed manifest does not exist. This is no damage: the listing was stale, or the
+    segment was deleted in the meantime."""
 
 
 async def read_owner(store: ObjectStore) -> str:

@@ -21,8 +21,8 @@ SEGMENTS_MAX = 500_000
 """Maximum number of segments in a scan. Each needs about 1 KiB of memory. If each segment has 1
 GiB, this number of segments has 500 TB."""
 OBJECTS_MAX = 10_000_000
-"""Maximum number of objects in a scan. A listing of that size takes an hour: others may have filled
-the bucket with objects that belong to no segment."""
+"""Maximum number of objects in a scan. A listing of that size takes an hour, and indicates that
+others have filled the bucket with objects that belong to no segment."""
 GROUP_OFFSETS_MAX = 10_000
 """Maximum number of objects with committed offsets of groups in a scan. A cluster has one for each
 partition of `__consumer_offsets`, and a few of former leader epochs."""

@@ -44,8 +44,8 @@ def decode_cluster_marker(data: bytes) -> str:
 
 
 async def claim_prefix(store: ObjectStore, cluster_id: str) -> None:
-    """Reserve the prefix of an object store for a cluster. Returns at once if the cluster has
-    reserved it before.
+    """Reserve the prefix of an object store for a cluster. Does nothing if the cluster has reserved
+    it before.
 
     Raises StoreRefusedError if the prefix belongs to another cluster, or if another object has the
     marker's key. Also raises the errors of the store.

@@ -72,13 +72,14 @@ class ExpiryInput:
 
 def plan_expiry(log: ExpiryInput) -> list[ExpiryStep]:
     """Return the steps that delete copied segments of a leader's log, in the order in which they
-    must be performed.
+    must be performed:
 
-    Deletions that began earlier are repeated first. Then finished segments of the log are deleted,
-    in the order of their offsets, while they are below the log start offset, older than the
-    retention time, or in excess of the maximum size. This ends at the first segment that is kept,
-    or that contains an uncommitted record. Finally, abandoned copies are deleted, and segments
-    whose leader epochs are all older than those of the log.
+    - Deletions that began earlier are repeated.
+    - Finished segments of the log are deleted, in the order of their offsets, while they are below
+      the log start offset, older than the retention time, or in excess of the maximum size. This
+      ends at the first segment that is retained, or that contains an uncommitted record.
+    - Abandoned copies are deleted, and segments whose leader epochs are all older than those of the
+      log.
     """
     lineage = log.lineage
     segments = [each for each in log.metadata.all_segments() if each.id not in log.being_copied]
@@ -101,14 +102,16 @@ def plan_expiry(log: ExpiryInput) -> list[ExpiryStep]:
 
 
 def log_bytes(log: ExpiryInput) -> int:
-    """Return the size in bytes of a log, local and copied records together. A record that is in
-    both places counts once.
+    """Return the size in bytes of a log, local and copied records together. A record in both places
+    counts once.
 
     Copied segments count if they are finished and readable, and if their leader epochs agree with
     those of the log. Kafka also counts failed copies (KAFKA-17062) and displaced segments. If a
     segment begins below the log start offset, or overlaps the segment before it, only the
-    corresponding fraction of its bytes counts. Local segments count if they begin above the highest
-    copied offset. That offset is computed here, so that it is never unknown (KAFKA-20732).
+    corresponding fraction of its bytes counts.
+
+    Local segments count if they begin above the highest copied offset. This function computes that
+    offset, so it is never unknown (KAFKA-20732).
     """
     lineage = log.lineage
     highest = highest_remote(log.metadata, lineage).offset
@@ -224,9 +227,9 @@ def _leftover_reason(segment: RemoteSegment, log: ExpiryInput, start_offset: Off
     """Return the reason to delete a copied segment that is not part of the log, or None if it must
     be kept.
 
-    An unfinished copy is deleted only if it is old, and only if it is below the log start offset or
-    all of its records are also in finished segments. Otherwise its leader could still finish the
-    copy, and a replica could delete its local segments because of that copy.
+    An unfinished copy is deleted only if it is old. In addition, it must be below the log start
+    offset, or all of its records must also be in finished segments. Otherwise its leader could
+    still finish the copy, and a replica could delete its local segments because of that copy.
     """
     is_unknown = log.epochs and all(
         entry.epoch < log.epochs[0].epoch for entry in segment.leader_epochs

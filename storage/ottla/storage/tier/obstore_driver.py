@@ -1,9 +1,9 @@
 """Object stores through the library obstore: S3, Google Cloud Storage, Azure, and a directory.
 
-obstore needs an asyncio loop, which runs on a thread of its own. A cancelled call is abandoned at
-once; its request is cancelled soon after, and may still have its effect.
+obstore needs an asyncio loop, which runs on its own thread. A cancelled call is abandoned
+immediately; its request is cancelled soon after, and may still have its effect.
 
-obstore is imported only here, when a store is opened. Limits of version 0.12:
+obstore is imported only when a store is opened. Limits of version 0.12:
 
 - A directory (`file:`) is written without fsync: a power failure may lose objects that were stored
   shortly before. Directories of deleted objects remain.

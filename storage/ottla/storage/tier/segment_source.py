@@ -1,8 +1,8 @@
 """Interface with which an upload to an object store reads a closed segment of a local log.
 
-The log implements it (`Log.segment_source`), and keeps the segment's files readable while the
-source is open, even if the log deletes the segment. All methods that read files are
-coroutines, read in worker threads and raise OSError if the disk fails.
+The log implements the interface (`Log.segment_source`). The segment's files stay readable while the
+source is open, even if the log deletes the segment. All methods that read files are coroutines,
+read in worker threads and raise OSError if the disk fails.
 """
 
 from collections.abc import Sequence

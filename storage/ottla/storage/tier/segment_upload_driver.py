@@ -98,7 +98,7 @@ class SegmentUpload:
 
 
 async def no_throttle(byte_count: int) -> None:
-    """Return at once: the default function of an upload whose rate is not limited."""
+    """Return without waiting: the default function of an upload whose rate is not limited."""
 
 
 async def upload_segment(

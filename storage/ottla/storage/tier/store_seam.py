@@ -82,8 +82,8 @@ class ObjectStore(Protocol):
 
     async def put_stream(self, key: str, parts: AsyncIterable[bytes]) -> None:
         """Store an object whose parts are read during the upload, so that a large object is never
-        in memory as a whole. If `parts` raises an exception, nothing is stored, and the exception
-        is raised here. The caller closes `parts`, which a failed upload leaves unread.
+        in memory as a whole. If `parts` raises an exception, nothing is stored, and this method
+        raises the exception. The caller closes `parts`, which a failed upload leaves unread.
 
         An upload that ends early can leave invisible parts in S3, which cost money until a
         lifecycle rule of the bucket removes them.

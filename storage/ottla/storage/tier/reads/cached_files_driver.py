@@ -33,7 +33,7 @@ class CachedFiles:
         """Maximum total size of the files, in bytes."""
         self._sizes: OrderedDict[str, int] = OrderedDict()
         """Size in bytes of each file, by its name, including files that are being written. The file
-        that has not been used for the longest time comes first."""
+        that has not been used for the longest time is first."""
         self._pending_bytes = 0
         self.size_bytes = 0
         """Total size of the files, in bytes."""

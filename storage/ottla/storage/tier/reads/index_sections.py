@@ -1,9 +1,9 @@
 """Look-ups in the indexes of a copied segment, whose sections have the formats of Kafka's index
 files. Pure.
 
-The sections come from a bucket into which others may write. Only their CRCs and sizes were checked.
-If a section has wrong entries, a look-up ends after a bounded number of steps with a wrong result,
-which the reader of the records detects.
+The sections are read from a bucket into which others may write. Only their CRCs and sizes were
+checked. If a section has wrong entries, a look-up ends after a bounded number of steps with a wrong
+result, which the reader of the records detects.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""A cache of bounded size in memory, which keeps the values that were used last. Pure."""
+"""A cache of bounded size in memory, which stores the most recently used values. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable

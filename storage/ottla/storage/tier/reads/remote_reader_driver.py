@@ -1,17 +1,17 @@
 """Reader of copied segments. It reads batches, offsets by time, aborted transactions, and the state
 with which a new replica begins.
 
-A read returns whole batches, which are sent to clients unchanged. The segment's offset index gives
-the position at which a read starts to look for them. The batch headers from there on are checked,
-and so is the checksum of every chunk. If an object differs from its manifest, the read fails with
-CorruptObjectError.
+A read returns whole batches, which are sent to clients unchanged. The segment's offset index
+contains the position at which the search for the batches starts. From there on, the batch headers
+and the checksum of every chunk are checked. If an object differs from its manifest, the read fails
+with CorruptObjectError.
 
-If a reader continues where its last read ended, the data that follows is read ahead, also from the
-next segment. A load continues if its reader is cancelled, so that a consumer with a short deadline
-makes progress.
+If a reader continues where its last read ended, the next data is read ahead, also from the next
+segment. A load continues if its reader is cancelled, so that a consumer with a short deadline makes
+progress.
 
-`reader_limits` has the limits of memory and requests. A check of batch headers may block the event
-loop for some ms, never for longer.
+`reader_limits` contains the limits of memory and requests. A check of batch headers may block the
+event loop for some ms, never for longer.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
