@@ -277,8 +277,8 @@ class Connection:
 
     @property
     def awaits_resume(self) -> bool:
-        """True if `resume` must be called. The connection then has work that is not done by sending
-        the output."""
+        """True if `resume` must be called, because the connection has work other than the sending
+        of output."""
         is_parting = self._guard is not None and self._guard.is_parting
         return self._held.end > 0 or self._muted_until_ms is not None or is_parting
 

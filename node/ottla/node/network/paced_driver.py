@@ -49,8 +49,8 @@ class PacedWork:
     async def result_of(self, slot: ResponseSlot, pending: Any) -> Message | None:
         """Finish a request handler's coroutine or steps, and return the response.
 
-        A costly response is encoded off the event loop, and this method completes its response
-        slot. The result is then None.
+        Returns None for a costly response: it is encoded off the event loop, and this method
+        completes the response slot.
         """
         is_costly = False
         while pending is not None and (is_costly or not isinstance(pending, Message)):

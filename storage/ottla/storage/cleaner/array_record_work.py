@@ -58,8 +58,8 @@ class ArrayRecordWork:
         return IndexedRecords(count, full_at)
 
     def _put(self, bodies: Sequence[Body], key_at: Ints, sizes: Ints, offsets: Ints) -> int | None:
-        """Add record keys to the offset map, in steps that are certain to fit. Returns the index of
-        the first key that does not fit, or None if all fit."""
+        """Add record keys to the offset map, in groups for which the map has enough room. Returns
+        the index of the first key that does not fit, or None if all fit."""
         if not len(offsets):
             return None
         hashes = self._hasher.of_keys(bodies[0].data, key_at, sizes)

@@ -73,8 +73,8 @@ class FileSlice:
         return data
 
     def note_cached(self, end: int, now_ms: int) -> None:
-        """Record that the bytes of the slice from the last position sent up to `end` were in the
-        page cache at `now_ms`."""
+        """Record that a part of the slice was in the page cache at `now_ms`: the bytes from the
+        last position sent up to `end`."""
         self._cached_end = end
         self._cached_ms = now_ms
 

@@ -140,7 +140,7 @@ class ProducerStates:
     def __init__(self, end_offset: Offset = Offset(0)) -> None:  # noqa: B008 - a plain int
         self.end_offset = end_offset
         self.replayed_ms = 0
-        """Time in ms since 1970 that producers get as their last-seen time when their batches are
+        """Time in ms since 1970 that is stored as the last-seen time of producers whose batches are
         replayed from the log."""
         self._budget = ProducerBudget()
         self.producers: dict[int, ProducerEntry] = {}

@@ -228,8 +228,8 @@ async def clean_directory(disk: Disk, directory: str) -> None:
 
 
 async def _keep_decided(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Durably remove the files of undecided swaps (replacements of segments that were interrupted).
-    Returns the names of the files of decided swaps.
+    """Durably remove the files of interrupted swaps (replacements of segments) that were not
+    decided. Returns the names of the files of decided swaps.
 
     A `.cleaned` log file shows that its swap is undecided. The swap's other files are removed
     before it.

@@ -1,8 +1,8 @@
 """Cache of the leader epochs of one log, with the offset at which each epoch begins (KIP-101).
 
-Invariants: epochs and start offsets both strictly increase; a start offset never changes until it
-is truncated. The format is Kafka's `leader-epoch-checkpoint`. Pure. The log writes the file before
-its recovery point passes the start of an epoch; later epochs can be read from the batches.
+Invariants: epochs and start offsets both strictly increase; only a truncation changes a start
+offset. The format is Kafka's `leader-epoch-checkpoint`. Pure. The log writes the file before its
+recovery point passes the start of an epoch; later epochs can be read from the batches.
 """
 
 from bisect import bisect_right

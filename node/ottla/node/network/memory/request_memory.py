@@ -87,8 +87,8 @@ class RequestMemoryHolder(Protocol):
 
     @property
     def unfinished_frame_bytes(self) -> int:
-        """Announced size in bytes of the frame that is only partly received, or 0 if there is
-        none."""
+        """Announced size in bytes of the frame that is only partly received, or 0 if no frame is
+        incomplete."""
         ...
 
     @property
