@@ -17,8 +17,7 @@ STROBE_S = 0.05
 
 
 class ClockNemesis(Nemesis):
-    """Nemesis (source of faults) that makes some nodes' wall clocks jump, at times back and forth
-    several times a second."""
+    """A fault in which nodes' wall clocks jump, at times back and forth several times a second."""
 
     name = "clock"
     needs = frozenset({Ability.CLOCKS})

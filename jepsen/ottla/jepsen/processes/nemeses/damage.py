@@ -50,8 +50,7 @@ class FullDisk(Nemesis):
 
 
 class Flip(Nemesis):
-    """A fault in which bits of one broker's closed segments and of their indexes are flipped while
-    the broker is down.
+    """A fault that flips bits in closed segments and indexes of one broker while it is down.
 
     A broker trusts flushed data when it opens a log, as in Kafka. The damage shows when the bytes
     are read, and the reader must get an error and never the damaged bytes. To heal the fault, the
@@ -109,8 +108,7 @@ class Flip(Nemesis):
 
 
 class LostFiles(Nemesis):
-    """A fault in which files of one broker's replicas are removed or truncated while the broker is
-    down.
+    """A fault that removes or truncates files of one broker's replicas while the broker is down.
 
     The broker detects the damage at its startup and lists the damaged replicas when it registers.
     They are then copied from complete replicas, without an operator.

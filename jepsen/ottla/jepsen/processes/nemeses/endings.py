@@ -41,8 +41,7 @@ class Kill(Nemesis):
 
 
 class KillAll(Kill):
-    """A fault in which all nodes are killed at one moment, so that the whole cluster must start
-    again."""
+    """A fault in which all nodes are killed at one moment. The whole cluster must start again."""
 
     name = "kill-all"
 
@@ -75,8 +74,7 @@ class Pause(Nemesis):
 
 
 class RollingRestart(Nemesis):
-    """A fault in which all brokers, or all controllers, are shut down and started again one after
-    the other.
+    """A fault that restarts all brokers, or all controllers, one after the other.
 
     Like an operator, this nemesis restarts a node only when the previous one serves requests and
     all replicas are in sync.

@@ -36,8 +36,7 @@ class _Links(Nemesis):
 
 
 class Loss(_Links):
-    """A fault in which a fraction of all packets from and to some nodes is lost, including packets
-    of clients."""
+    """A fault that loses a fraction of all packets of some nodes, including packets of clients."""
 
     name = "loss"
 

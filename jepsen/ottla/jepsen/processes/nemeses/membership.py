@@ -33,8 +33,9 @@ AGAIN_S = 0.3
 
 
 class ChangedVoters(Nemesis):
-    """A fault in which a controller leaves the quorum's voters and joins them again, sometimes with
-    a new directory."""
+    """A fault in which a controller leaves the quorum's voters and joins them again.
+
+    The controller sometimes returns with a new directory."""
 
     name = "membership"
 

@@ -15,8 +15,9 @@ AT_ONCE_MAX = 3
 
 
 class Mixer(Nemesis):
-    """Nemesis that uses a new random subset of the other nemeses in each period. The subset is
-    empty in a quarter of the periods."""
+    """Nemesis that uses a new random subset of the other nemeses in each period.
+
+    The subset is empty in a quarter of the periods."""
 
     name = "mixer"
     interval_s = STABLE_S

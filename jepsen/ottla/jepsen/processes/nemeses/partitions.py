@@ -79,8 +79,7 @@ class PartitionMajority(PartitionNemesis):
 
 
 class PartitionMajoritiesRing(PartitionNemesis):
-    """A fault in which each node reaches a majority of all nodes, and no two nodes reach the same
-    majority."""
+    """A fault in which each node reaches a majority of the nodes, different for every node."""
 
     name = "partition-majorities-ring"
 
@@ -105,8 +104,9 @@ class PartitionMinorityThird(PartitionNemesis):
 
 
 class PartitionLeader(PartitionNemesis):
-    """A fault that cuts a random partition's leader off from all other nodes; clients still write
-    to it."""
+    """A fault that cuts the leader of a random partition off from all other nodes.
+
+    Clients still reach the leader and write to it."""
 
     name = "partition-leader"
 
@@ -134,8 +134,7 @@ class PartitionController(PartitionNemesis):
 
 
 class PartitionOneWay(PartitionNemesis):
-    """A fault in which data from some nodes to the other nodes is lost; data in the other direction
-    arrives."""
+    """A fault that loses data from some nodes to the others, but not in the other direction."""
 
     name = "partition-one-way"
 

@@ -50,8 +50,9 @@ class PowerNemesis(Nemesis):
 
 
 class PowerCutAll(PowerNemesis):
-    """A fault in which all nodes lose power at one moment; safe only if brokers flush before they
-    acknowledge."""
+    """A fault in which all nodes lose power at one moment.
+
+    The fault is safe only if brokers flush before they acknowledge."""
 
     name = "power-cut-all"
     needs_flush = True

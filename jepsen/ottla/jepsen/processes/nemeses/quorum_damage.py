@@ -31,8 +31,9 @@ DAMAGES = ("removed", "emptied", "halved", "flipped")
 
 
 class DamagedQuorum(Nemesis):
-    """A fault in which a controller is killed, its quorum files are lost or truncated, and it
-    starts again."""
+    """A fault that kills a controller, damages its quorum files, and starts it again.
+
+    The damaged files are lost or truncated."""
 
     name = "damaged-quorum"
 
