@@ -1,9 +1,9 @@
 """Cost of one authorization decision over ACLs, in this process.
 
-The ACLs resemble those of a large company: literal and prefixed topics of very many users, each
-from any address, from one address or from a range of addresses.  A broker answers most
-authorizations from its cache.  After each change of an ACL, it decides once for each client and
-resource without the cache.
+The ACLs resemble those of a large company: literal and prefixed topics of very many users. Each
+user has access from any address, from one address or from a range of addresses.  A broker answers
+most authorizations from its cache.  After each change of an ACL, it decides once for each client
+and resource without the cache.
 """
 
 from collections.abc import Callable

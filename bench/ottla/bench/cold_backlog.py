@@ -1,8 +1,9 @@
 """Benchmark of the effect of a consumer that reads a cold backlog on a producer and on a consumer
 at the log's end.
 
-Phases of three kinds alternate on one broker: without a consumer of a backlog, with a backlog in
-the page cache, and with a backlog that was flushed and evicted from the page cache just before.
+Phases of three kinds alternate on one broker. In the first, no consumer reads a backlog. In the
+second, the backlog is in the page cache. In the third, the backlog was flushed and evicted from the
+page cache just before.
 """
 
 import os

@@ -44,7 +44,7 @@ ACKS_ALL = -1
 
 
 class ManyFailover(NamedTuple):
-    """Durations, in seconds, of the phases of one failover of many partitions."""
+    """Durations, in seconds, of the phases of a failover with many partitions."""
 
     detection_s: float
     """Time in seconds from the kill until another broker's metadata no longer listed the killed

@@ -95,8 +95,8 @@ def sdk_points(family: Family, now_ns: int) -> list[NumberDataPoint]:
 
 
 def sdk_encoder(registry: Registry) -> Iterator[None]:
-    """Encode the registry of metrics with the encoder of the exporters of OpenTelemetry's SDK.
-    Yields once, after everything is encoded."""
+    """Encode the registry of metrics with the encoder that the exporters of OpenTelemetry's SDK
+    use. Yields once, after everything is encoded."""
     now_ns = time.time_ns()
     metrics = []
     for family in filter(None, registry.collect()):

@@ -69,8 +69,10 @@ class HttpSettings:
 def settings_of(
     address: str, token_file: str | None, keystore: str | None, names: tuple[str, ...]
 ) -> HttpSettings:
-    """Return checked settings of the MCP server over HTTP. Raises ConfigError if the address is not
-    a loopback address and there is no TLS, if there is no token, or if a file cannot be used."""
+    """Return checked settings of the MCP server over HTTP.
+
+    Raises ConfigError if there is no token, or if a file cannot be used. Also raises ConfigError if
+    there is no TLS and the address is not a loopback address."""
     try:
         host, port = parse_address(address)
     except ValueError:

@@ -245,8 +245,8 @@ def _decided(operation: AclOperation, *, is_deny: bool) -> int:
 def _counted(
     lengths: PersistentMap[int, PersistentMap[int, int]], keys: Iterable[PatternKey], step: int
 ) -> PersistentMap[int, PersistentMap[int, int]]:
-    """Return the counts of prefixed resource patterns, by the length of the prefix, after `step`
-    was added for each of the keys."""
+    """Add `step` to the number of prefixed resource patterns for each of the keys. Returns the new
+    numbers, by resource type and length of the prefix."""
     for resource_type, pattern_type, name in keys:
         if pattern_type != PatternType.PREFIXED:
             continue

@@ -114,10 +114,10 @@ class PartitionState:
     """Replicas of a partition, its in-sync replicas and its leader."""
 
     replicas: tuple[NodeId, ...]
-    """Ids of the brokers with a replica of the partition, in order of preference: the first is the
-    preferred leader."""
+    """Broker ids of the partition's replicas, in order of preference: the first is the preferred
+    leader."""
     directories: tuple[UUID, ...]
-    """Id of the log directory of each replica of the partition, in the order of `replicas`."""
+    """Log directory id of each replica of the partition, in the order of `replicas`."""
     isr: tuple[NodeId, ...]
     elr: tuple[NodeId, ...] = ()
     """Broker ids of the partition's eligible leader replicas: not in sync, but known to have all
@@ -149,7 +149,7 @@ class PartitionState:
         return self.replicas[0]
 
     def directory_of(self, replica: NodeId) -> UUID:
-        """Return the id of the log directory of one of the partition's replicas."""
+        """Return the log directory id of one of the partition's replicas."""
         return self.directories[self.replicas.index(replica)]
 
 

@@ -1,9 +1,9 @@
 """Levels of ottla.version from which kinds and fields of metadata records are written.
 
 A release reads records of all levels that it supports, and writes only records that the finalised
-level allows. Until an operator raises the level, each node can therefore return to the previous
-release, which can read all records in the log and in the snapshots. Invariant WritableLevels: no
-record is appended below its level.
+level allows. The previous release can therefore read all records in the log and in the snapshots.
+Each node can return to it until an operator raises the level. Invariant WritableLevels: no record
+is appended below its level.
 
 A new kind of record gets an entry here, with the level of the next release. A release that changes
 no record has no level of its own. Kafka's MetadataVersion has the same purpose for its records.

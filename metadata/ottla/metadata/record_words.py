@@ -2,8 +2,8 @@
 
 All functions are pure. Descriptions contain no secrets: neither credentials nor the values of
 secret settings. A topic is described by the name that the caller supplies, or by its id if the
-caller does not know it. A record of a kind without a function in `WORDS` is described by the name
-of its kind, so records of later releases are shown too.
+caller does not know it. `WORDS` has a function for each kind of record. Other kinds are described
+by their name, so that records of later releases are shown too.
 """
 
 from collections.abc import Callable, Iterable

@@ -44,8 +44,8 @@ def uuid_text(uuid: UUID) -> str:
 def parse_node_id(text: str) -> NodeId | None:
     """Return the node id in a text, or None if the text is not a node id.
 
-    The length of the text is checked before it is parsed, because the text may be untrusted, and
-    Python raises an error for integers of thousands of digits.
+    The text may be untrusted. Its length is checked before it is parsed, because Python raises an
+    error for integers of thousands of digits.
     """
     if not text.isdecimal() or len(text) > len(str(NODE_ID_MAX)) or int(text) > NODE_ID_MAX:
         return None

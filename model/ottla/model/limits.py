@@ -55,7 +55,7 @@ With a smaller rate, any client can occupy memory for longer.
 MEMORY_CHECK_MS = 5_000
 MEMORY_PROGRESS_BYTES_MIN = MIB
 """Number of bytes of a request that must arrive within 5 s while other connections wait for request
-memory: 1 MiB, or an eighth of the request if it is smaller than 8 MiB.
+memory. For a request below 8 MiB, the number is an eighth of the request.
 
 If connections are slower, those with the largest requests are closed. With a smaller value, memory
 is released later. With a larger value, producers behind slow lines lose their connections while the

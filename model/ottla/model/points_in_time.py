@@ -17,8 +17,8 @@ TIME_MAX_MS = 2**63 - 1
 def parse_time(option: str, text: str, now_ms: int) -> int:
     """Parse a point in time. Returns milliseconds since 1970.
 
-    The text is a date, a date and time (in UTC if no zone is given, as in Kafka's tools), a
-    duration before now, or a number of milliseconds since 1970. A time before 1970 becomes 0,
+    The text is a date, a date and time, a duration before now, or a number of milliseconds since
+    1970. Times without a zone are in UTC, as in Kafka's tools. A time before 1970 becomes 0,
     because Kafka's requests use negative timestamps for other purposes. Raises ConfigError for any
     other text, and for times that do not fit into 64 bits.
     """

@@ -13,8 +13,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 TABLE_WIDTH = 120
-"""Default width of a table, in characters. A table that would fit a narrower terminal only with
-broken numbers or header words is laid out for this width instead, and the terminal wraps its lines.
+"""Default width of a table, in characters. It is also used if a narrower terminal would break
+numbers or header words; the terminal then wraps the lines.
 """
 
 GAP = "  "

@@ -71,8 +71,7 @@ def voters_batch(
 
 
 def voter_sets_in(records: bytes | memoryview) -> list[tuple[Offset, VoterSet]]:
-    """Return every voter set in a range of complete batches of the log, with the offset of its
-    record.
+    """Return every voter set in complete batches of the log, with the offset of its record.
 
     The caller has checked the CRCs. Only control batches are read beyond their headers.
     """

@@ -9,10 +9,9 @@ That order is the order of the fields of `Effects`:
 4. **apply**: pass committed entries to the state machine, then report the new role.
 
 PersistedBeforeAnswered: messages of phase 3 are sent only after `persist_election` of phase 2 is on
-disk. No event is processed before the truncate, append and persist of the previous step have ended,
-because the core reads its `LogView` as if they had been done. Only the flush of the log may
-continue in the background: `LogFlushed` reports its end, and the core treats no byte as flushed
-before that.
+disk. The core reads its `LogView` as if truncate, append and persist of the previous step were
+done. No event is therefore processed before they have ended. Only the flush of the log may continue
+in the background: `LogFlushed` reports its end, and the core treats no byte as flushed before that.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,5 +1,5 @@
-"""Performer of the effects of one step of a quorum core, in their fixed order, through a driver's
-ports (the methods that act on disk, network and application).
+"""Performer of the effects of one step of a quorum core, in their fixed order. It calls the ports
+of a driver: the methods that act on disk, network and application.
 
 Every driver uses this module: the quorum member of a process, the tests' random runs of the core,
 and the fuzzers differ only in their ports. Ports that do no real I/O never suspend, so `run_now`

@@ -263,8 +263,9 @@ class VoterChanges:
         without a response from the new voter's endpoint. If the record is not committed by then,
         its request is answered with REQUEST_TIMED_OUT, and the change remains in progress.
 
-        If no change is in progress, append the first voter set if the log lacks it, or correct this
-        leader's own entry in the voter set if the endpoints of this leader have changed.
+        Without a change in progress, this leader may start one by itself. It appends the first
+        voter set if the log lacks it, and corrects its own entry in the set if its endpoints have
+        changed.
         """
         change = self._change
         if change is None:
@@ -371,8 +372,9 @@ def change_response(replica: Replica, error: ErrorCode, message: str = "") -> Vo
 
 
 def is_caught_up(progress: Progress | None, now_ms: int) -> bool:
-    """Return whether a replica has caught up by Kafka's rule for new voters: it has once had the
-    leader's whole log, and has fetched in the last hour. Returns False if `progress` is None."""
+    """Return whether a replica has caught up by Kafka's rule for new voters. The replica must have
+    had the leader's whole log at some time, and must have fetched in the last hour. Returns False
+    if `progress` is None."""
     return (
         progress is not None
         and progress.last_caught_up_ms >= 0
@@ -428,8 +430,9 @@ class VoterEntryUpkeep:
 def wanted_request(replica: Replica) -> VoterChangeRequest | None:
     """Return the request that would correct this replica's entry in the voter set.
 
-    Returns None if the entry is correct, if the voter set is fixed, if the settings have no
-    endpoints of this replica, or if this replica is not a voter and does not join by itself.
+    Returns None if the entry is correct, if the voter set is fixed, or if the settings have no
+    endpoints of this replica. Also returns None if this replica is not a voter and does not join by
+    itself.
     """
     identity = replica.identity
     if not identity.endpoints or identity.are_voters_fixed:

@@ -1,9 +1,9 @@
 """Scripts that complete `ottla` in bash, zsh and fish, generated from the parsers by `make docs`.
 
-A script is static. It has a table of the verbs, options and kinds of values of each command, and
-one function that looks up a command line in this table.  Only the names of topics, groups and
-profiles are requested at run time, from `ottla completion names`.  The scripts are in
-`completions/`, so that `ottla completion bash` prints one without importing a command.
+A script is static. Its table has the verbs, options and kinds of values of each command. One
+function looks up a command line in this table.  Only the names of topics, groups and profiles are
+requested at run time, from `ottla completion names`.  The scripts are in `completions/`, so that
+`ottla completion bash` prints one without importing a command.
 """
 
 import argparse

@@ -1,9 +1,9 @@
 """Declaration of one API: a row of the table in `apis.py`, and the notation of such rows. Pure
 values.
 
-A row declares the versions, the listeners, the ACL operations that a client must be allowed, the
-node that decides a request, the form of a refusal, and the cost bounds of a request. These
-declarations are not repeated elsewhere.
+A row declares the versions and listeners of the API, and the ACL operations that a client must be
+allowed. It also declares the node that decides a request, the form of a refusal, and the cost
+bounds of a request. These declarations are not repeated elsewhere.
 """
 
 from enum import Enum, Flag, StrEnum, auto

@@ -168,8 +168,8 @@ ADD_PARTITIONS_OF_BROKERS_FROM = 4
 transactions."""
 
 PRODUCE_ADVERTISED_LOWEST = 0
-"""The lowest version of Produce that ApiVersions lists, although versions 0 to 2 are refused:
-librdkafka disables features if none of the oldest versions is listed (KAFKA-18659)."""
+"""The lowest version of Produce that ApiVersions lists, although versions 0 to 2 are refused.
+librdkafka disables features if the oldest versions are not listed (KAFKA-18659)."""
 
 CLUSTER, TOPIC, GROUP = ResourceType.CLUSTER, ResourceType.TOPIC, ResourceType.GROUP
 TRANSACTION, USER = ResourceType.TRANSACTIONAL_ID, ResourceType.USER

@@ -43,8 +43,8 @@ ZSTD_WINDOW_BYTES_MAX = 1 << 27
 """Maximum window size in bytes of an accepted zstd frame. The header of a frame alone can make the
 decompressor allocate this much memory."""
 ZSTD_WINDOW_BYTES_MIN = 1 << 23
-"""Window size in bytes up to which a zstd frame is accepted regardless of the limit on decompressed
-bytes, because the format requires every reader to support it."""
+"""Window size in bytes up to which a zstd frame is always accepted, even above the limit on
+decompressed bytes. The format requires every reader to support it."""
 ZSTD_UNPACKERS_KEPT_MAX = 2
 """Maximum number of idle zstd decompressors that are kept for reuse. Creating a decompressor costs
 three times as much as decompressing a kilobyte.

@@ -1,9 +1,9 @@
 """Reader of message sets in the formats v0 and v1, which Kafka 4 still serves but never writes.
 Pure.
 
-Logs written by old brokers are kept and served unchanged. The log treats each entry as a batch of
-one record or, if the entry is a wrapper, as a batch of an unknown number of records up to the
-entry's offset (`entry_header`).
+Logs written by old brokers are kept and served unchanged. The log treats each entry as a batch
+(`entry_header`). An ordinary entry is a batch of one record. A wrapper is a batch of an unknown
+number of records up to the entry's offset.
 
 An entry consists of offset, size and the message: crc32, magic, attributes, from v1 on a timestamp,
 key, value. A compressed message (a wrapper) contains a message set. In v1 the offsets in the

@@ -18,9 +18,9 @@ class UnusualError(Exception):
 
 
 UNUSUAL = (UnusualError, IndexError, ValueError, OverflowError, TypeError, AttributeError)
-"""Errors with which a native codec leaves a message to the generic functions. Its reader raises
-them at the end of the data or for text that is not UTF-8; its writer for a number out of range or a
-field of another type. Any other error is a bug."""
+"""Errors with which a native codec leaves a message to the generic functions. A reader raises them
+at the end of the data and for text that is not UTF-8. A writer raises them for a number out of
+range and for a field of another type. Any other error is a bug."""
 
 
 class NativeCodec:

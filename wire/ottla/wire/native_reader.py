@@ -193,11 +193,11 @@ class MessageReader:
         return self.view[start:stop]
 
     def count(self, is_compact: bool, smallest: i64, cost: i64) -> i64:
-        """Read and return the number of elements of the array that follows. Raises one of
-        `native_codec.UNUSUAL` if the elements would exceed the rest of the message or the memory
-        bound of the message.
+        """Read and return the number of elements of the array that follows.
 
-        Each element has at least `smallest` encoded bytes and uses `cost` bytes of memory.
+        Each element has at least `smallest` encoded bytes and uses `cost` bytes of memory. Raises
+        one of `native_codec.UNUSUAL` if the elements would exceed the rest of the message or its
+        memory bound.
         """
         return self.nullable_count(is_compact, False, smallest, cost)
 

@@ -116,8 +116,8 @@ class Fields(NamedTuple):
 
 
 def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
-    """Return the fields of all records of `bodies` (the records of several batches), which are
-    adjacent in `data`.
+    """Return the fields of all records of several batches. `bodies` are the records of each batch,
+    which are adjacent in `data`.
 
     Returns None if the fast path does not support the data.
     """

@@ -6,8 +6,8 @@ element of the request gets the error code. The first array of the response then
 each element of the request's arrays. Fields of the same name are copied, and offsets and nodes are
 set to unknown. `Api.refusal` declares the few cases in which Kafka differs from these rules.
 
-All functions are generators that yield after each element, so that the caller can run other tasks
-while it refuses a request with a large number of elements.
+All functions are generators that yield after each element. The caller can therefore run other tasks
+while it refuses a request with many elements.
 """
 
 import sys

@@ -1,9 +1,9 @@
 """Small produce requests at a steady rate, one after the other, until the process is stopped.
 
 `python -m ottla.bench.client_metrics.steady_produce HOST PORT TOPIC RATE` runs in a process of its
-own, so that no other load can delay it.  When its standard input ends, it prints two numbers for
-each request in seconds: the send time by the machine's monotonic clock, and the latency of the
-response.
+own, so that no other load can delay it.  When its standard input ends, it prints a line for each
+request. The line has the send time by the machine's monotonic clock and the latency of the
+response, both in seconds.
 """
 
 import select

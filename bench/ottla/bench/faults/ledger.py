@@ -24,8 +24,8 @@ have written the record."""
 
 UNKNOWN_OFFSET = -2
 """Value in the ledger in place of an offset that the acknowledgement did not contain. This occurs
-if a connection is lost between two responses: librdkafka then reports the earlier record as
-delivered, without its offset, when the later one is acknowledged."""
+if a connection is lost between two responses. When the later record is acknowledged, librdkafka
+also reports the earlier one as delivered, without its offset."""
 
 ROWS_HELD = 4_096
 
@@ -55,9 +55,10 @@ class LedgerWriter:
         self._rows = bytearray()
 
     def add(self, place: int, number: int, offset: int, at_s: float) -> None:
-        """Append a row for one response to the ledger. `place` is the partition's index in the
-        first line of the file, `number` the record's number within its partition, and `at_s` the
-        time of the response in seconds since 1970."""
+        """Append a row for one response to the ledger.
+
+        `place` is the partition's index in the first line of the file, and `number` is the record's
+        number within its partition. `at_s` is the time of the response in seconds since 1970."""
         self._rows += ROW.pack(place, number, offset, at_s)
         if len(self._rows) >= ROWS_HELD * ROW.size:
             self.flush()

@@ -1,8 +1,8 @@
 """TLS records that no library sends, encrypted with the keys of a real handshake.
 
 `RecordClient` performs a handshake with Python's `ssl` and a key log. Then it encrypts records
-itself, of any content type, of any length, and in any order (RFC 8446 §5 for TLS 1.3, RFC 5246 §6
-and RFC 5288 for 1.2). `FLOODS` is the table of the record sequences that it can send. The tests
+itself, of any content type and length, and in any order (RFC 8446 §5 for TLS 1.3; RFC 5246 §6 and
+RFC 5288 for TLS 1.2). `FLOODS` is the table of the record sequences that it can send. The tests
 check a limit on the cost of these sequences to a server (`tls_hold.py`).
 """
 

@@ -286,5 +286,5 @@ TLS_ROWS: dict[str, SecurityRow] = {
 of the benchmark."""
 
 ENTRIES_ROWS = {f"{kind}-acls": kind for kind in VERSIONS}
-"""Kind of request by name of the benchmark, for the benchmarks with small requests of a logged-in
-user to servers with and without an authorizer."""
+"""Kind of small request by name of the benchmark. These benchmarks send requests of a logged-in
+user to a server with an authorizer and to a server without one."""

@@ -43,8 +43,8 @@ REPLICAS_MAX = 3
 
 
 class TransactionRow(NamedTuple):
-    """One benchmark of transactions, which is one row of the report: its load, the number of
-    partitions, and the names of the measured values that are reported."""
+    """One benchmark of transactions, which is one row of the report: its load, its number of
+    partitions, and the names of the reported values."""
 
     run: Callable[[TransactionLoad], Result]
     partitions: int

@@ -1,14 +1,13 @@
 """Heartbeats of very many brokers to one active controller: the cost on the controller.
 
 `python -m ottla.bench.performance.heartbeat_scale [BROKERS …]` runs the shipped controller on a
-simulated machine and in virtual time, registers the brokers, and lets each of them send a heartbeat
-every two seconds for one minute, at its own moment.  It prints the CPU times of a registration, of
-a heartbeat through the simulated network, of the controller's handler of heartbeats alone, and of
-fencing all brokers when they fall silent. The run ends with an error if a broker is fenced before
-that.
+simulated machine and in virtual time. It registers the brokers, each of which sends a heartbeat
+every two seconds for one minute, at its own moment.  It prints CPU times: of a registration, of a
+heartbeat through the simulated network, of the controller's heartbeat handler alone, and of fencing
+all brokers when they fall silent. The run ends with an error if a broker is fenced before that.
 
-The simulation has no gRPC.  The last column is the CPU time of a process that only answers
-heartbeats over gRPC, on a loopback connection, and includes the rest of the cost.
+The simulation has no gRPC.  The last column includes the rest of the cost. It is the CPU time of a
+process that only answers heartbeats over gRPC, on a loopback connection.
 """
 
 import multiprocessing
@@ -152,8 +151,8 @@ def grpc_us() -> float:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the heartbeats of each given number of brokers, and print one line of results for
-    each number."""
+    """Measure the heartbeats of each given number of brokers. Prints one line of results for each
+    number."""
     rows = []
     over_grpc_us = grpc_us()
     for count in [int(one) for one in arguments] or BROKERS:

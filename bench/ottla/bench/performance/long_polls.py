@@ -61,7 +61,7 @@ class LongPolls:
         self._starts = ends
         """End offset of each partition before the first record was sent."""
         self._sent_at: list[list[float]] = [[] for _ in ends]
-        """Send times of the records of each partition, in the order of their offsets."""
+        """For each partition, the send times of its records in the order of their offsets."""
         self._places = [at % partitions for at in range(consumers)]
         """Index of the partition that each consumer reads."""
         self._offsets = [ends[partition] for partition in self._places]

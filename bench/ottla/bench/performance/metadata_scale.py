@@ -96,8 +96,8 @@ class SliceTimes:
 
 
 def written(image: MetadataImage) -> tuple[bytes, SliceTimes]:
-    """Return the bytes of a snapshot of the metadata image, and the CPU times of writing it, batch
-    by batch."""
+    """Write a snapshot of the metadata image, batch by batch. Returns its bytes, and the CPU times
+    of writing it."""
     times = SliceTimes()
     file = SnapshotFile(id=SNAPSHOT_ID, last_contained_timestamp_ms=0, voters=None)
     found = []
@@ -163,8 +163,8 @@ def measure(partition_count: int) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Measure the metadata of each given number of partitions, and print one line of results for
-    each number."""
+    """Measure the metadata of each given number of partitions. Prints one line of results for each
+    number."""
     counts = [int(one) for one in arguments] or PARTITIONS
     rows = []
     for count in counts:

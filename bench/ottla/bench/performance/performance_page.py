@@ -111,8 +111,8 @@ def measured_part(
     reports: Sequence[Mapping[str, Any]] = (),
     earlier: str = "",
 ) -> str:
-    """Return the tables of the page: those of all stored groups of benchmarks, followed by those of
-    other comparisons with Kafka, which have no goals.
+    """Return the tables of the page: first of all stored groups of benchmarks, then of other
+    comparisons with Kafka, which have no goals.
 
     `pictures` maps groups to the file names of their plots. `earlier` is the page's present part.
     Its sections remain if nothing is stored for them, each with the date of its measurement.
@@ -144,8 +144,8 @@ def measured_part(
 
 
 def _sections(measured: str) -> dict[tuple[str, str], list[str]]:
-    """Return the lines of the sections of a measured part, by the titles of chapter and section.
-    Each names the date and the machine of its measurement in its first line."""
+    """Return the lines of each section of a measured part, by the titles of chapter and section.
+    The first line of a section names the date and the machine of its measurement."""
     found: dict[tuple[str, str], list[str]] = {}
     where = chapter = ""
     section: list[str] | None = None
@@ -247,8 +247,8 @@ def ratio_cell(
 def times_floor(
     mine: Sequence[float] | None, floor: Sequence[float] | None, goal: RatioGoal
 ) -> str:
-    """Return the factor by which a server is slower, or costs more, than the smallest program with
-    the same system calls, as text for a table cell."""
+    """Return the factor by which a server is slower or costlier than the floor program, as text for
+    a table cell. The floor program is the smallest program with the same system calls."""
     if mine is None or floor is None:
         return "–"
     cost, least = spread_of(mine).median, spread_of(floor).median

@@ -24,8 +24,8 @@ SHARES = (0.1, 0.5, 0.9)
 """Rates in the benchmarks `rates`, as fractions of the rate that every server sustains."""
 LINGERS_MS = (5, 0)
 PROBE_S, STEADY_S = 3.0, 4.0
-"""Durations in seconds of the measurement of the highest rate, and of the measurement of latencies
-at a steady rate."""
+"""Durations in seconds of two measurements: of the highest rate, and of latencies at a steady
+rate."""
 SETTLE_S = 1.0
 """Seconds between the start of a load and the start of its measurement."""
 PARTITION_COUNTS = (1, 100, 1_000)

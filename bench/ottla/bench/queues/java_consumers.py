@@ -41,8 +41,8 @@ consumers have read."""
 
 
 class ConsumedShare(NamedTuple):
-    """Number of records that Kafka's tool consumed from its first report until half of all records
-    were consumed, and the seconds and CPU seconds that this took."""
+    """Result of a run of Kafka's tool, from its first report until half of all records were
+    consumed: the number of records, the seconds and the CPU seconds."""
 
     records: int
     seconds: float

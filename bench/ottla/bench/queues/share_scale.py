@@ -1,12 +1,13 @@
 """Memory of very many share partitions on one broker, and the longest time for which they block the
 broker's event loop.
 
-`python -m ottla.bench.queues.share_scale [GROUPS PARTITIONS]` builds a broker without drivers that
-leads a topic and coordinates all states of its share partitions, by default 100 partitions and
-1,000 groups. Each share partition then has 2,000 records in flight, in batches of 500. It prints
-the memory of each step, and for work on all share partitions the CPU times of all slices and of the
-longest slice: loading the states after a failover, the expiry of all locks at one time, deleting
-the topic, and a ShareFetch that names 1,000 partitions.
+`python -m ottla.bench.queues.share_scale [GROUPS PARTITIONS]` builds a broker without drivers, by
+default with 100 partitions and 1,000 groups. The broker leads the topic and coordinates all states
+of its share partitions. Each share partition has 2,000 records in flight, in batches of 500.
+
+The program prints the memory of each step. For work on all share partitions, it prints the CPU time
+of all slices and of the longest slice. This work is: loading the states after a failover, the
+expiry of all locks at one time, deleting the topic, and a ShareFetch that names 1,000 partitions.
 
 The CPU time of one thread is measured, so other work on the machine has little effect.
 """

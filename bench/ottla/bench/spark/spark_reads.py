@@ -1,8 +1,8 @@
 """Speed of reading topics in Spark with Ottla's data source, with confluent-kafka's consumer, and
 with Spark's own connector.
 
-The readers take turns within each round, with the same query over the same topic of the same
-broker, so that a noisy machine affects all of them.  CPU seconds are the sum for the JVM and its
+The readers take turns within each round, so that a noisy machine affects all of them. They run the
+same query over the same topic of the same broker.  CPU seconds are the sum for the JVM and its
 Python workers. On a shared machine they are more reliable than the elapsed time.
 """
 

@@ -1,4 +1,4 @@
-"""Comparison of millions of records of all kinds, as read by Spark and by another client.
+"""Comparison of millions of different records, as read by Spark and by another client.
 
 A DataFrame of each topic is written to Parquet, which keeps the order of a task's rows. Then
 confluent-kafka's consumer reads every partition, and all columns of all records are compared in

@@ -24,9 +24,9 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import TopicPartition
 
 ROUNDS_MAX = 500
-"""Maximum number of plans of replica moves that the removal of a broker makes one after the other.
-A plan has at most 1,000 moves. Topics created in the meantime may place further replicas on a
-broker that is down."""
+"""Maximum number of consecutive plans of replica moves for the removal of one broker. A plan has at
+most 1,000 moves. Topics created in the meantime may place further replicas on a broker that is
+down."""
 ASK_AGAIN_S = 0.5
 STOP_TIMEOUT_S = 600.0
 MOVE_TIMEOUT_S = 3_600.0

@@ -89,6 +89,6 @@ async def _is_fetching(admin: Admin, node: int, first_ms: int | None) -> bool:
 
 
 def _last_fetch_ms_ago(quorum: SurveyedQuorum, node: int) -> int | None:
-    """Return the time in ms since an observer (a node of the quorum that does not vote) last
-    fetched the metadata log, or None if it is unknown."""
+    """Return the time in ms since an observer last fetched the metadata log, or None if it is
+    unknown. An observer is a node of the quorum that does not vote."""
     return next((one.last_fetch_ms_ago for one in quorum.observers if one.id == node), None)

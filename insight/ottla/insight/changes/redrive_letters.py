@@ -114,9 +114,9 @@ class LetterFilter(NamedTuple):
     partitions of the topic. If the whole field is None, dead letters of every topic are moved."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """End of the range of timestamps of the dead letters to move, exclusive, in ms since 1970;
-    `since_ms` is its start. None means no end. For a letter with a copy of its record, the record's
-    timestamp counts."""
+    """Exclusive end of the timestamps of dead letters to move, in ms since 1970; `since_ms` is
+    their start. None means no end. For a letter with a copy of its record, the record's timestamp
+    counts."""
     redrives_max: int = 3
     """Maximum number of times that one record is moved from the dead letter topic back to its
     partition. Without the limit, a record that always fails would be moved and rejected endlessly.

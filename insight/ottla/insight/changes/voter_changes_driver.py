@@ -29,7 +29,7 @@ PROGRESS_S = 2.0
 leader."""
 
 TIMEOUT_S = 60.0
-"""Default timeout, in seconds, of one step of a change of the voters."""
+"""Default timeout, in seconds, of one step of a plan that changes the voters."""
 UNDECIDED = frozenset(
     (
         ErrorCode.REQUEST_TIMED_OUT,

@@ -31,7 +31,7 @@ from ottla.model.settings.balance import DEFAULT_RATE_MAX
 from ottla.wire.offset_timestamps import LATEST
 
 FACT_TIMEOUT_S = 15.0
-"""Timeout in seconds of each read of one kind of data from the cluster."""
+"""Timeout in seconds for reading one kind of data from the cluster."""
 OBSERVED_S = 6.0
 """Maximum time in seconds to wait for a commit by a group's member. A member that commits within
 this time counts as reading. Clients commit every 5 s by default (auto.commit.interval.ms)."""
@@ -255,5 +255,5 @@ READERS_OF: dict[str, tuple[str, ...]] = {
     "top": ("traffic",),
     "plan": ("planned change", "state of the cluster"),
 }
-"""Noun phrases of the data that each question of `ottla explain` needs, by the name of the
-question."""
+"""Kinds of data, as noun phrases, that each question of `ottla explain` needs, by the question's
+name."""

@@ -17,9 +17,9 @@ class GroupKindName(Enum):
     """Kind of a group, as users name it."""
 
     CLASSIC = "classic"
-    """Group of consumers of the classic protocol, in which a member computes the assignment."""
+    """Consumer group with the classic protocol, in which a member computes the assignment."""
     CONSUMER = "consumer"
-    """Group of consumers of the protocol of KIP-848, in which the coordinator computes the
+    """Consumer group with the protocol of KIP-848, in which the coordinator computes the
     assignment."""
     SHARE = "share"
     """A share group: its members consume partitions together, record by record."""

@@ -1,8 +1,9 @@
 """Detection of hanging transactions: transactions that are open in a partition, but that no
 coordinator would end. Pure.
 
-Kafka's rule (KIP-664): a transaction hangs if it has been open longer than the maximum timeout, and
-no transactional id of its producer id has the partition in its present transaction.
+By Kafka's rule (KIP-664), a transaction hangs if two conditions are true. It has been open longer
+than the maximum timeout, and no transactional id of its producer id has the partition in its
+present transaction.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,9 +1,9 @@
 """Checks the encryption, certificates and authentication of listeners by connecting to them as a
 client.
 
-The checks connect to each address several times, because each connection can only answer one of
-these questions: whether it is encrypted, whether the certificate is accepted, which SASL mechanisms
-are offered, and whether clients are served without authentication. No credentials are ever sent.
+The checks connect to each address several times, because each connection answers only one question:
+Is it encrypted? Is the certificate accepted? Which SASL mechanisms are offered? Are clients served
+without authentication? No credentials are ever sent.
 """
 
 import ssl

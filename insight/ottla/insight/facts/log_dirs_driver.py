@@ -43,9 +43,8 @@ async def ask(
     *,
     timeout_s: float = BROKER_TIMEOUT_S,
 ) -> list[BrokerDirectories]:
-    """Request the descriptions of the log directories of the given brokers, or of all brokers,
-    concurrently. If a broker does not respond, the responses of the other brokers are still
-    returned.
+    """Describe the log directories of the given brokers, or of all brokers, concurrently. If a
+    broker does not respond, the responses of the other brokers are still returned.
 
     Raises RefusedError if a broker does not belong to the cluster.
     """

@@ -10,8 +10,8 @@ from ottla.model.ids import TopicPartition
 async def in_sync_of(
     admin: Admin, topics: Collection[str]
 ) -> dict[TopicPartition, tuple[int, ...] | None]:
-    """Return the broker ids of the in-sync replicas of each partition of the topics. The value is
-    None if the partition has no leader."""
+    """Return the in-sync replicas of each partition of the topics, as broker ids. The value is None
+    if the partition has no leader."""
     return {
         TopicPartition(topic.name or "", row.partition_index): (
             None if row.leader_id < 0 else tuple(row.isr_nodes)

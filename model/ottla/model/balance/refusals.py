@@ -2,8 +2,8 @@
 certain partition. Pure.
 
 A move copies a partition while clients use it. The planner makes no move that could reduce
-availability: if the partition already lacks replicas, if more than one host of the cluster is down,
-or during an upgrade.
+availability. It therefore moves nothing during an upgrade or while more than one host of the
+cluster is down, and no partition that already lacks replicas.
 """
 
 from collections.abc import Collection, Mapping

@@ -73,8 +73,8 @@ class ReplicaTable:
         }
 
     def collisions(self, replicas: tuple[NodeId, ...]) -> Collisions:
-        """Return the number of replicas whose rack has an earlier replica of the same partition,
-        and the number of replicas whose host has one."""
+        """Return two numbers of replicas: those in the same rack as an earlier replica of the
+        partition, and those on the same host as an earlier replica."""
         return collisions(self._domains, replicas)
 
     def obstacle(self, index: int, giver: NodeId, taker: NodeId) -> Obstacle | None:

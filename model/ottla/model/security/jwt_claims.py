@@ -1,8 +1,8 @@
 """Checks of the claims of an OAuth token whose signature has already been verified. Pure.
 
 The rules are the same as in Kafka's broker. A token needs an expiry time and an issue time that are
-consistent with the broker's clock, a subject, and the issuer and audience that the settings
-require.
+consistent with the broker's clock. It also needs a subject, and the issuer and audience that the
+settings require.
 """
 
 from collections.abc import Mapping

@@ -61,9 +61,9 @@ def bracketed(host: str) -> str:
 def is_host(host: str) -> bool:
     """Return whether a text has the syntax of a host name or an IP address.
 
-    This check prevents a UnicodeError of Python's resolver for a name that is not valid text, or
-    that has a label that is empty or longer than 63 bytes. The length of `host` is limited, so that
-    the check is fast.
+    Python's resolver raises UnicodeError for a name that is not valid text, and for a label that is
+    empty or longer than 63 bytes. This check prevents that. The length of `host` is limited, so
+    that the check is fast.
     """
     if not 0 < len(host) <= HOST_CHARS_MAX:
         return False

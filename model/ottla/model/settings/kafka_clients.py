@@ -1,5 +1,5 @@
-"""Conversion of the settings of Kafka's Java clients and of librdkafka to the settings of Ottla's
-clients.
+"""Conversion of settings: from the keys of Kafka's Java clients and of librdkafka to those of
+Ottla's clients.
 
 Pure. Each key either has its effect or is refused with the reason. Keys that only tune another
 implementation, and change no result, lead to one warning that names them (`WITHOUT_EFFECT`).

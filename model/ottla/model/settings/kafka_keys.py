@@ -1,10 +1,10 @@
-"""Keys of a Kafka broker that have no effect in Ottla, and keys that Ottla refuses because
-operators would rely on an effect that it does not provide.
+"""Keys of a Kafka broker that have no effect in Ottla, and keys that Ottla refuses. A key is
+refused if operators would rely on an effect that Ottla does not provide.
 
-Pure. The keys without effect are those keys of Kafka 4.4 that no config class of Ottla declares,
-for example for thread pools, purgatories and features that Ottla lacks. A file may contain them,
-and a running broker accepts changes of those that a Kafka broker accepts. Their values are checked
-against Kafka's bounds, stored, and described. One warning names the keys that are set.
+Pure. The keys without effect are all keys of Kafka 4.4 that no config class of Ottla declares, for
+example for thread pools and purgatories. A file may contain them, and a running broker accepts
+changes of those that a Kafka broker accepts. Their values are checked against Kafka's bounds,
+stored, and described. One warning names the keys that are set.
 """
 
 from collections.abc import Iterable, Mapping

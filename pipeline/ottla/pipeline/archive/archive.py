@@ -72,9 +72,9 @@ def own_place(options: ArchiveOptions) -> Iterator[tuple[int, ...]]:
 
     Yields the file descriptors that the Spark session must keep open (`SessionOptions.kept_open`).
 
-    Raises ConfigError if another process has the lock. Also raises ConfigError if, because of the
-    log of Spark's file sink, existing data would become invisible, or the sink would skip new
-    batches as already written.
+    Raises ConfigError if another process has the lock. Also raises ConfigError if the log of
+    Spark's file sink would hide existing data, or would cause the sink to skip new batches as
+    already written.
     """
     path = local_path(options.output)
     if path is None:

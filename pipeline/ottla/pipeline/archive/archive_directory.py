@@ -121,8 +121,8 @@ class ArchiveDirectory:
         return [entry for _file, entries in self.files() for entry in entries]
 
     def named(self) -> set[Path]:
-        """Return the paths of the data files that the log of Spark's file sink names now, after
-        checking that all of them exist within the directory.
+        """Return the paths of the data files that the log of Spark's file sink names now. All of
+        them exist within the directory.
 
         Raises CorruptDataError otherwise. For example, the log of a moved or copied archive names
         files in another directory, so it does not show which files are unused.

@@ -148,8 +148,8 @@ def _left_by_stream(
 def _there(
     spark: "SparkSession", wanted: "DataFrame", span: TimeSpan, directory: ArchiveDirectory
 ) -> "DataFrame | None":
-    """Return the identities (topic, partition, offset and timestamp) of the records in the time
-    span that the archive already contains, or None if the archive is empty."""
+    """Return the identities of the archive's records in the time span, or None if the archive is
+    empty. An identity is topic, partition, offset and timestamp."""
     from pyspark.sql import functions as f
 
     if directory.has_log:

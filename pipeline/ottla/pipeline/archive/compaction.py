@@ -78,8 +78,8 @@ def compact(path: Path, *, target_bytes: int = TARGET_BYTES, keep_s: float) -> C
 
 
 def _merge(merge: Merge, done: CompactionResult) -> list[SinkLogEntry]:
-    """Write the rows of a merge's files into as few files as possible, and return the entries of
-    these files for the log of Spark's file sink.
+    """Write the rows of a merge's files into as few files as possible. Returns the new files'
+    entries for the log of Spark's file sink.
 
     Files with the same schema become one file; files with different schemas are not merged. Returns
     an empty list if no two files have the same schema, or if a file has timestamps in the old

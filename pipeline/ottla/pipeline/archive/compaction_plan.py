@@ -81,8 +81,8 @@ def _filled(entries: Sequence[SinkLogEntry], target_bytes: int) -> list[list[Sin
 def replaced(
     entries: Sequence[SinkLogEntry], merged: Sequence[tuple[Merge, Sequence[SinkLogEntry]]]
 ) -> list[SinkLogEntry]:
-    """Return the entries of one file in the log of Spark's file sink, in which the files of each
-    merge are replaced by the merged files."""
+    """Return the entries of one file in the log of Spark's file sink. The merged files replace the
+    files of each merge."""
     gone = {entry.path for merge, _made in merged for entry in merge.entries}
     first = {merge.entries[0].path: made for merge, made in merged}
     found: list[SinkLogEntry] = []

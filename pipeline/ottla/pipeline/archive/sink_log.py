@@ -63,8 +63,8 @@ class SinkLogEntry(NamedTuple):
 
 
 def log_file(name: str) -> LogFile | None:
-    """Return the log file with a given name in `_spark_metadata`, or None if a file of this name
-    does not belong to the log of Spark's file sink."""
+    """Return the log file with a given name in `_spark_metadata`. Returns None if this is not the
+    name of a file in the log of Spark's file sink."""
     stem = name.removesuffix(COMPACT)
     return LogFile(int(stem), stem != name) if stem.isascii() and stem.isdecimal() else None
 

@@ -42,8 +42,8 @@ class DoctorAnswer(NamedTuple):
     cure: str = ""
     """Remedy for the fault that a check has found. Empty if none is needed."""
     is_of_programs: bool = False
-    """True for a fault that `ottla pipeline` avoids, and that only affects users' own programs that
-    start Spark themselves."""
+    """True for a fault that affects only users' own programs that start Spark themselves. `ottla
+    pipeline` avoids the fault."""
 
 
 class Package(NamedTuple):
@@ -258,8 +258,8 @@ def is_fit(found: Sequence[DoctorAnswer]) -> bool:
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
-    """Return the reason why a Python interpreter cannot be a Spark worker for a driver with the
-    given Python version, or an empty text if it can."""
+    """Return the reason why a Python interpreter cannot be a Spark worker, or an empty text if it
+    can. `driver` is the Python version of the driver."""
     if worker.version is None:
         return f"does not run ({worker.problem})"
     if worker.version != driver:

@@ -38,7 +38,7 @@ from ottla.pipeline.export.table_sink import fenced
 
 PREFIX = "delta:"
 DATA = "data"
-"""Name of the directory of a Delta table's data files, within the directory of the table."""
+"""Name of the subdirectory with a Delta table's data files."""
 COMMITS_MAX = 10
 """Maximum number of attempts to make one commit to a Delta table while maintenance changes the
 table at the same time."""

@@ -27,7 +27,7 @@ from ottla.pipeline.export.table_sink import fenced
 PARQUET = ".parquet"
 _NAME = re.compile(r"part-(\d{10,})\.parquet")
 DELTA_LOG = "_delta_log"
-"""Name of the directory of a Delta table's log, within the directory of the table."""
+"""Name of the subdirectory with a Delta table's log."""
 _UNFINISHED = re.compile(r"\.part-\d+\.parquet\.tmp")
 
 

@@ -100,9 +100,9 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
     """Return the ranges of the topic's offsets that the exported table lacks, by partition, without
     empty ranges.
 
-    A partition that was added to the topic begins at 0. Raises RefusedError if the topic is a new
-    one of the same name, if records between the table's end and the log's start are lost, or if a
-    log was truncated or a partition deleted.
+    A partition that was added to the topic begins at 0. Raises RefusedError if records between the
+    table's end and the log's start are lost. Also raises RefusedError if a log was truncated, a
+    partition was deleted, or the topic is a new topic of the same name.
     """
     _check_topic(position, bounds)
     found = []

@@ -13,9 +13,9 @@ from ottla.pipeline.export.table_position import TablePosition
 class TableSink(Protocol):
     """Interface of a table that is open for one export.
 
-    Invariants: RowsAndPositionTogether (`commit` makes both visible in one atomic change, or
-    neither), OneWriter (`commit` raises RefusedError if another export has committed since this one
-    read the position).
+    Invariant RowsAndPositionTogether: `commit` makes both visible in one atomic change, or neither.
+    Invariant OneWriter: `commit` raises RefusedError if another export has committed since this
+    export read the position.
     """
 
     @property

@@ -32,8 +32,8 @@ SECONDS_AN_HOUR = 3_600
 def maintain_delta(
     opened: DeltaTable, options: MaintenanceOptions, show: Show = show_nothing
 ) -> MaintenanceResult:
-    """Merge the small files of a Delta table, and remove files that no recent version uses, such as
-    the file of an export that was killed before its commit.
+    """Merge the small files of a Delta table, and remove files that no recent version uses. An
+    export that was killed before its commit leaves such a file.
 
     Returns the numbers of changed files and rows. Raises ConfigError if the table does not exist,
     and ConnectionLostError if the table changed during each attempt to commit.
@@ -96,8 +96,8 @@ def _merge(opened: DeltaTable, options: MaintenanceOptions, done: MaintenanceRes
 
 
 def _files(log: DeltaLog) -> dict[str, tuple[int, int]]:
-    """Return the size in bytes and the number of rows of each file of the Delta table's present
-    version, by the file's path."""
+    """Return the size in bytes and the row count of each file in the Delta table's present version,
+    by path."""
     found: Any = pa.table(log.get_add_actions(flatten=True))
     paths, sizes = found.column("path").to_pylist(), found.column("size_bytes").to_pylist()
     rows = found.column("num_records").to_pylist()

@@ -212,8 +212,8 @@ class _IcebergWork:
         )
 
     def count(self, old: Sequence[DataFile], *, made_count: int) -> None:
-        """Add the number of replaced data files, and the number of files written in their place, to
-        the result of the maintenance."""
+        """Count replaced data files, and files written in their place, in the result of the
+        maintenance."""
         self._done.merged_count += len(old)
         self._done.made_count += made_count
         self._done.row_count += sum(one.record_count for one in old)

@@ -115,8 +115,8 @@ class StreamBatch(NamedTuple):
 
 def between(start: StreamPosition, end: StreamPosition) -> StreamBatch:
     """Return the ranges of offsets from the position `start` to the position `end`, in order of
-    partition, and one message for each loss of records: a topic that was created again, or a
-    partition that was deleted or truncated.
+    partition, and one message for each loss of records. Records are lost if a topic was created
+    again, or if a partition was deleted or truncated.
 
     The end of a query's first batch also contains the start of the query (`end.begin`). That start
     is then used instead of `start`. A new partition starts at offset 0. If the log of the new

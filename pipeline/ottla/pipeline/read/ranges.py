@@ -17,8 +17,7 @@ RECORDS_PER_TASK_MIN = 10_000
 """Number of records per Spark task while a query has fewer than `TASK_COUNT` tasks. With fewer
 records, the fixed cost of a task would exceed its work."""
 TASK_COUNT = 8
-"""Number of Spark tasks that keeps the cores of a typical machine busy with any processing of the
-records."""
+"""Number of Spark tasks that keeps the cores of a typical machine busy."""
 RECORDS_PER_TASK = 100_000
 """Number of records up to which offset ranges share a Spark task once there are `TASK_COUNT` tasks.
 With a larger number, cores are idle during the last tasks of a large batch. With a smaller number,

@@ -1,9 +1,10 @@
 """Commits the progress of streams to groups `spark-<name>`, so that tools show their lag.
 
 `ottla group lag` shows such a group like any other. The group has no members, and its offsets are
-never read: a stream continues from Spark's checkpoint alone. A data source does not get the name of
-its query or the end of the last batch, so a listener of the Spark session commits the offsets. With
-Spark Connect, the listener cannot see a stream's options. Only the option `shadowGroup` works then.
+never read: a stream continues from Spark's checkpoint alone. A data source receives neither the
+name of its query nor the end of the last batch. A listener of the Spark session therefore commits
+the offsets. With Spark Connect, the listener cannot see a stream's options. Only the option
+`shadowGroup` works then.
 """
 
 # ruff: noqa: N802 - Spark names these methods

@@ -139,7 +139,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [*tasks]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield the records of one Spark task of a batch of the stream."""
+        """Yield the records of one Spark task in a batch of the stream."""
         return read_task(partition, self._options.read)
 
     def commit(self, end: dict[str, Any]) -> None:

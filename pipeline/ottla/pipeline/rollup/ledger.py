@@ -1,9 +1,9 @@
-"""State of a stream of rollups between its batches, stored in the directory of its checkpoint.
+"""State of a rollup stream between its batches, stored in the directory of the stream's checkpoint.
 
 Batch n reads the state that batch n - 1 has written, and writes its own state for batch n + 1. Two
 slots are used alternately. If a process dies before Spark has recorded a batch, the batch is run
-again. It then reads the same state as the first time, regardless of what it has already written
-(invariant LedgerIsOneBatchBehind).
+again. It then reads the same state as the first time, regardless of its earlier output (invariant
+LedgerIsOneBatchBehind).
 """
 
 from collections.abc import Iterable

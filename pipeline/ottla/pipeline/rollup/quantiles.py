@@ -32,13 +32,13 @@ def quantiles(histograms: Iterable[Histogram], wanted: Sequence[float]) -> list[
 _Spread = Counter[tuple[float, float]]
 _Standing = Counter[float]
 _Step = tuple[float, float, float, float]
-"""Step of the combined histograms: a bucket bound, the previous bound, the number of values up to
-the previous bound, and the number of values up to this bound."""
+"""Step of the combined histograms: a bucket bound and the previous bound, then the number of values
+up to the previous bound and up to this bound."""
 
 
 def _masses(histograms: Iterable[Histogram]) -> tuple[_Spread, _Standing]:
-    """Return the number of values between each two successive bucket bounds of the combined
-    histograms, and the number of values exactly at a bound."""
+    """Count the values of the combined histograms. Returns the numbers of values between successive
+    bucket bounds, and the numbers of values exactly at a bound."""
     spread: _Spread = Counter()
     standing: _Standing = Counter()
     for bounds, counts in histograms:

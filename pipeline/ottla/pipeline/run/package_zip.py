@@ -1,7 +1,7 @@
 """Writes Ottla's own modules to one zip file, for executors on which Ottla is not installed.
 
 The zip file contains only Ottla's Python modules. Its dependencies (trio, crc32c, lz4, pyarrow, …)
-are partly compiled, so they must be present on the executors: in their image, or in an environment
+are partly compiled. They must be present on the executors: in their image, or in an environment
 that is sent with the query (`--archives`).
 """
 

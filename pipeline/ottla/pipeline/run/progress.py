@@ -1,8 +1,8 @@
 """Row counts, durations and lag of a streaming query's batches, from the JSON of Spark's progress
 events. Pure.
 
-Lag is the number of records, over all partitions of all sources, up to the ends of the logs when
-the batch was planned.
+Lag is the number of records between the end of a batch and the ends of the logs when the batch was
+planned. It is the sum over all partitions of all sources.
 """
 
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ class BatchProgress(NamedTuple):
 
 
 def progress_of(event: Mapping[str, Any]) -> BatchProgress:
-    """Return the number of rows, the duration in seconds and the lag in records of one batch, read
-    from a progress event of Spark. Values that the event lacks count as 0."""
+    """Read one batch from a progress event of Spark: its number of rows, its duration in seconds
+    and its lag in records. Values that the event lacks count as 0."""
     durations = event.get("durationMs") or {}
     batch_ms = durations.get("triggerExecution", event.get("batchDuration", 0)) or 0
     row_count = int(event.get("numInputRows") or 0)

@@ -99,9 +99,10 @@ def end_sessions() -> None:
 
 
 def stop_between_batches(queries: list["StreamingQuery"]) -> None:
-    """Stop streaming queries after their present batch. A batch that takes longer than
-    `BATCH_TIMEOUT_S` seconds is not stopped, but ends with the process: stopping a batch within the
-    user's own function logs many stack traces."""
+    """Stop streaming queries after their present batch.
+
+    A batch that takes longer than `BATCH_TIMEOUT_S` seconds is not stopped, but ends with the
+    process. Stopping a batch within the user's own function would log many stack traces."""
     deadline = time.monotonic() + BATCH_TIMEOUT_S
     for query in queries:
         while query.isActive and query.status["isTriggerActive"]:

@@ -66,8 +66,8 @@ class QueryWatch:
         self._seen: dict[Any, int] = {}
         """Number of the last batch that was shown to the user, by the run id of its query."""
         self._ending_seen: dict[Any, int] = {}
-        """Number of the last batch completed before the stop of the queries was requested, by the
-        run id of the query."""
+        """Number of the last batch that each query completed before the stop was requested, by the
+        query's run id."""
 
     def look(self, queries: Iterable[WatchedQuery]) -> bool:
         """Show new batches of the watched queries, and stop queries that should end. Returns True

@@ -27,8 +27,8 @@ SHORT_DELTA_COUNT, LONG_DELTA_COUNT = 1 << 6, 1 << 13
 """Maximum numbers of records in a batch for which all offset deltas take one byte, and at most two
 bytes."""
 AHEAD_BYTES = 1 << 20
-"""Number of bytes of records that are encoded ahead of their use. With fewer bytes, each batch
-needs more calls; with more, more memory is used."""
+"""Number of bytes of records that are encoded ahead. With fewer bytes, each batch needs more calls;
+with more, more memory is used."""
 VARINT_BYTES_MAX = 10
 HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 NIBBLES = np.arange(28, -1, -4, dtype=np.uint32)

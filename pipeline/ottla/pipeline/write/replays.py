@@ -1,9 +1,9 @@
 """Filters out records that a repeated Spark task has written again, by the headers of `provenance`.
 Pure.
 
-A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap. Regardless of the
-number of attempts, even concurrent ones, a record is therefore new exactly if its (batch, number)
-is greater than the (batch, number) of every earlier record from its query and task. Records without
+A task numbers its records in a partition 0, 1, 2, … and no attempt leaves a gap. This is true for
+any number of attempts, even concurrent ones. A record is therefore new exactly if its (batch,
+number) is greater than that of every earlier record from its query and task. Records without
 provenance are always kept.
 
 Most fetches contain no repetition. numpy detects that for all records together, and only a fetch
@@ -58,8 +58,8 @@ class LastReplayedRecord(NamedTuple):
 
 
 class StampedRecords(NamedTuple):
-    """Records of one fetch that have headers that identify the Spark task that wrote them, in
-    order."""
+    """Records of one fetch that have provenance headers, in order. These headers identify the Spark
+    task that wrote a record."""
 
     rows: Numbers
     """For each record that has headers of a Spark task, its index among all records of the

@@ -74,9 +74,9 @@ class RowSender:
         self._stamps = stamps
         self.sent_count = 0
         self._counts: dict[str, int] = {}
-        """Partition count of each topic when its first row was sent. Partitions that are added to a
-        topic later are used only by later Spark tasks, so that all rows of this task are
-        distributed by the same count."""
+        """Partition count of each topic when its first row was sent. All rows of this task are
+        distributed by the same count. Partitions that are added to a topic later are used by later
+        Spark tasks."""
         self.first_topic: str | None = None
         """Topic of the first row that was sent, or None while no row was sent."""
 

@@ -62,7 +62,7 @@ class ScheduleFaults:
         """Responses that must be lost, by instance. Each is given by API and number, or is None for
         the next response."""
         self.restarts_until_s = 0.0
-        """Time in seconds (of the event loop) of the last scheduled restart of an instance."""
+        """Event-loop time, in seconds, of the last scheduled restart of an instance."""
         self._stop_count = 0
         """Number of clean stops that have begun and not ended."""
         self._ends: dict[int, Callable[[], None]] = {}

@@ -106,8 +106,8 @@ class _FinderOfFiles(MetaPathFinder):
 
 
 def check_program(program: Program, modules: Sequence[str]) -> None:
-    """Raise WorldError if the program is not a function of one of these modules, or if a name is
-    not that of a top-level module or package."""
+    """Raise WorldError if the program is not a function of one of these modules, or if a name does
+    not denote a top-level module or package."""
     for name in modules:
         if "." in name:
             raise WorldError(
@@ -220,7 +220,7 @@ def _is_test(module: str) -> bool:
 
 
 def _globals_of(module: ModuleType, package: str) -> dict[str, tuple[Any, ...]]:
-    """Return the state of each global variable of a module, except of imported modules."""
+    """Return the state of each global variable of a module. Imported modules are left out."""
     return {
         name: _state_of(value, package)
         for name, value in vars(module).items()

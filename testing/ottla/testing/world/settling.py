@@ -23,7 +23,7 @@ CALM_LOOK_COUNT = 2
 still be processing its last records at the first of these reads."""
 
 CONTROL_RECORDS_MAX = 200
-"""Largest difference of offsets that may consist of control records of transactions only. A larger
+"""Largest difference of offsets that may be due to control records of transactions alone. A larger
 difference always contains other records, so the range is not read."""
 
 GROUPS_WITH_LAG = ("classic", "consumer")

@@ -157,8 +157,8 @@ class SimulatedWorld:
         return await self._clients.read(await self._clients.start_offsets(partitions), isolation)
 
     async def group_lag(self, group: str) -> int:
-        """Return the number of records that a consumer group has not committed, in the partitions
-        that it has committed or that are assigned to its members."""
+        """Return the number of records that a consumer group has not committed. Its partitions are
+        those with a committed offset and those assigned to a member."""
         return sum((await self._lag.of(group)).lags.values())
 
     async def group_lags(self, group: str) -> dict[TopicPartition, int]:
@@ -193,7 +193,7 @@ class SimulatedWorld:
 
         `runtime` is the async library of the program. An instance that ends with an exception is
         started again after 1 virtual second, unless `restarts` is false. `modules` are the names of
-        modules or packages of the program: each start of the instance loads them again, as a new
+        modules or packages of the program. Each start of the instance loads them again, as a new
         process would, so that no module global survives a kill. Raises WorldError if the name is in
         use or is the name of a node, or if the program is not in `modules`.
         """

@@ -3,9 +3,9 @@ refused.
 
 An operator who writes such a setting relies on its effect. Without the effect, a node would accept
 clients that the setting is meant to exclude. Ottla refuses only settings that would have an effect
-in Kafka. It accepts a blank value, the protocol PLAINTEXT, and entries of
+in Kafka. It accepts a blank value, and the protocol PLAINTEXT. It also accepts entries of
 `listener.security.protocol.map` for listeners that this node does not have, because Kafka's own
-files contain such entries.
+files contain them.
 
 A node supports the settings of `sasl.py` for its clients. Nodes connect to controllers by gRPC,
 with TLS (node_tls.py) and without SASL.

@@ -414,7 +414,7 @@ def config_of(given: TlsSettings, spellings: Mapping[str, str], *, prefix: str =
 
 def check_sources(config: TlsConfig, prefix: str = "") -> None:
     """Raise ConfigError if certificate, key or trusted certificates are given both as a file and as
-    text, or if only a part of certificate and key is given."""
+    text. Also raises ConfigError if only the certificate or only the key is given."""
     spelling = config.spelling
     if config.certificate_location and (config.certificate_chain or config.key):
         other = CERTIFICATE_CHAIN if config.certificate_chain else KEY

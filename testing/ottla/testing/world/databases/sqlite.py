@@ -295,7 +295,7 @@ def sqlite(path: str | Path, *, timeout: float = 5.0, **options: Any) -> SqliteD
     """Return a connection to a SQLite database, which `async with` or `await` opens.
 
     A relative path is below the instance's folder. `timeout` is the time in seconds for which a
-    call waits for the lock of another connection before it raises sqlite3.OperationalError; other
-    options are those of `sqlite3.connect`.
+    call waits for the lock of another connection. After that, it raises sqlite3.OperationalError.
+    The other options are those of `sqlite3.connect`.
     """
     return SqliteDatabase(path, timeout, options)

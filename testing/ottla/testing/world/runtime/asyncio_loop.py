@@ -564,8 +564,8 @@ class AbandonedLives:
 
 
 def _clear_frames(error: BaseException) -> None:
-    """Clear the local variables in the tracebacks of an exception, of its causes, and of the
-    exceptions in a group."""
+    """Clear the local variables in an exception's traceback, and in those of its causes and of the
+    exceptions in its group."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:

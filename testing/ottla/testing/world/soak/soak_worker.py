@@ -48,7 +48,7 @@ class SoakFailure(NamedTuple):
 
 
 class SoakResult(NamedTuple):
-    """Results of one batch of runs of a test."""
+    """Results of one batch of a soak."""
 
     run_count: int
     """Number of simulated runs, including runs that Hypothesis needed to shrink a failure."""
