@@ -194,8 +194,8 @@ def _load_one(cluster: StartedCluster, leader: int) -> float:
 
 
 def _one_at_a_time(load: Load) -> Result:
-    """Send single records, each after the acknowledgement of the previous one. Returns the result
-    with the latencies of the records."""
+    """Send single records, each after the previous acknowledgement. Returns the result with the
+    latencies of the records."""
     producer = library("confluent_kafka").Producer(
         {"bootstrap.servers": load.bootstrap, "acks": load.acks, "linger.ms": 0}
     )

@@ -40,8 +40,8 @@ MB = 1_000_000
 
 
 class Phase(NamedTuple):
-    """One phase of the benchmark: its start and end, the bytes read from the backlog, and the
-    longest pause of the broker's event loop so far in ms."""
+    """One phase of the benchmark: its start and end, and the bytes read from the backlog. Also the
+    longest pause of the broker's event loop until the end of the phase, in ms."""
 
     began_at: float
     ended_at: float

@@ -303,8 +303,7 @@ def _measure_clusters(arguments: argparse.Namespace) -> int:
 
 
 def _measure_beside_kafka(arguments: argparse.Namespace) -> int:
-    """Compare Ottla with Apache Kafka. Both servers are started by this process.
-    Returns the exit code."""
+    """Start Ottla and Apache Kafka, and compare them. Returns the exit code."""
     rows = rows_of(arguments.rows)
     work = BesideWork(
         load=_load(arguments),
@@ -374,8 +373,8 @@ def _measure_performance(arguments: argparse.Namespace) -> int:
 
 
 def _measure_security(arguments: argparse.Namespace) -> int:
-    """Measure the cost of security to Ottla and Apache Kafka. Both servers are started by this
-    process. Returns the exit code."""
+    """Start Ottla and Apache Kafka, and measure the cost of security to both. Returns the exit
+    code."""
     work = SecurityWork(
         records=arguments.count,
         handshake_s=arguments.handshake_seconds,

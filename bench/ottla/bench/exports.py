@@ -48,7 +48,7 @@ class ExportCost:
 
 
 def values_of(count: int) -> Iterator[bytes]:
-    """Yield `count` JSON objects as values of records to export. They are the same in each run."""
+    """Yield `count` JSON objects as values of records to export. Every run gets the same values."""
     chance = Random(1)
     for number in range(count):
         yield (

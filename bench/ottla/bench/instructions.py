@@ -141,8 +141,8 @@ def instructions(rounds: int, progress: Progress) -> dict[str, Any]:
 
 
 def _drives(address: tuple[str, int]) -> dict[str, Drive]:
-    """Return one function for each kind of request. Each function sends a given number of requests
-    of its kind."""
+    """Return one function for each kind of request, by name of the benchmark. Each function sends a
+    given number of these requests."""
     common: dict[str, Any] = {"in_flight": IN_FLIGHT, "progress": lambda done: None}
     drives: dict[str, Drive] = {}
     for kind in SMALL_KINDS:

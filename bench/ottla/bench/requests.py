@@ -46,8 +46,8 @@ class SmallRequest(NamedTuple):
     answer: bytes | None = None
     """Expected bytes of every response to the request, or None if responses differ."""
     before: tuple[bytes, ...] = ()
-    """Frames of the requests that are sent first on each connection, such as a login. Each of them
-    is sent after the response to the previous one."""
+    """Frames of the requests that are sent first on each connection, such as a login. Each request
+    is sent after the previous response."""
 
 
 class RequestLatency(NamedTuple):

@@ -45,7 +45,7 @@ class Cause:
     fix: str = ""
     """Command that removes the cause. Empty if no command can, such as for a stopped machine."""
     more: str = ""
-    """Command that shows more about the cause. Empty if no command does."""
+    """Command that shows more about the cause. Empty if there is no such command."""
 
 
 @frozen

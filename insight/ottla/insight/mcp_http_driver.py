@@ -48,7 +48,7 @@ REQUESTS_MAX = 32
 refused with status 503."""
 READ_TIMEOUT_S = 120
 """Time in seconds after which the MCP server closes a connection that sends no data. It exceeds the
-time of the slowest answer, because a client sends no data while it waits."""
+time of the slowest answer, because a waiting client sends no data."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -63,7 +63,7 @@ class HttpSettings:
     keystore: str | None = None
     """Path of the PEM file with the private key and the certificates. None for HTTP without TLS."""
     names: tuple[str, ...] = ()
-    """Host names, besides the address itself, by which clients reach the MCP server."""
+    """Host names by which clients reach the MCP server, in addition to the host of its address."""
 
 
 def settings_of(

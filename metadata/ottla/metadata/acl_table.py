@@ -1,7 +1,7 @@
 """Immutable table of the ACLs in a metadata image, indexed by principal and by resource pattern.
 
 The table is a persistent data structure: adding or removing an entry copies only a few nodes of a
-tree. Each image can therefore have its own table, whatever the number of entries.
+tree. Each image can therefore have its own table, even with very many entries.
 
 Invariants: no two ids have equal entries; the indexes are derived from `entries`.
 """

@@ -1,4 +1,5 @@
-"""Audit log: lines about denied operations of principals, and at level DEBUG about allowed ones.
+"""Audit log: lines about denied operations of principals, and at level DEBUG also about allowed
+operations.
 
 The logger is named `ottla.authorizer`; Kafka's is `kafka.authorizer.logger`. A client chooses the
 names that appear in these lines, and can cause any number of denials. Names are therefore escaped

@@ -113,7 +113,7 @@ INITIAL_LEVELS = {
     SHARE_VERSION: SHARE_VERSION_OF_DEAD_LETTERS,
 }
 """Initial feature levels of a new cluster, in the order of their records. metadata.version is
-first, because a reader of the log needs it to interpret the rest."""
+first, because a reader of the log needs it to interpret the other records."""
 
 
 FORMER_RELEASE = OTTLA_VERSION_NAMES[0]

@@ -90,8 +90,8 @@ def _init(cls: type, all_fields: tuple[Field[Any], ...]) -> Callable[..., None]:
 
 
 def _getter(names: list[str]) -> Callable[[Any], Any]:
-    """Return a function that reads the given fields of an object. It returns a tuple, or the value
-    itself if there is a single field."""
+    """Return a function that reads the given fields of an object. The function returns a tuple, or
+    the value itself if there is a single field."""
     return attrgetter(*names) if names else lambda _: ()
 
 

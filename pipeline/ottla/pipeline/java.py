@@ -56,7 +56,8 @@ class Java(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """Reason why Spark cannot run on this Java installation; empty if it can."""
+        """Reason why Spark cannot run on this Java installation. Empty if the installation is
+        suitable."""
         if self.version < VERSION_MIN:
             return f"is Java {self.version}, and Spark needs {VERSION_MIN}"
         if not self.has_vector:
@@ -162,7 +163,7 @@ def _likeliness(java: Java) -> tuple[int, int]:
 
 def _ask_java(program: str) -> tuple[str, frozenset[str]]:
     """Run the program `java` of an installation, and return the version and the modules that it
-    prints. Both are empty if it does not run."""
+    prints. Both are empty if the program does not run."""
     version = re.search(r'version "([^"]*)"', _printed(program, "-version"))
     modules = _printed(program, "--list-modules").split()
     return version[1] if version else "", frozenset(name.partition("@")[0] for name in modules)

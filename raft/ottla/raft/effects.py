@@ -153,8 +153,8 @@ class OutgoingRequest:
 
 @frozen(kw_only=True)
 class RoleChange:
-    """Effect: report a change to the application. This node's role, its epoch or the leader that it
-    knows has changed."""
+    """Effect: report to the application that this node's role, its epoch or its known leader has
+    changed."""
 
     role: Role
     epoch: Epoch

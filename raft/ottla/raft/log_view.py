@@ -7,8 +7,8 @@ from ottla.raft.voters import ReplicaKey, VoterSet
 
 
 class LogView(Protocol):
-    """Read access to the replicated log, which the driver maintains. It is up to date before every
-    step of the quorum core.
+    """Read access to the replicated log, which the driver maintains. The view is up to date before
+    every step of the quorum core.
 
     `start_offset <= flushed_offset <= end_offset`, and no snapshot ends above `end_offset`. If a
     crash left the log shorter than its newest snapshot, the log is opened empty at that snapshot's
@@ -70,8 +70,8 @@ class LogView(Protocol):
         ...
 
     def has_voter_below(self, key: ReplicaKey, end_offset: Offset) -> bool:
-        """Return whether the replica `key` is in a voter set below `end_offset`, in the log or its
-        snapshot. The set need not be the last one."""
+        """Return whether the replica `key` is in any voter set below `end_offset`, in the log or
+        its snapshot."""
         ...
 
     def snapshot_size_bytes(self, snapshot_id: OffsetAndEpoch) -> int | None:

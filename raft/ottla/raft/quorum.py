@@ -189,7 +189,7 @@ class QuorumCore:
 
     @property
     def is_handed_over(self) -> bool:
-        """True if no other node needs this one after the event ShutdownRequested.
+        """True if no other node needs this node after the event ShutdownRequested.
 
         A leader's successor may need this node's vote. The node therefore continues until the
         successor has won the election, or until too few voters remain.
@@ -489,7 +489,7 @@ class QuorumCore:
                 self._change_to(self._resigned(old.preferred_successors(), now_ms))
 
     def _change_to(self, new: RoleState) -> None:
-        """Enter the new role, and drop the requests in flight of the old one."""
+        """Enter the new role, and drop the requests in flight of the previous role."""
         replica, old = self._replica, self._state
         assert new.role in LEGAL[old.role], f"{old.role} cannot become {new.role}"
         is_leaving = isinstance(old, Leader)  # a leader that was removed still resigns

@@ -140,7 +140,7 @@ def expired_count(
 
 def is_due(config: QuorumConfig, *, bytes_since: int, ms_since: int, has_new_records: bool) -> bool:
     """Return whether the next snapshot of the metadata log is due. A snapshot is due after enough
-    bytes or time since the last one, but only if there are new records."""
+    bytes or time since the last snapshot, but only if there are new records."""
     if not has_new_records:
         return False
     interval_ms = config.snapshot_interval_ms_max

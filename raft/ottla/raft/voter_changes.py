@@ -189,7 +189,7 @@ class VoterChanges:
 
     def _reason_to_wait(self, replica: Replica) -> str | None:
         """Return the reason why this leader may not begin a change of the voter set yet, or None if
-        it may."""
+        a change may begin."""
         if self._change is not None:
             return "Request timed out waiting for the leader to handle a previous voter change."
         if replica.high_watermark <= self._epoch_start_offset:
@@ -198,7 +198,7 @@ class VoterChanges:
 
     def _reason_to_wait_for_log(self, replica: Replica) -> str | None:
         """Return the reason why the leader may not append another voter set to the log yet, or None
-        if it may."""
+        if an append is permitted."""
         if replica.log.voters_offset >= replica.high_watermark:
             return "Request timed out waiting for the previous set of voters to be committed."
         if replica.is_log_changing:

@@ -62,7 +62,7 @@ def _when(need: Need) -> str:
 
 def _refusal(one: Need | AnyOf) -> str:
     """Return the effect of a missing permission. If a request needs one of several operations, the
-    last one decides."""
+    last operation decides."""
     need = one.needs[-1] if isinstance(one, AnyOf) else one
     code = need.hides_as or need.code
     if need.scope is Scope.HIDDEN:

@@ -139,10 +139,10 @@ def encode_chunks(message: Message, version: int) -> list[Chunk]:
 
 
 def encode_large(message: Message, version: int) -> list[Chunk]:
-    """Return the same chunks as `encode_chunks`. The encoding is slower, but needs hardly more
-    memory than the size of the chunks.
+    """Return the same chunks as `encode_chunks`. The encoding is slower, but needs little more
+    memory than the chunks themselves.
 
-    For many small elements, `encode_chunks` uses about 15 times as much memory, because it keeps a
+    For many small elements, `encode_chunks` uses about 15 times that memory, because it keeps a
     separate object for each write.
     """
     kind = message.__class__

@@ -61,8 +61,8 @@ class MessageReader:
         return self.base + self.at
 
     def move_window(self) -> None:
-        """Copy further bytes of the message if the part copied so far ends soon and the message
-        does not."""
+        """Copy further bytes of the message if the copied part ends soon and the message has more
+        bytes."""
         if len(self.data) - self.at < ELEMENT_BYTES and self.base + len(self.data) < self.end:
             self.base += self.at
             self.at = 0

@@ -39,8 +39,8 @@ RUN_COUNT_MIN = 32
 Records of shorter runs are found one by one."""
 RUN_PROBE_COUNT = 16
 """Number of records that are compared in the first step of a search for a run (consecutive records
-of one size). Each further step compares eight times as many, so that records of varying sizes cost
-only one small step."""
+of one size). Each further step compares eight times the previous number. Records of varying sizes
+therefore cost only one small step."""
 SINGLES_COUNT = 256
 """Number of records that are found one by one before the next search for a run (consecutive records
 of one size)."""
@@ -216,7 +216,7 @@ def _plain_boundaries(
 
     In each batch, the boundaries are derived from the size of the first record, and then compared
     with the length field of every record. No other boundaries are possible if every length field
-    leads to the next record, and the last one to the end of the batch.
+    leads to the next record, and the last length field to the end of the batch.
     """
     heads = np.empty(int(counts.sum()), dtype=np.int64)
     done = 0
@@ -301,7 +301,7 @@ def _look_alike(data: Buffer, at: int) -> bool:
 
 def _walk(data: Buffer, at: int, count: int) -> list[int]:
     """Return the start positions of `count` consecutive records from position `at` on, and the end
-    of the last one."""
+    of the last record."""
     steps = _steps()
     found: list[int] = []
     add = found.append

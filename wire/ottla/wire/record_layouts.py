@@ -39,7 +39,7 @@ record includes the length field."""
 
 HEAD_BYTES = 8
 """Number of bytes at the start of a record that are compared first, when a batch is compared with a
-known layout. They reach from the record's length to the length of its key."""
+known layout. These bytes include the length of the record and the length of its key."""
 VALUE_HEAD_BYTES = 4
 """Number of bytes that are compared to check the size of a record's value: its encoded length,
 which precedes the value."""

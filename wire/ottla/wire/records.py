@@ -91,8 +91,8 @@ def scan_body_as(
     """Yield an object for each record in `body`, the uncompressed records of a batch. `make`
     creates it from the fields of `Record`.
 
-    One-byte varints are decoded inline, because most varints have one byte and a function call for
-    each would take longer than all the rest.
+    One-byte varints are decoded inline, because most varints have one byte. A function call for
+    each of them would take most of the time.
     """
     base_offset: int = header.base_offset
     base_timestamp: int = header.base_timestamp

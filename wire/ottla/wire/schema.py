@@ -157,7 +157,8 @@ def _parse_message(head: str, lines: list[tuple[int, str]]) -> MessageSchema:
 
 
 class _Body:
-    """A cursor over the indented schema lines of one message, and the structs declared so far."""
+    """A cursor over the indented schema lines of one message, and the structs that were declared in
+    previous lines."""
 
     def __init__(self, lines: list[tuple[int, str]]) -> None:
         self.lines = lines

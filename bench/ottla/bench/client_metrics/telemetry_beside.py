@@ -27,8 +27,8 @@ from ottla.bench.requests import RequestLatency
 from ottla.bench.result import MB
 
 PHASE_S = 4.0
-"""Length in seconds of a phase with or without pushes of metrics. A shorter one has too few
-requests for a p99; a longer one is disturbed more by other load of the machine."""
+"""Length in seconds of a phase with or without pushes of metrics. A shorter phase has too few
+requests for a p99. A longer phase is disturbed more by other load of the machine."""
 SETTLE_S = 0.25
 """Seconds at the start of a phase whose produce requests are not counted."""
 AT_ONCE = 0.0, 1.0

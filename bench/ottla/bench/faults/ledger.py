@@ -25,7 +25,7 @@ have written the record."""
 UNKNOWN_OFFSET = -2
 """Value in the ledger in place of an offset that the acknowledgement did not contain. This occurs
 if a connection is lost between two responses. When the later record is acknowledged, librdkafka
-also reports the earlier one as delivered, without its offset."""
+also reports the earlier record as delivered, without its offset."""
 
 ROWS_HELD = 4_096
 

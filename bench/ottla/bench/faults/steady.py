@@ -31,8 +31,8 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.signal_handlers_driver import signal_handlers
 
 TICK_S = 0.005
-"""Interval in seconds between the sends of a steady load. With a longer one, records are sent in
-bursts; a shorter one costs more CPU time."""
+"""Interval in seconds between the sends of a steady load. With a longer interval, records are sent
+in bursts. A shorter interval costs more CPU time."""
 
 FLUSH_EVERY_S = 0.25
 LAST_ANSWERS_S = 120.0
@@ -162,8 +162,8 @@ class Writer:
             self._ledger.add(index, number, NOT_ACKNOWLEDGED, time.time())
 
     def _places(self) -> list[LedgerPartition]:
-        """Return each partition of the load's topics. Its current end offset is the offset of the
-        run's first record."""
+        """Return each partition of the load's topics, with its current end offset, which is the
+        offset of the run's first record."""
         confluent = library("confluent_kafka")
         consumer = confluent.Consumer(
             {

@@ -25,8 +25,8 @@ class BystanderLatencies:
 
 
 def connected(address: tuple[str, int], ca: Path | None) -> socket.socket:
-    """Return a connection to a server under a flood. It uses TLS if the path of a CA file is
-    given."""
+    """Connect to a server under a flood, and return the socket. The connection uses TLS if `ca` is
+    the path of a CA file."""
     sock = socket.create_connection(address, timeout=ANSWER_S_MAX)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if ca is None:

@@ -261,7 +261,7 @@ FLOODS: tuple[RecordFlood, ...] = (
     RecordFlood("coalesced messages", coalesced_messages, is_ended=True),
     RecordFlood("plain records", plain_records, is_ended=True),
 )
-"""Every kind of flood after a handshake, whose TLS records contain little or no data."""
+"""Floods that a client sends after its handshake. Their TLS records contain little or no data."""
 
 
 def split_hello(hello: bytes, count: int) -> Iterator[bytes]:
@@ -298,5 +298,5 @@ HANDSHAKE_FLOODS: dict[str, Callable[[bytes, int], Iterator[bytes]]] = {
     "empty handshake records": empty_handshakes,
     "a hello and plain records": hello_and_plain_records,
 }
-"""Every kind of flood that is sent instead of a TLS handshake. The server must close the connection
-of each."""
+"""Floods that a client sends instead of a TLS handshake. The server must close the connection of
+each."""

@@ -63,8 +63,8 @@ def open_kafka_cluster(
     """Format empty directories, start a cluster of Apache Kafka in them and yield it. The cluster
     stops at the end of the block.
 
-    `ready_s` is the time from the start of the first process until a broker knows all brokers. It
-    does not include formatting. Raises ConfigError if there is no Java or no Kafka, and
+    `ready_s` is the time in seconds from the start of the first process until a broker knows all
+    brokers. Formatting is not included. Raises ConfigError if there is no Java or no Kafka, and
     RefusedError if Kafka does not start.
     """
     ports = free_ports(controllers + brokers, HOST)

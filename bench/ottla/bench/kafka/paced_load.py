@@ -44,7 +44,7 @@ ACKNOWLEDGED, READ = "acknowledged", "read"
 READY = "ready"
 """Line that the load prints when its consumer has read a record, or has waited too long."""
 READY_TIMEOUT_S = 30.0
-"""Maximum time in seconds that the load waits for its first record before it prints that line."""
+"""Maximum time in seconds that the load waits for its first record before it prints `READY`."""
 
 
 class PacedLoad(HelperProcess):

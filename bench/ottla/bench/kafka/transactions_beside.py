@@ -36,7 +36,7 @@ from ottla.bench.result import Result
 from ottla.bench.tables import table_of
 
 FEW, MANY = 1, 50
-"""Numbers of partitions of the two topics of the transaction benchmark."""
+"""Partition counts of the two topics in the transaction benchmark."""
 SIDE_BY_SIDE = 16
 """Number of concurrent producers in the benchmark that measures one transaction coordinator."""
 REPLICAS_MAX = 3
@@ -64,7 +64,7 @@ ROWS: dict[str, TransactionRow] = {
     "commits-50": TransactionRow(commit_small_ones, MANY, _ENDS),
     "commits-of-16": TransactionRow(partial(commit_small_ones, producers=SIDE_BY_SIDE), FEW, _ENDS),
 }
-"""Benchmarks of transactions by name. The first six count records per second, the others count
+"""Benchmarks of transactions by name. The first six count records per second, all others count
 transactions per second."""
 
 SHARES = {

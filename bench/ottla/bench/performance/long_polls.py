@@ -147,8 +147,8 @@ class LongPolls:
         return [1e3 * (now - sent_at) for sent_at in times]
 
     def _end_offset(self, partition: int) -> int:
-        """Return the end offset of a partition. It is read from the response to a Fetch that does
-        not wait.
+        """Return the end offset of a partition. It is read from the response to a Fetch with a
+        maximum wait of zero.
 
         The broker of a new topic may not have opened the partition's log yet. The Fetch is then
         repeated for `SILENCE_S` seconds.

@@ -1,7 +1,7 @@
 """Benchmark of the metadata of very many partitions: the cost on one controller.
 
-`python -m ottla.bench.performance.metadata_scale [PARTITIONS …]` builds images with three replicas
-for each partition and as many brokers as lead 10,000 partitions each.  For each image it prints the
+`python -m ottla.bench.performance.metadata_scale [PARTITIONS …]` builds images in which each
+partition has three replicas, and each broker leads 10,000 partitions.  For each image it prints the
 size of its snapshot, the CPU times of writing and loading the snapshot, and the memory of the
 image. It also prints the CPU times of a failover: of deciding on new leaders for all partitions of
 a lost broker, and of applying that decision.

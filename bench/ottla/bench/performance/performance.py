@@ -82,7 +82,7 @@ class MeasuredGroup:
 
     def keep(self, directory: Path) -> None:
         """Write the group's measured values to a file in the directory. The file replaces an
-        earlier one of the same group and topology."""
+        earlier file of the same group and topology."""
         directory.mkdir(parents=True, exist_ok=True)
         shown = {
             "group": self.group,

@@ -40,7 +40,7 @@ LARGE_REQUESTS = {"produce": 1_500, "fetch": 6_000}
 FLOOR_KINDS = ("produce", "fetch")
 """Kinds of small requests that the minimal C program supports as well."""
 FEW, MANY = 7, 100
-"""In the benchmarks of topics: the two numbers of topics that one request creates or deletes."""
+"""Numbers of topics that one request creates or deletes, in the benchmarks of topics."""
 ADMIN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
 QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}

@@ -115,8 +115,8 @@ class RawShareConsumers:
         raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, f"{self._topic} was not assigned")
 
     def consume(self, count: int) -> Result:
-        """Fetch and accept records until `count` records are acknowledged, and return the result.
-        It contains latencies of requests, in milliseconds."""
+        """Fetch and accept records until `count` records are acknowledged. Returns a result with
+        the latencies of requests in milliseconds."""
         topic = self._topic_id, self._partitions
         clients = [
             _ShareClient(self._address, self._group, topic) for _ in range(self._connections)

@@ -71,8 +71,7 @@ class SteppedClock:
         return self.now_ms
 
     def wall_ms(self) -> int:
-        """Return the wall time that corresponds to the time to which this clock was set, in
-        milliseconds."""
+        """Return the simulated wall time in milliseconds, which advances with `monotonic_ms`."""
         return WALL_MS + self.now_ms - NOW_MS
 
 

@@ -57,7 +57,7 @@ async def unregister_broker(admin: Admin, broker_id: int) -> str:
     applied the deletion.
 
     Returns a sentence about partitions that still list the broker as a replica, such as partitions
-    created during the removal. Returns an empty text if no partition does.
+    created during the removal. Returns an empty text if there are no such partitions.
     """
     answer = await admin.cluster.request(
         UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse

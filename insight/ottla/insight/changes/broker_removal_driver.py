@@ -47,8 +47,8 @@ class RemovalResult(NamedTuple):
     is_removed: bool
     """False if the broker's replicas were all moved, but its process did not stop in time."""
     left: str
-    """Sentence about partitions that still have the broker in their list of replicas. Empty if no
-    partition has."""
+    """Sentence about partitions that still have the broker in their list of replicas, or an empty
+    text."""
 
 
 async def remove_broker(

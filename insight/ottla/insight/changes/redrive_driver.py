@@ -3,7 +3,7 @@
 Each transaction writes up to `LETTERS_MAX` records and the progress of the redrive. If a redrive is
 killed, its open transaction is aborted by the next redrive. The records of that transaction are not
 committed, and are moved again. The transactional id is derived from the group and the dead letter
-topic, so that a second redrive fences the first one.
+topic. A second redrive therefore fences the first.
 """
 
 from collections import Counter, OrderedDict

@@ -61,8 +61,8 @@ async def plan_reset(
     to: ResetTo,
     value: int = 0,
 ) -> list[ResetRow]:
-    """Return the new committed offset of a group in each partition. `value` is the time in ms, the
-    offset or the number of records, as the target `to` needs it."""
+    """Return the new committed offset of a group in each partition. The target `to` determines the
+    meaning of `value`: a time in ms, an offset or a number of records."""
     starts = await offsets_at(admin.cluster, partitions, EARLIEST)
     ends = await offsets_at(admin.cluster, partitions, LATEST)
     wanted: Mapping[TopicPartition, int]

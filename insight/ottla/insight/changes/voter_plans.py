@@ -1,9 +1,9 @@
 """Plans changes of the controller quorum's voters (KIP-853): additions, removals and replacements.
 Pure.
 
-The voter set never loses its majority: another controller is added before the old one is removed.
-If a directory was lost, its voter is removed first, because a voter set contains each id only once.
-After a failure, a new plan contains only the remaining steps.
+The voter set never loses its majority: a replacement adds the new controller before it removes the
+old controller. If a directory was lost, its voter is removed first, because a voter set contains
+each id only once. After a failure, a new plan contains only the remaining steps.
 """
 
 from typing import NamedTuple

@@ -28,7 +28,7 @@ from ottla.wire.messages.describe_node_response import NodeRegistration
 
 SAMPLE_S = 1.0
 """Seconds between the two samples of log sizes from which produce rates are computed. With a
-shorter interval, slow producers are missed. With a longer one, the operator waits longer."""
+shorter interval, slow producers are missed. With a longer interval, the operator waits longer."""
 
 TOPICS_AT_ONCE = 500
 """Number of topics whose settings one request reads."""

@@ -40,7 +40,8 @@ class ListenerFacts:
 
     address: str
     problem: str = ""
-    """Reason why the listener address does not respond as a broker. Empty if it does."""
+    """Reason why the listener address does not respond as a broker. Empty if it responds as a
+    broker."""
     tls_version: str = ""
     """TLS version that the listener negotiated; empty without encryption."""
     cipher: str = ""

@@ -86,7 +86,7 @@ class SurveyedQuorum:
     warnings: str = ""
     failure: str = ""
     denial: str = ""
-    """Reason why the user may not read the quorum's state. Empty if the user may."""
+    """Reason why the user may not read the quorum's state. Empty if the user may read it."""
     clock_ahead_ms: int | None = None
     """Time in ms by which the quorum leader's wall clock is ahead of this machine's clock. None if
     it is unknown."""
@@ -119,7 +119,7 @@ class SurveyedBroker:
     report it."""
     failure: str = ""
     denial: str = ""
-    """Reason why the user may not read the broker's state. Empty if the user may."""
+    """Reason why the user may not read the broker's state. Empty if the user may read it."""
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     directories: list[SurveyedDirectory] = field(default_factory=list)
@@ -193,7 +193,8 @@ class Survey:
     balance: StoredPlan = NO_PLAN
     """The balance plan (moves of replicas) that the cluster carries out."""
     serves_own_requests: bool = True
-    """False if the brokers are not Ottla's. Their disks, throttles and states are unknown then."""
+    """False if the brokers are not Ottla's, so that their disks, throttles and states are
+    unknown."""
 
     @property
     def denials(self) -> list[str]:

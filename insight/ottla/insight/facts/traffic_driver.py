@@ -51,8 +51,8 @@ class TrafficSample:
 
 async def sample(admin: Admin, *, watch_ms: int = WATCH_MS) -> TrafficSample:
     """Return the traffic counters of all brokers, the sizes of partitions, and the usage of quotas.
-    The brokers count the traffic of clients from the first sample on, until `watch_ms` milliseconds
-    after the last one.
+    The brokers count the traffic of clients from the first sample on. They stop `watch_ms`
+    milliseconds after the last sample.
 
     Raises ConnectionLostError if the broker that responds to this client stops. Any other broker
     that stops is left out."""

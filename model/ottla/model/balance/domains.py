@@ -10,8 +10,8 @@ known."""
 
 NO_DOMAIN: Domain = (None, None)
 Collisions = tuple[int, int]
-"""Numbers of collisions: replicas in the same rack as an earlier replica of the partition, and
-replicas on the same host as an earlier one."""
+"""Two numbers of replicas: those in the same rack as an earlier replica of the partition, and those
+on the same host as an earlier replica."""
 
 
 def collisions(domains: Mapping[NodeId, Domain], replicas: Iterable[NodeId]) -> Collisions:

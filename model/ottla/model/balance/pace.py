@@ -76,7 +76,7 @@ class BalancePace:
 
     def _limit_us(self, p99_us: float) -> float:
         """Return the 99th percentile of Produce latency, in µs, above which producers wait too
-        long. `p99_us` is the current one."""
+        long. `p99_us` is the current percentile."""
         self._lowest_us = p99_us if self._lowest_us is None else min(self._lowest_us, p99_us)
         usual_us = median(self._idle_us) if self._idle_us else self._lowest_us
         return max(WORSE_FACTOR * usual_us, usual_us + WORSE_US_MIN)

@@ -39,7 +39,7 @@ def refusal_of_partition(
     leaving: Collection[NodeId],
     limits: BalanceLimits,
 ) -> str | None:
-    """Return the reason why a partition may not move, or None if it may.
+    """Return the reason why a partition may not move, or None if a move is permitted.
 
     Offline replicas on brokers that leave the cluster do not prevent a move, because these replicas
     must be moved.

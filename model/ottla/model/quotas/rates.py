@@ -66,7 +66,7 @@ class SampledRate:
         self._total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record a value at the time `now_ms`. A negative value cancels an earlier one."""
+        """Record a value at the time `now_ms`. A negative value cancels an earlier value."""
         windows = self._windows
         if not windows or now_ms - windows[-1].start_ms >= self._window_ms:
             self._drop_old(now_ms)

@@ -12,7 +12,7 @@ from ottla.model.values import frozen
 IDEMPOTENT_IN_FLIGHT_MAX = 5
 """Maximum number of requests that an idempotent producer may have in flight. A broker stores the
 last five batches of each producer. With more in flight, it could mistake a retried batch for a new
-one."""
+batch."""
 
 ON_MISSING = "ottla.on.missing"
 """Key of the setting that selects a client's action if a topic does not exist. Kafka's clients have

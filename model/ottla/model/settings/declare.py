@@ -69,7 +69,7 @@ class Definition:
     """True if a list may be empty, or a text may consist of blanks."""
     parse: Callable[[str], Any] | None = None
     broker_keys: tuple[str, ...] = ()
-    """Broker keys that supply the default of a topic setting. The first one that is set applies.
+    """Broker keys that supply the default of a topic setting. The first key that is set applies.
     For a setting of a single listener, this is the key without the listener's prefix."""
     is_dynamic: bool = False
     """True if a running broker applies a changed value. Always True for topic settings."""

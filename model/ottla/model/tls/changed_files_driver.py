@@ -24,8 +24,8 @@ class ChangedFiles:
         self._stamps = stamps_of(self._paths)
 
     def look(self, *, is_due: bool = False) -> bool:
-        """Return whether any file has changed since the last check. Returns False without a check
-        if the last one was less than `LOOK_INTERVAL_S` ago, unless `is_due`."""
+        """Return whether any file has changed since the last check. Unless `is_due`, returns False
+        without a check if the last check was less than `LOOK_INTERVAL_S` ago."""
         now_s = self._now_s()
         if now_s - self._looked_s < LOOK_INTERVAL_S and not is_due:
             return False

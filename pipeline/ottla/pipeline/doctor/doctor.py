@@ -52,7 +52,7 @@ class Package(NamedTuple):
     version: str
     """Installed version of the package. Empty if the package is not installed."""
     problem: str = ""
-    """Reason why Python cannot import the package; empty if it can."""
+    """Reason why Python cannot import the package. Empty if the import succeeds."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +258,8 @@ def is_fit(found: Sequence[DoctorAnswer]) -> bool:
 
 
 def _problem_of_worker(worker: Interpreter, driver: tuple[int, int]) -> str:
-    """Return the reason why a Python interpreter cannot be a Spark worker, or an empty text if it
-    can. `driver` is the Python version of the driver."""
+    """Return the reason why a Python interpreter is unsuitable as a Spark worker, or an empty text
+    if it is suitable. `driver` is the Python version of the driver."""
     if worker.version is None:
         return f"does not run ({worker.problem})"
     if worker.version != driver:

@@ -131,7 +131,7 @@ class TopicExport:
         """Export the topic up to its present end, or without end if `follows` is true. Ends early
         if `is_ending` returns True. Returns the final counters and position.
 
-        Raises RefusedError if records were lost, if the topic is a new one of the same name, or if
+        Raises RefusedError if records were lost, if the topic was deleted and created again, or if
         another export writes the table. Raises ConnectionLostError if no broker responds.
         """
         asking = ClusterQueries(self._read, first_answer_timeout_s=FIRST_ANSWER_TIMEOUT_S)

@@ -252,8 +252,8 @@ def _either(
 
 
 def _too_deep(values: pa.BinaryArray) -> Flags | None:
-    """Return a mask of the JSON values that are nested deeper than `DEPTH_MAX`, or None if no value
-    is."""
+    """Return a mask of the JSON values that are nested deeper than `DEPTH_MAX`, or None if there
+    are none of them."""
     sizes = pc.fill_null(pc.binary_length(values), 0)
     if (pc.max(sizes).as_py() or 0) <= DEPTH_MAX:
         return None

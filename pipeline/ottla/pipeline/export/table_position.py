@@ -102,7 +102,7 @@ def pending_ranges(position: TablePosition, bounds: LogBounds) -> list[OffsetRan
 
     A partition that was added to the topic begins at 0. Raises RefusedError if records between the
     table's end and the log's start are lost. Also raises RefusedError if a log was truncated, a
-    partition was deleted, or the topic is a new topic of the same name.
+    partition was deleted, or the topic was created again.
     """
     _check_topic(position, bounds)
     found = []

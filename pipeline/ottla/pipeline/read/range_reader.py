@@ -1,9 +1,9 @@
 """Reads ranges of topics as Arrow batches, in a Spark task.
 
 `read_ranges` is a generator for a blocking thread. It yields the records of one range after the
-other, each range in the order of its offsets, whichever leader responds first. Memory is bounded:
-one response is decoded while the next one arrives. If the generator is closed early, it closes its
-connections.
+other, each range in the order of its offsets, regardless of the order of leaders' responses. Memory
+is bounded: one response is decoded while the next response arrives. If the generator is closed
+early, it closes its connections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,8 +82,8 @@ class Rows:
         self._names = column_names(options.columns, options.include_headers)
         self._first = progress.range.start
         self._may_learn = may_learn
-        """True if the reader may go back further than the configured look-back to detect repeated
-        records. It does so if the look-back does not suffice."""
+        """True if the reader may read records before the configured look-back, when the look-back
+        does not suffice to detect repeated records."""
         self.replays: ReplayFilter | None = None
         needed = self._names
         if options.drop_replays:

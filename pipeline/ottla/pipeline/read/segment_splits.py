@@ -26,8 +26,8 @@ class SharedEnd:
     """Search for the end offset of the records that are the same in the copied log and in the
     leader's log.
 
-    The search requests from the leader the end of a leader epoch, first of the newest epoch of the
-    copied log and then of earlier ones. If two logs have a record with the same offset and leader
+    The search requests from the leader the end of a leader epoch: first of the newest epoch in the
+    copied log, then of earlier epochs. If two logs have a record with the same offset and leader
     epoch, they are equal up to this record.
     """
 

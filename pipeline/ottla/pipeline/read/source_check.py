@@ -1,7 +1,7 @@
 """Checks the sources of a stream or batch query with Ottla's own client, before a JVM starts.
 
-The check uses the same options, requests and messages as the query. If it succeeds, the query can
-fail for these reasons only if the cluster changes in between. It does not need pyspark.
+The check uses the same options, requests and messages as the query. If it succeeds, the query's own
+requests can fail only if the cluster changes in between. It does not need pyspark.
 """
 
 from collections.abc import Mapping

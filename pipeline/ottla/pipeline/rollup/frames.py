@@ -147,8 +147,8 @@ def growth(points: DataFrame, heads: DataFrame | None = None) -> DataFrame:
     """Return cumulative metric points whose values are replaced by their growth since the previous
     point of the series. `heads` contains the last point of every series before `points`.
 
-    If a point is not later than a previous one, its growth is 0, because the previous one includes
-    it.
+    If a point is not later than the previous point, its growth is 0, because the previous point
+    includes it.
     """
     both = points.withColumn("is_head", F.lit(False))
     if heads is not None:

@@ -114,8 +114,8 @@ class SlotLedger:
 
 
 def schema_of(columns: Iterable[str]) -> str:
-    """Return the Spark DDL (names and types) of the given columns. They are columns of the table
-    with the state of a rollup stream."""
+    """Return the Spark DDL (names and types) of the given columns in the state table of a rollup
+    stream."""
     return ", ".join(f"{name} {TYPES.get(name, 'string')}" for name in columns)
 
 

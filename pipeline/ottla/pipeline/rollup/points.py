@@ -3,9 +3,9 @@
 Each record becomes one struct, so a column of record values becomes a column of pushes of the same
 length.  A malformed record becomes a push without points; its field `problem` has the reason.
 
-`push_id` is the same for every copy of a push, whichever broker received it, so that retries of
-clients and brokers count once.  If the points of a push have no time, the time at which the push
-was received identifies it.  NaN and infinite values are skipped.
+`push_id` is the same for every copy of a push, on any broker, so that retries of clients and
+brokers count once.  If the points of a push have no time, the time at which the push was received
+identifies it.  NaN and infinite values are skipped.
 """
 
 import json

@@ -21,8 +21,8 @@ from ottla.pipeline.read.offsets import StreamPosition
 def starting_offsets(position: TablePosition, bounds: LogBounds) -> str:
     """Return the option `startingOffsets` for a stream that begins at a table's position.
 
-    Raises RefusedError if records were lost before they were written, or if the topic is a new one
-    of the same name.
+    Raises RefusedError if records were lost before they were written, or if the topic was deleted
+    and created again.
     """
     pending_ranges(position, bounds)  # raises with both offsets
     offsets = {

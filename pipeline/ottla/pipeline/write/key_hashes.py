@@ -13,7 +13,7 @@ from ottla.client.produce.partitioner import MULTIPLIER, SEED, murmur2
 
 LONG_BYTES = 256
 """Length in bytes above which a record's key is hashed separately. Otherwise a few long keys would
-need many steps that process hardly any data."""
+cause many steps with almost no data."""
 WORD_BYTES = 4
 SIGN = np.uint32(0x7FFFFFFF)
 M = np.uint32(MULTIPLIER)

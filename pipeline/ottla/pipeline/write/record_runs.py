@@ -188,8 +188,8 @@ class ColumnRun:
         return int(self._bounds.max(initial=0))
 
     def take(self, room_bytes: int, first_delta: int, timestamp_delta: int) -> EncodedRecords:
-        """Encode and return as many records of the run as fit into `room_bytes`, but at least
-        one."""
+        """Encode and return the next records of the run that fit into `room_bytes`, but at least
+        one record."""
         is_new_batch = first_delta == timestamp_delta == 0
         if not is_new_batch or room_bytes != self._planned_bytes:
             self._ahead.clear()

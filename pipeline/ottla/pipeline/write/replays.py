@@ -89,8 +89,9 @@ class ReplayFilter:
         """Return True if repetitions may be missed, because a whole attempt at a Spark task may
         precede the first record that was read.
 
-        An earlier attempt ends right before the next one starts. The filter therefore finds all
-        repetitions if it has read the start of an attempt, and `margin_count` records before that.
+        The next attempt starts right after the end of an earlier attempt. The filter therefore
+        finds all repetitions if it has read the start of an attempt, and `margin_count` records
+        before that.
         """
         return any(
             seen.first is None or seen.first.read_before < margin_count
@@ -119,8 +120,8 @@ class ReplayFilter:
         return mask if dropped else None
 
     def _in_order(self, stamped: StampedRecords, read_before: int) -> bool:
-        """If none of the records repeats an earlier one, update the state for all of them and
-        return True. Otherwise return False and change nothing."""
+        """Update the state for all records and return True if no record repeats an earlier record.
+        Otherwise return False and change nothing."""
         order = np.argsort(stamped.task, kind="stable")
         task, place = stamped.task[order], stamped.place[order]
         begins = np.flatnonzero(np.diff(task, prepend=-1))

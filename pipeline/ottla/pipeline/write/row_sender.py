@@ -1,9 +1,9 @@
 """Distributes the rows of Arrow batches to partitions, and passes them to a producer in runs of
 records.
 
-If a row has a value in the partition column, it goes to that partition. Otherwise it goes to the
-partition for its key's hash, or, without a key, to the partitions in turn. The rows of each
-partition stay in order.
+A row with a value in the partition column is sent to that partition. A row with a key is sent to
+the partition for its key's hash. Rows without either are sent to the partitions in turn. The rows
+of each partition stay in order.
 """
 
 from collections.abc import Iterator, Sequence

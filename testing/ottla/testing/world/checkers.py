@@ -1,8 +1,8 @@
 """Checkers for programs that use Kafka: pure functions over inputs, outputs and samples of lag.
 
 A checker returns None if the program was correct, and raises `CheckFailedError` otherwise. The
-message names the records and the instances, and shows the events around them. The events come from
-the timeline of the running world, or from the one that the caller passes.
+message names the records and the instances, and shows the events around them. The events are from
+the timeline that the caller passes, or else from the timeline of the running world.
 """
 
 from collections import Counter
@@ -49,9 +49,9 @@ def exactly_once(
     """Check that each input has exactly one output, and that each output has an input.
 
     `key` identifies inputs and outputs; `output_key` replaces it for outputs. If several inputs
-    have the same key, there must be as many outputs with it.
+    have the same key, the same number of outputs must have this key.
 
-    Raises CheckFailedError if an output is missing, is there twice or has no input.
+    Raises CheckFailedError if an output is missing, occurs twice or has no input.
     """
     sides = _Sides(inputs, outputs, key, output_key, timeline)
     lost = [found for found in sides.input_keys if sides.missing_count(found) > 0]

@@ -72,8 +72,8 @@ class Instance:
         """Exception that ended the last failed life (run of the program). None if no life has
         failed."""
         self.life: InstanceLife | None = None
-        """Current life (run of the program from a start to its end) of the instance, or its last
-        one."""
+        """Current life (run of the program from a start to its end) of the instance. After the end,
+        its last life."""
         self._host = host
         self._program = program
         self._arguments = arguments

@@ -41,7 +41,7 @@ class InstanceLife:
         self.instance = instance
         """Name of the instance."""
         self.number = number
-        """Number of this start of the instance; the first one is 1."""
+        """Number of this start of the instance, counted from 1."""
         self.directory = directory
         """Folder of the instance's files. Later lives (runs of the program) use the same folder."""
         self.step = step

@@ -32,7 +32,7 @@ from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 
 BROKER_RESTART_AFTER_S = 1.0
-"""Virtual seconds after which a broker that ended by itself is started again."""
+"""Virtual seconds after which a broker is started again if it ended without a scheduled fault."""
 
 
 class ScheduleFaults:

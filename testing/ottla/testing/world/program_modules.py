@@ -193,7 +193,7 @@ class SharedGlobals:
         return sorted(found)
 
     def warning(self) -> str | None:
-        """Return a warning about the globals that have changed, or None if no global has."""
+        """Return a warning about the globals that have changed, or None without a change."""
         found = self.changed()
         if not found:
             return None

@@ -170,7 +170,8 @@ class RequestWatch:
             client.on_landing = connection.on_response_bytes
 
     def count_of(self, instance: str, api: str) -> int:
-        """Return the number of requests of an instance with this name that have arrived."""
+        """Return the number of requests of the API `api` from an instance that have arrived at
+        brokers."""
         return self._counts.get((instance, api), 0)
 
 

@@ -50,8 +50,8 @@ TIMELINE_LINES = 40
 """Number of lines of the timeline in the note that is added to a scenario's exception."""
 
 NODE_RESTART_AFTER_S = 1.0
-"""Virtual seconds after which a node that ended by itself, such as after a disk fault, is started
-again."""
+"""Virtual seconds after which a node is started again if it ended itself, for example after a disk
+fault."""
 
 DISK_DELAY_S = 0.0
 """Average duration in virtual seconds of each disk call of a simulated node. With 0, disk calls
@@ -98,7 +98,7 @@ def run(
 
 
 def default_settings(plan: WorldPlan) -> dict[str, str]:
-    """Return the settings of simulated nodes that differ from Kafka's defaults. They make internal
+    """Return the settings of simulated nodes that differ from Kafka's defaults. With them, internal
     topics fit the number of brokers, and rebalances begin without a delay."""
     replicas = str(min(3, plan.brokers))
     return {

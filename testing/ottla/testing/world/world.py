@@ -133,7 +133,7 @@ class SimulatedWorld:
         self, topic: str, records: Sequence[ScenarioRecord | bytes]
     ) -> list[WrittenRecord]:
         """Write records to a topic, and return them with their offsets once all in-sync replicas
-        have them. A `bytes` object stands for a record with this value and no key."""
+        have them. A `bytes` object is written as a record with this value and no key."""
         made = [ScenarioRecord(value=one) if isinstance(one, bytes) else one for one in records]
         now_ms = WALL_START_MS + int(trio.current_time() * 1_000)
         written = await self._clients.write(topic, made, now_ms)

@@ -202,8 +202,8 @@ class _ReaderBody(_Versions):
     def array(self, field: Field, target: str) -> Iterator[str]:
         """Yield the source lines that read an array into `target`.
 
-        The memory bound in these lines may be lower than the generic codec's bound. It only avoids
-        an attempt that would fail; the generic codec then decides.
+        The memory bound in these lines may be lower than the generic codec's bound. Above it, the
+        generic codec decodes the message and decides.
         """
         versions = [v for v in field.versions if self.schema.is_flexible(v) or field.tag is None]
         smallest = min(smallest_bytes(field, self.schema, version) for version in versions)

@@ -61,7 +61,7 @@ class SoakResult(NamedTuple):
     """Number of tests that pytest ran."""
     failures: list[SoakFailure]
     problem: str
-    """Reason why pytest could not run the test; empty if it could."""
+    """Reason why pytest could not run the test. Empty if pytest ran it."""
 
 
 def run_batch(test: str, seed: int, example_count: int, *, shrinks: bool = True) -> SoakResult:
