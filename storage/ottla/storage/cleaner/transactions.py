@@ -2,9 +2,9 @@
 that are still needed. No I/O.
 
 Every transaction below the end of the compacted section has ended, so the transaction indexes list
-the aborted ones. A marker is needed as long as the log contains a batch of its transaction, even an
-empty one. `OpenTransactionProducers` processes all batches in log order from the first one, and
-records which producers have had a batch since their last marker.
+all aborted ones. A marker is needed as long as the log contains a batch of its transaction, even an
+empty batch. `OpenTransactionProducers` processes all batches in log order from the first one, and
+records which producers have written a batch since their last marker.
 """
 
 from bisect import bisect_right
@@ -43,8 +43,8 @@ class AbortedTransactions:
         return index >= 0 and header.base_offset <= self._lasts[header.producer_id][index]
 
     def ended_by(self, marker: BatchHeader) -> AbortedTransaction | None:
-        """Return the aborted transaction that a control batch ends. Returns None if it does not end
-        an aborted transaction."""
+        """Return the aborted transaction that a control batch ends, or None if the batch ends no
+        aborted transaction."""
         entry = self._by_marker.get(marker.last_offset)
         if entry is None or entry.producer_id != marker.producer_id:
             return None
@@ -52,14 +52,14 @@ class AbortedTransactions:
 
 
 class OpenTransactionProducers:
-    """The producers that have had a batch in the log since their last transaction marker."""
+    """The producers that have written a batch to the log since their last transaction marker."""
 
     def __init__(self) -> None:
         self._producers: set[int] = set()
 
     def on_data(self, header: BatchHeader) -> None:
-        """Record that the producer of a transaction's data batch has had a batch since its last
-        transaction marker. Other batches are ignored."""
+        """Record that the producer of a transaction's data batch has written a batch since its last
+        transaction marker. Batches outside transactions are ignored."""
         if header.is_transactional:
             self._producers.add(header.producer_id)
 

@@ -60,8 +60,8 @@ class LogState:
         """The oldest segments, already removed from the log in memory, but whose files are still in
         its directory."""
         self.generation = 0
-        """Number of truncations of the log and removals of its segments so far. A task compares it
-        before and after a wait to detect one of them."""
+        """Number of truncations of the log and removals of its segments so far. A task compares the
+        numbers before and after a wait to detect a truncation or removal."""
         self.is_truncating = False
         """True while a truncation of the log is running. After a crash in that time, records that
         the truncation has removed may reappear."""
@@ -75,14 +75,14 @@ class LogState:
         self.producers: ProducerStates = loaded.producers
         self.log_start_offset: Offset = loaded.log_start_offset
         self.local_start_offset: Offset = loaded.log_start_offset
-        """Offset of the first record of the log that is on the disk and that clients may read. It
-        is above the log start offset only in a tiered log: the object store has the records between
-        them. It is an attribute, not a property, because every fetch reads it."""
+        """Offset of the first record of the log that is on the disk and that clients may read. Only
+        in a tiered log, it is above the log start offset: the object store has the records between
+        the two offsets. This is an attribute, not a property, because every fetch reads it."""
         self.note_local_start()
         self.copied_offset: Offset = NO_OFFSET
-        """Last offset up to which all records of a tiered log are readable in the object store, as
-        far as known. Segments above it are not removed to save space. -1 until the manager of
-        tiered storage sets it."""
+        """Last offset up to which all records of a tiered log are known to be readable in the
+        object store. Segments above this offset are not removed to save space. -1 until the manager
+        of tiered storage sets the offset."""
         self.end_offset: Offset = loaded.end_offset
         # Only committed segments are removed: everything below the local start is committed.
         self.high_watermark: Offset = self.local_start_offset
@@ -95,8 +95,8 @@ class LogState:
         """Start of the first range of offsets that is missing because segments were lost. None if
         no such hole is known."""
         self.unflushed_since_ms: int | None = None
-        """Time of the oldest append that is not flushed, in ms of the monotonic clock; `flush.ms`
-        is measured from it. None if every append is flushed."""
+        """Time of the oldest append that is not flushed, in ms of the monotonic clock, or None if
+        every append is flushed. `flush.ms` is measured from this time."""
         self.note_hole(loaded.hole_offset)
 
     @property
@@ -121,11 +121,11 @@ class LogState:
     @property
     def recovery_checkpoint(self) -> Offset:
         """Offset from which the next start of the broker checks the log after a crash. All segments
-        below it are sealed (all their files are durable).
+        below this offset are sealed (all their files are durable).
 
-        The recovery point may be higher, because it does not cover indexes, which are flushed when
-        a segment is sealed. Startup checks whole segments, so the difference within a segment has
-        no effect.
+        The recovery point may be higher, because it ignores indexes, which are flushed when a
+        segment is sealed. Startup checks whole segments, so a difference within a segment has no
+        effect.
         """
         first = next((segment for segment in self.passed if not segment.is_sealed), None)
         if first is None:
@@ -198,8 +198,8 @@ class LogState:
         self.local_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
 
     def update_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark to `offset`, but not above the end offset. Returns True if it
-        changed."""
+        """Raise the high watermark to `offset`, but not above the end offset. Returns True if the
+        high watermark changed."""
         if offset > self.end_offset:
             offset = self.end_offset
         if offset <= self.high_watermark:

@@ -2,13 +2,13 @@
 format lacks. Pure.
 
 A snapshot contains only the last batch of each producer, but a client may have five batches in
-flight and retry any of them. This file contains the last five, and the time when each producer last
-wrote to the log. It belongs to one snapshot, and contains that snapshot's CRC. It is ignored if the
-snapshot in the directory has another CRC, so it never has to be removed.
+flight and retry any of them. This file contains the last five batches, and the time when each
+producer last wrote to the log. The file belongs to one snapshot, and contains that snapshot's CRC.
+It is ignored if the snapshot in the directory has another CRC, so it never has to be removed.
 
-Format: int16 version, uint32 CRC32C of all that follows it, uint32 CRC of the snapshot, int32
-count; then for each producer its id, the time when it was last seen, the number of its batches, and
-the batches.
+Format: int16 version, uint32 CRC32C of all bytes after this field, uint32 CRC of the snapshot,
+int32 count; then for each producer its id, the time when it was last seen, the number of its
+batches, and the batches.
 """
 
 import struct
@@ -59,8 +59,8 @@ class KnownProducer(NamedTuple):
 
 
 def decode_batches(data: bytes) -> tuple[int, list[KnownProducer]]:
-    """Decode a `producer-batches` file. Returns the CRC of the producer snapshot to which it
-    belongs, and the producers in it.
+    """Decode a `producer-batches` file. Returns the CRC of the producer snapshot to which the file
+    belongs, and the producers in the file.
 
     Raises CorruptDataError if the file is corrupt.
     """

@@ -20,9 +20,9 @@ NO_OFFSETS: frozenset[int] = frozenset()
 
 PRODUCERS_WRITTEN_AT_ROLL = 1_000
 """Maximum number of producers whose last batches are written to `producer-batches` when a segment
-rolls. Writing them blocks the event loop for about 2 ms. With more producers, it blocks the loop
-for longer. With fewer, the last batches of the remaining producers, except for the newest, are
-unknown after a kill."""
+rolls. This blocks the event loop for about 2 ms. With more producers, the loop is blocked for
+longer. With fewer, the last batches of the remaining producers, except for the newest, are unknown
+after a kill."""
 
 
 class ProducerFiles:
@@ -32,7 +32,7 @@ class ProducerFiles:
         """Create the object for a log's producer files. `snapshots` are the offsets of the valid
         producer snapshots, or None if they are not known."""
         self._known: frozenset[int] | None = None
-        """Offsets of the valid producer snapshots, or None if they are not known."""
+        """Offsets of the valid producer snapshots, or None if the offsets are not known."""
         if snapshots is not None:
             # Most logs have no snapshot; they share one empty set.
             self._known = frozenset(snapshots) if snapshots else NO_OFFSETS
@@ -43,11 +43,11 @@ class ProducerFiles:
         """Number and bounds of the log's segments when the digests of the aborted transactions in
         closed segments were last written."""
         self._digests: bytes | None = None
-        """Bytes of the log's `abort-digests` file, or None if they are not known."""
+        """Bytes of the log's `abort-digests` file, or None if the contents are not known."""
 
     def write(self, states: ProducerStates, offset: Offset) -> None:
-        """Write a snapshot of the producer states at an offset, without waiting; `sync` makes it
-        durable."""
+        """Write a snapshot of the producer states at an offset, without waiting; `sync` makes the
+        snapshot durable."""
         snapshot = encode_snapshot(states)
         self._write_unsynced(file_name(offset, SNAPSHOT), snapshot)
         self._note(offset)
@@ -67,8 +67,8 @@ class ProducerFiles:
     async def sync(self) -> None:
         """Make all previous writes of producer files durable, by an fsync of each changed file.
 
-        If an fsync that another call has begun is still running, its file is not durable yet. Each
-        call therefore flushes all files that are not known to be durable.
+        Files that another call is still flushing are not durable yet. Each call therefore flushes
+        all files that are not known to be durable.
         """
         for path in list(self._unsynced):
             if self._disk.exists(path):
@@ -85,8 +85,8 @@ class ProducerFiles:
         changed.
 
         Without `is_cleaned`, nothing is done if the number and the bounds of the segments are those
-        of the last call. `is_cleaned` means that a segment was compacted: its aborted transactions
-        may have changed, and the bounds do not show it.
+        of the last call. `is_cleaned` means that a segment was compacted. Its aborted transactions
+        may then have changed although its bounds are the same.
         """
         if is_cleaned:
             self._digested = ()
@@ -155,8 +155,8 @@ class ProducerFiles:
                 await self.remove(offset)
 
     async def remove(self, offset: int) -> None:
-        """Remove the producer snapshot at an offset, if it exists. Another task may have removed it
-        first."""
+        """Remove the producer snapshot at an offset, if it exists. Another task may have removed
+        the snapshot before."""
         path = f"{self._directory}/{file_name(offset, SNAPSHOT)}"
         if self._known is not None:
             self._known -= {offset}

@@ -1,7 +1,7 @@
 """Encoder and decoder of the `.snapshot` file: a log's producers at one offset, byte for byte in
 Kafka's format, version 1. Pure.
 
-Format: int16 version, uint32 CRC32C of all that follows it, int32 count, then 46 bytes per
+Format: int16 version, uint32 CRC32C of all bytes after this field, int32 count, then 46 bytes per
 producer. A corrupt file is discarded, because its contents can be replayed from the log.
 """
 

@@ -2,10 +2,12 @@
 
 Pure: the input is a batch header, the output is the position of a duplicate, or a refusal. The
 state covers the log up to `end_offset`: `check` never changes the state, and `apply` is called
-after a batch was written. A producer is removed after it has been idle for a time by this process's
-own clock, because the timestamps of its records may have any age. Clients can invent producer ids,
-so the number of producers is bounded, both in one log and in all logs together. The producers that
-wrote least recently are evicted, except those with an open transaction.
+after a batch was written.
+
+A producer is removed after it has been idle for a time. The time is measured with this process's
+own clock, because the timestamps of the producer's records may have any age. Clients can invent
+producer ids, so the number of producers is bounded, both in one log and in all logs together. The
+producers that wrote least recently are evicted, except those with an open transaction.
 
 Invariants: at most five batches per producer; an open transaction is in `_open` under its first
 offset.
@@ -69,7 +71,7 @@ class EndMarker(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker is in the log. If it was aborted, it is added to the transaction
+    """A transaction whose marker is in the log. An aborted transaction is added to the transaction
     index."""
 
     producer_id: ProducerId
@@ -180,8 +182,8 @@ class ProducerStates:
         guard: VerificationGuard | None = UNGUARDED,
         transaction_version: int = 0,
     ) -> SequencedBatch | None:
-        """Check a batch before its append. Returns the first copy of a duplicate batch, or None if
-        the batch is new. Raises RefusedError if Kafka would refuse the batch."""
+        """Check a batch before its append. Returns the stored batch if this batch is a duplicate,
+        or None if the batch is new. Raises RefusedError if Kafka would refuse the batch."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             if header.attributes & TRANSACTIONAL_FLAG and marker is None:
@@ -248,7 +250,7 @@ class ProducerStates:
         now_ms: int = 0,
     ) -> CompletedTransaction | None:
         """Update the producer's state with a batch that was written at `base_offset`. Returns the
-        transaction that the batch completes, or None if it completes none."""
+        transaction that the batch completes, or None if the batch completes no transaction."""
         if self.verifications.by_producer:
             self.verifications.on_written(header)
         attributes, producer_id = header.attributes, header.producer_id
@@ -320,7 +322,7 @@ class ProducerStates:
 
     def last_stable_offset_after(self, completed: CompletedTransaction) -> Offset:
         """Return the last stable offset of the log after the transaction `completed` has ended. The
-        caller writes it into the entry of the transaction index."""
+        caller stores this offset in the entry of the transaction index."""
         first_open = next(iter(self._open), None)
         return Offset(completed.last_offset + 1) if first_open is None else first_open
 
@@ -400,7 +402,7 @@ class ProducerStates:
 
     def leave_budget(self) -> ProducerBudget:
         """Stop counting the producers of this log in the number that several logs share. Returns
-        the budget that was shared."""
+        the former budget of this log."""
         budget, self._budget = self._budget, ProducerBudget()
         budget.count -= len(self.producers)
         self._budget.count = len(self.producers)
@@ -409,16 +411,16 @@ class ProducerStates:
     # --- loading ---
 
     def note_loaded(self, now_ms: int) -> None:
-        """Set the last-seen time of producers to `now_ms` (ms since 1970) where it is unknown,
-        after they were loaded."""
+        """Set unknown last-seen times of producers to `now_ms` (ms since 1970), after the producers
+        were loaded."""
         self.replayed_ms = now_ms
         for producer in self.producers.values():
             if producer.last_seen_ms == NEVER_SEEN:
                 producer.last_seen_ms = now_ms
 
     def keep_from(self, older: "ProducerStates") -> None:
-        """Copy data from `older`, the producer states before a truncation, if it is still valid for
-        the remaining log."""
+        """Copy data from `older`, the producer states before a truncation, as far as the data are
+        valid for the remaining log."""
         self.verifications = older.verifications
         for producer_id, producer in self.producers.items():
             known = older.producers.get(producer_id)

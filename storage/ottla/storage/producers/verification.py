@@ -3,9 +3,9 @@ it (KIP-890).
 
 Pure. Before a leader appends the first batch of a transaction, it asks the coordinator whether the
 transaction contains this partition. A marker may end that transaction before the response arrives.
-Therefore the append requires the guard that was created before the request. The guard is removed by
-the first batch of the transaction, and by the marker that ends it. Guards exist only in memory; a
-leader without a guard repeats the request.
+Therefore the append requires a guard that was created before the request to the coordinator. The
+guard is removed by the first batch of the transaction, and by the marker that ends it. Guards exist
+only in memory; a leader without a guard repeats the request.
 """
 
 from collections.abc import Iterator
@@ -40,8 +40,8 @@ class Verification:
         self.guard = VerificationGuard()
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """Lowest sequence number for which the verification of the transaction was requested. A
-        batch with a higher one must not be the transaction's first in the log."""
+        """Lowest sequence number for which the verification of the transaction was requested. The
+        transaction's first batch in the log must not have a higher one."""
         self.is_bumping = False
         """True if the coordinator raises the producer's epoch with every transaction
         (transaction.version 2)."""
@@ -74,7 +74,7 @@ class Verifications:
     def begin(
         self, producer_id: int, *, epoch: int, sequence: int, is_bumping: bool, now_ms: int
     ) -> VerificationGuard:
-        """Return the verification guard of a producer's transaction: the existing one, or a new
+        """Return the verification guard of a producer's transaction: the existing guard, or a new
         one.
 
         If there are too many guards, the oldest guard is removed. `is_bumping` means that the
@@ -97,8 +97,9 @@ class Verifications:
         """Remove the verification guard of a producer after its transactional batch or marker was
         written.
 
-        The guard remains if the marker ended the previous transaction: the coordinator raised the
-        marker's epoch, and the producer has begun its next transaction in that epoch.
+        The guard remains if the marker ended the previous transaction. In this case, the
+        coordinator raised the marker's epoch, and the producer has begun its next transaction in
+        that epoch.
         """
         found = self.by_producer.get(header.producer_id)
         if found is None or not header.is_transactional:

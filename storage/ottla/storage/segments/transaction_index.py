@@ -1,8 +1,8 @@
 """The index of a segment's aborted transactions (`.txnindex`), which this module reads and writes.
 The file is created for the first aborted transaction.
 
-An entry has 34 bytes: int16 version 0, then producer id, first offset, last offset (the marker's)
-and the last stable offset at that time, int64 each. Entries are ordered by last offset.
+An entry has 34 bytes: int16 version 0, then producer id, first offset, last offset (the offset of
+the marker) and the last stable offset at that time, int64 each. Entries are ordered by last offset.
 """
 
 from struct import Struct

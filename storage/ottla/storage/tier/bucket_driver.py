@@ -46,8 +46,8 @@ from ottla.wire.crc import crc32c
 T = TypeVar("T")
 
 CALL_TIMEOUT_S = 120.0
-"""Timeout of one call to the object store, in seconds. The library for object stores repeats failed
-requests for 20 s by itself."""
+"""Timeout of one call to the object store, in seconds. Within a call, the library for object stores
+repeats failed requests for 20 s."""
 REQUESTS_AT_ONCE = 16
 """Maximum number of manifests that are requested at the same time. More would hardly be faster: a
 store in the same region responds within 20 ms."""
@@ -100,8 +100,8 @@ async def scan_bucket(
 
 
 async def read_manifest(store: ObjectStore, names: SegmentNames) -> SegmentManifest:
-    """Return the manifest of a segment. Raises CorruptDataError or NewerReleaseError if it is
-    invalid, and ObjectNotFoundError if it does not exist."""
+    """Return the manifest of a segment. Raises CorruptDataError or NewerReleaseError if the
+    manifest is invalid, and ObjectNotFoundError if it does not exist."""
     key = names.key(SegmentObject.MANIFEST)
     try:
         data = await within_deadline(store.get(key, 0, MANIFEST_BYTES_MAX + 1))
@@ -149,7 +149,7 @@ async def read_manifests(
 
 async def read_index(store: ObjectStore, manifest: SegmentManifest, kind: IndexKind) -> bytes:
     """Return a section of a segment's indexes, or no bytes if the segment has no such section.
-    Raises CorruptDataError if it does not match its CRC."""
+    Raises CorruptDataError if the section does not match its CRC."""
     key = manifest.names.key(SegmentObject.INDEXES)
     section = manifest.section(kind)
     if section is None or section.start == section.end:
@@ -182,7 +182,8 @@ async def log_ranges(
     store: ObjectStore, manifest: SegmentManifest, *, on_bytes: Progress = lambda _: None
 ) -> AsyncIterator[bytes]:
     """Yield the bytes of a segment's records in order. Raises CorruptDataError if the object is too
-    short or, after all bytes were yielded, if they do not match the manifest's CRC."""
+    short. After the last byte, raises CorruptDataError if the bytes do not match the manifest's
+    CRC."""
     key = manifest.names.key(SegmentObject.LOG)
     crc, at = 0, 0
     while at < manifest.size_bytes:
@@ -202,7 +203,8 @@ async def log_ranges(
 
 
 async def within_deadline(call: Awaitable[T]) -> T:
-    """Return the result of a call to a store. Raises StoreError if it takes too long."""
+    """Return the result of a call to a store. Raises StoreError if the call takes longer than
+    CALL_TIMEOUT_S."""
     with trio.move_on_after(CALL_TIMEOUT_S):
         return await call
     raise StoreError(f"the object store did not respond within {CALL_TIMEOUT_S:.0f} s")

@@ -1,6 +1,6 @@
 """Collects the uploaded segments from the listing of a bucket. Pure.
 
-A bucket may contain any object. An object that is not a segment's is counted and ignored. The
+A bucket may contain any object. Objects that belong to no segment are counted and ignored. The
 number of segments is bounded, because the list of a bucket's objects may be larger than this
 process's memory.
 """
@@ -18,14 +18,14 @@ from ottla.storage.tier.object_names import (
 from ottla.storage.tier.store_seam import ObjectEntry, StoreError
 
 SEGMENTS_MAX = 500_000
-"""Maximum number of segments in a scan. Each needs about 1 KiB of memory. If each segment has 1
-GiB, this number of segments has 500 TB."""
+"""Maximum number of segments in a scan. Each segment needs about 1 KiB of memory. With segments of
+1 GiB, the maximum is 500 TB."""
 OBJECTS_MAX = 10_000_000
 """Maximum number of objects in a scan. A listing of that size takes an hour, and indicates that
 others have filled the bucket with objects that belong to no segment."""
 GROUP_OFFSETS_MAX = 10_000
-"""Maximum number of objects with committed offsets of groups in a scan. A cluster has one for each
-partition of `__consumer_offsets`, and a few of former leader epochs."""
+"""Maximum number of objects with committed offsets of groups in a scan. A cluster has one object
+for each partition of `__consumer_offsets`, and a few of former leader epochs."""
 UNKNOWN_SAMPLE_MAX = 5
 
 
@@ -36,7 +36,7 @@ class BucketTooLargeError(StoreError):
 
 
 class ListedSegment:
-    """An upload of a segment, as a listing of the bucket shows it."""
+    """An upload of a segment, described by a listing of the bucket."""
 
     __slots__ = ("modified_ms", "names", "sizes")
 
@@ -60,7 +60,7 @@ class ListedSegment:
 
     @property
     def log_bytes(self) -> int:
-        """Size in bytes of the object with the records, or 0 if it is not listed."""
+        """Size in bytes of the object with the records, or 0 if the listing does not contain it."""
         return self.sizes.get(SegmentObject.LOG, 0)
 
 

@@ -34,8 +34,8 @@ class CopyLag(NamedTuple):
     """Conditions under which a closed segment is due to be copied (KIP-1241): its age in ms, or the
     number of bytes in later segments.
 
-    A segment is due if one condition is met. A negative value disables its condition. If one value
-    is 0, every closed segment is due.
+    A segment is due if at least one condition is met. A negative value disables its condition. If a
+    value is 0, every closed segment is due.
     """
 
     age_ms: int = 0
@@ -63,12 +63,12 @@ def segments_to_copy(
     now_ms: int,
 ) -> list[LocalSegment]:
     """Return the segments of the local log that are to be copied to the object store now, in order.
-    The first one contains the offset after `copied_offset`, or the log start offset if that is
+    The first segment contains the offset after `copied_offset`, or the log start offset if it is
     higher.
 
     The list ends before the first segment that is not closed, not below the last stable offset, or
-    not due. It also ends before a segment that has a record of unknown leader epoch, because that
-    record could not be found in a copy. A segment with a timestamp in the future is due.
+    not due. It also ends before a segment that has a record of unknown leader epoch, because
+    readers could not find that record in the copy. A segment with a timestamp in the future is due.
     """
     first = max(copied_offset + 1, log_start_offset)
     rest = [segment for segment in segments if segment.end_offset > first]
@@ -106,7 +106,7 @@ def _is_due(segment: LocalSegment, lag: CopyLag, later_bytes: int, now_ms: int) 
 
 def highest_remote(metadata: RemoteMetadata, lineage: Lineage) -> OffsetAndEpoch:
     """Return the highest copied offset of the log, and its leader epoch, or (-1, -1) if nothing is
-    copied. ListOffsets returns them for timestamp -5.
+    copied. ListOffsets returns these values for timestamp -5.
 
     The offset belongs to the newest leader epoch that has copied records. If this epoch ends at a
     lower offset in the log than in the copied segments, the lower offset is returned.
@@ -122,12 +122,12 @@ def copied_offset(
     metadata: RemoteMetadata, lineage: Lineage, *, local_log_start_offset: Offset
 ) -> Offset:
     """Return the highest offset up to which every record, from the local log start offset on, is
-    readable in the object store. Returns the offset before the local log start offset if the first
-    record is not readable there.
+    readable in the object store. If the first record is not readable there, the result is the
+    offset before the local log start offset.
 
-    Copying continues after this offset, and local segments up to it may be deleted. Kafka uses the
-    highest copied offset (`highest_remote`) instead, and assumes that no record below it is
-    missing.
+    Copying continues after the returned offset, and local segments up to it may be deleted. Kafka
+    uses the highest copied offset (`highest_remote`) instead, and assumes that no record below it
+    is missing.
     """
     offset = max(local_log_start_offset, lineage.start_offset)
     for entry, end_offset in lineage.ranges():
@@ -176,10 +176,10 @@ def first_readable_offset(
     metadata: RemoteMetadata, lineage: Lineage, *, local_log_start_offset: Offset
 ) -> Offset:
     """Return the lowest offset of a log, at or above its log start offset, whose record is readable
-    locally or in the object store. The caller raises the log start offset to it.
+    locally or in the object store. The caller raises the log start offset to the result.
 
-    It is above the log start offset only if another broker has deleted copied segments of this log:
-    nothing stops a former leader that does not know of its successor yet.
+    The result is above the log start offset only if another broker has deleted copied segments of
+    this log: nothing stops a former leader that does not know of its successor yet.
     """
     for entry, end_offset in lineage.ranges():
         for segment in metadata.readable_segments(entry.epoch):

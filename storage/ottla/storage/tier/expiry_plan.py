@@ -18,9 +18,9 @@ from ottla.storage.tier.remote_segment import RemoteSegment, RemoteSegmentId, Re
 
 ABANDONED_COPY_MS = 24 * 60 * 60 * 1000
 """Age in ms at which an unfinished copy of a segment, made by a former leader, counts as abandoned
-and is deleted. If it is shorter, a copy on a slow line is deleted while it is written, and its last
-objects are left in the store. If it is longer, the objects of failed copies cost storage for
-longer."""
+and is deleted. With a shorter time, a copy on a slow line is deleted while it is written, and its
+last objects are left in the store. With a longer time, the objects of failed copies cost storage
+for longer."""
 
 
 class MoveLogStart(NamedTuple):
@@ -166,8 +166,8 @@ def _expired(log: ExpiryInput, lineage: Lineage) -> tuple[list[DeleteSegment], O
     """Return the segments to delete because of retention or the log start offset, and the log start
     offset after these deletions.
 
-    The deletions are in the order of end offsets. If only some of them succeed, the remaining
-    records therefore have no gap, and another leader can adapt its log start offset
+    The segments are deleted in the order of their end offsets. If only some deletions succeed, the
+    remaining records therefore have no gap, and another leader can adapt its log start offset
     (`first_readable_offset`).
     """
     counted = _counted(log.metadata, lineage)
@@ -208,9 +208,9 @@ def _expired(log: ExpiryInput, lineage: Lineage) -> tuple[list[DeleteSegment], O
 
 
 def _is_old(segment: RemoteSegment, log: ExpiryInput) -> bool:
-    """Return whether all records of a segment are older than the retention time. If they have no
-    timestamps, the time of the copy is used. A segment with a timestamp in the future is not
-    old."""
+    """Return whether all records of a segment are older than the retention time. For records
+    without timestamps, the time of the copy is used. A segment with a timestamp in the future is
+    not old."""
     if log.retention_ms < 0:
         return False
     newest_ms = segment.max_timestamp_ms

@@ -46,7 +46,7 @@ class Lineage:
 
     def epoch_of(self, offset: Offset) -> Epoch:
         """Return the leader epoch of the log's record at an offset. Returns -1 if the log has no
-        such record, or if its epoch is unknown."""
+        such record, or if the record's epoch is unknown."""
         at = bisect_right(self._starts, offset) - 1
         return self.entries[at].epoch if at >= 0 and offset < self.end_offset else NO_EPOCH
 

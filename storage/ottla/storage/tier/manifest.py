@@ -38,10 +38,10 @@ from ottla.storage.tier.remote_segment import (
 
 MANIFEST_FORMAT = 1
 CHUNK_BYTES = 1 << 20
-"""Size in bytes of a chunk, which is a part of an uploaded segment's records with a checksum of its
-own. The last chunk may be shorter. The size is part of the format and cannot be changed. Readers
-fetch and cache whole chunks, so a larger size delays a reader at a random offset, and a smaller one
-needs more requests."""
+"""Size in bytes of a chunk. A chunk is a part of an uploaded segment's records, and has its own
+checksum. The last chunk may be shorter. The size is part of the format and cannot be changed.
+Readers fetch and cache whole chunks, so with a larger size, a reader at a random offset waits
+longer. With a smaller size, more requests are needed."""
 CHECKSUM_BYTES = 4
 SEGMENT_BYTES_MAX = INT32_MAX
 """Maximum size in bytes of the object that contains a segment's records. Kafka's offset index
@@ -79,8 +79,8 @@ class IndexKind(StrEnum):
     """Leader epochs of the log up to the end of the segment, in the format of a leader epoch
     checkpoint."""
     TRANSACTIONS = "transactions"
-    """Transaction index: the aborted transactions in the segment. The section is absent if there
-    are none."""
+    """Transaction index: the aborted transactions in the segment. The section is absent if no
+    transaction was aborted."""
 
 
 ENTRY_BYTES = {
@@ -188,7 +188,7 @@ def chunk_count(size_bytes: int) -> int:
 
 def encode_manifest(manifest: SegmentManifest) -> bytes:
     """Return a manifest encoded as the content of its object. The manifest must be valid
-    (`problem_of` returns None). Raises ValueError if the content is too large."""
+    (`problem_of` returns None). Raises ValueError if the encoded manifest is too large."""
     problem = problem_of(manifest)
     assert problem is None, problem
     custom = manifest.custom_metadata

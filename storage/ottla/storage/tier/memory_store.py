@@ -21,7 +21,8 @@ class MemoryObjectStore:
     def __init__(self, wall_ms: Callable[[], int] = lambda: 0) -> None:
         self._wall_ms = wall_ms
         self._objects: dict[str, tuple[bytes, int]] = {}
-        """Content of each object, and the time in ms since 1970 at which it was stored, by key."""
+        """Content of each object, and the time in ms since 1970 at which the object was stored, by
+        key."""
 
     async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
         """Store an object in memory."""

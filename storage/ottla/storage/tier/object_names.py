@@ -77,7 +77,8 @@ class SegmentNames:
 
 
 class ObjectName(NamedTuple):
-    """Result of parsing a key: the kind of the object, and the upload that it belongs to."""
+    """Result of parsing a key: the kind of the object, and the upload to which the object
+    belongs."""
 
     names: SegmentNames
     kind: SegmentObject
@@ -95,7 +96,7 @@ def cluster_prefix(cluster_id: str) -> str:
 
 
 def heartbeat_key(cluster_id: str) -> str:
-    """Return the key of the object that shows by its age whether a cluster is in use."""
+    """Return the key of the object whose age shows whether a cluster is in use."""
     return f"{cluster_prefix(cluster_id)}{HEARTBEAT}"
 
 
@@ -133,7 +134,7 @@ def partition_prefix(cluster_id: str, topic: str, topic_id: UUID, partition: int
 
 def parse_object_key(key: str) -> ObjectName | None:
     """Parse a key in a bucket, and return the upload and the kind of the object. Returns None for
-    any key that `SegmentNames` would not create, because a bucket may contain other objects."""
+    any key that `SegmentNames` cannot create, because a bucket may contain other objects."""
     found = _KEY.fullmatch(key) if is_plain_key(key) else None
     if found is None:
         return None

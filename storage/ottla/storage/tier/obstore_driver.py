@@ -47,13 +47,13 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
 REQUEST_TIMEOUT = timedelta(seconds=30)
-"""Maximum duration of one request to an object store, including its body. A part of 10 MiB must be
-sent at 350 kB/s or more to arrive in this time. With a longer timeout, a request to a server that
+"""Maximum duration of one request to an object store, including its body. To arrive in this time, a
+part of 10 MiB must be sent at 350 kB/s or more. With a longer timeout, a request to a server that
 is down is repeated later."""
 RETRIES_MAX = 3
 RETRY_TIMEOUT = timedelta(seconds=20)
-"""Time after the first attempt at which obstore stops repeating a failed request. These repetitions
-only cover short interruptions, such as a lost connection: callers repeat failed calls themselves,
+"""Time after the first attempt at which obstore stops repeating a failed request. The repetitions
+only cover short interruptions, such as a lost connection. Callers repeat failed calls themselves,
 with longer pauses."""
 PART_BYTES = 10 << 20
 """Size in bytes of one part of an upload. In S3, an object has at most 10,000 parts of at least 5
@@ -183,12 +183,12 @@ class ObstoreObjectStore:
 
 @asynccontextmanager
 async def open_object_store(settings: StoreSettings) -> AsyncIterator[ObjectStore]:
-    """Open the object store that the settings describe, and yield it. It is closed at the end of
-    the block.
+    """Open the object store that the settings describe, and yield the store. It is closed at the
+    end of the block.
 
-    No request is made: a store that is down, or refuses this node, is noticed at the first call.
-    Raises ConfigError if a setting is invalid, if the directory of a `file:` URI does not exist, or
-    if obstore is not installed.
+    Opening sends no request: a store that is down, or refuses this node, is noticed at the first
+    call. Raises ConfigError if a setting is invalid, if the directory of a `file:` URI does not
+    exist, or if obstore is not installed.
     """
     location = checked_location(settings)
     if location.scheme is StoreScheme.MEMORY:
@@ -259,8 +259,8 @@ def _s3_credentials(settings: StoreSettings) -> "Callable[[], S3Credential] | No
     """Return a function that returns the S3 credentials in the settings. Returns None if the
     settings contain no credentials.
 
-    obstore would combine credentials in its configuration with a session token that it finds in
-    the environment.
+    A function is used because obstore would combine credentials in its configuration with a session
+    token from the environment.
     """
     if not settings.access_key_id:
         return None

@@ -39,7 +39,8 @@ class TieredLogSpace(NamedTuple):
     copied: Sequence[CopiedSegment]
     """The log's oldest segments that are all copied, oldest first."""
     active_bytes: int
-    """Size in bytes of the active segment, or 0 if it cannot be closed or would not be copied."""
+    """Size in bytes of the active segment, or 0 if the segment cannot be closed or would not be
+    copied."""
     has_uncopied: bool
     """True if the log has closed segments that are not copied yet."""
 

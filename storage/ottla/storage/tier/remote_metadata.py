@@ -58,8 +58,8 @@ class _EpochSegments:
         return segment.start_offset_of(self.epoch), segment.end_offset_of(self.epoch)
 
     def add(self, segment: RemoteSegment) -> None:
-        """Add a segment whose copy was just finished. Segments whose records of the epoch are all
-        in the added segment become displaced: they are no longer readable."""
+        """Add a segment whose copy was just finished. Another segment becomes displaced, that is,
+        no longer readable, if the added segment contains all its records of the epoch."""
         start, end = self.range_of(segment)
         if end < start:
             return  # the epoch has no records in this segment
@@ -136,7 +136,7 @@ class RemoteMetadata:
                 return None
 
     def get(self, segment_id: RemoteSegmentId) -> RemoteSegment | None:
-        """Return the segment with this id, or None if it is unknown or deleted."""
+        """Return the segment with this id, or None if the segment is unknown or deleted."""
         return self._segments.get(segment_id)
 
     def all_segments(self) -> Iterator[RemoteSegment]:
@@ -157,8 +157,8 @@ class RemoteMetadata:
     def readable_segments(self, epoch: Epoch) -> Sequence[RemoteSegment]:
         """Return the segments from which records of a leader epoch are read, ordered by offset.
 
-        Unfinished segments are omitted, and so are displaced segments, whose records are all in
-        another segment.
+        Unfinished segments are omitted. Displaced segments are also omitted, because all their
+        records are in another segment.
         """
         segments = self._epochs.get(epoch)
         return () if segments is None else tuple(segments.readable)
@@ -170,9 +170,9 @@ class RemoteMetadata:
         return None if segments is None else segments.floor(offset)
 
     def next_with_transaction_index(self, epoch: Epoch, offset: Offset) -> RemoteSegment | None:
-        """Return the first readable segment that has a transaction index, beginning with the
-        segment that contains the record with this offset and leader epoch. The search ends at the
-        end of the epoch, or at the first record that is not copied. Returns None if no segment is
+        """Return the first readable segment that has a transaction index. The search begins with
+        the segment that contains the record with this offset and leader epoch. It ends at the end
+        of the epoch, or at the first record that is not copied. Returns None if no segment is
         found."""
         segment = self.find(epoch, offset)
         while segment is not None and segment.has_empty_transaction_index:

@@ -76,7 +76,7 @@ def encode_record(topic: str, record: RemoteRecord) -> list[RemoteLogEntry]:
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> RemoteRecord | None:
-    """Decode a record of the metadata topic, and return its content: a copied segment or a change
+    """Decode a record of the metadata topic, and return its content: a copied segment, or a change
     of one. Records without a key, as Kafka writes them, are accepted.
 
     Returns None for a tombstone that does not remove a segment, and for kinds and versions of later

@@ -1,7 +1,7 @@
 """A segment of a partition that was, or is being, copied to an object store. Pure.
 
-Kafka's name for it is RemoteLogSegmentMetadata. A segment is immutable except for its state, the
-custom metadata of the store, and the broker and time of the last change.
+Kafka's name for such a segment is RemoteLogSegmentMetadata. A segment is immutable except for its
+state, the custom metadata of the store, and the broker and time of the last change.
 """
 
 from dataclasses import replace
@@ -70,10 +70,12 @@ class RemoteSegment:
     """Leader epochs of the segment's records, each with its first offset in the segment. If two
     epochs have the same first offset, the earlier one has no records."""
     custom_metadata: bytes | None = None
-    """Bytes that the object store needs to find the segment's objects, or None if it needs none."""
+    """Bytes that the object store needs to find the segment's objects, or None if the store needs
+    no such bytes."""
     state: RemoteSegmentState = RemoteSegmentState.COPY_STARTED
     has_empty_transaction_index: bool = False
-    """True if no transaction was aborted in the segment, so that it has no transaction index."""
+    """True if the segment has no transaction index, because no transaction was aborted in the
+    segment."""
 
     def start_offset_of(self, epoch: Epoch) -> Offset:
         """Return the offset at which a leader epoch begins in the segment. Raises KeyError if the
@@ -84,9 +86,9 @@ class RemoteSegment:
         raise KeyError(epoch)
 
     def end_offset_of(self, epoch: Epoch) -> Offset:
-        """Return the offset of the segment's last record with this leader epoch. It is below the
-        first offset of the epoch if the epoch has no records. Raises KeyError if the segment has no
-        such epoch."""
+        """Return the offset of the segment's last record with this leader epoch. If the epoch has
+        no records, the result is below the first offset of the epoch. Raises KeyError if the
+        segment has no such epoch."""
         for index, entry in enumerate(self.leader_epochs):
             if entry.epoch == epoch:
                 if index + 1 == len(self.leader_epochs):
@@ -137,8 +139,8 @@ removal."""
 
 
 def fault_of(segment: RemoteSegment) -> str | None:
-    """Return the reason why the metadata of a copied segment cannot be right, or None if it is
-    plausible."""
+    """Return the reason why the metadata of a copied segment cannot be right, or None if the
+    metadata are plausible."""
     epochs = segment.leader_epochs
     if not 0 <= segment.start_offset <= segment.end_offset:
         return f"its offsets are {segment.start_offset} to {segment.end_offset}"

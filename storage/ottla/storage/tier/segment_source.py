@@ -38,8 +38,8 @@ class SegmentSource(Protocol):
 
     @property
     def epochs(self) -> Sequence[EpochEntry]:
-        """Leader epochs of the log, from its start up to the end of the segment, oldest first. They
-        include epochs that ended before the segment."""
+        """Leader epochs of the log, from its start up to the end of the segment, oldest first.
+        Epochs that ended before the segment are included."""
         ...
 
     async def read_log(self, start: int, end: int) -> bytes:

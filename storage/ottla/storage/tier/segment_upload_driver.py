@@ -79,7 +79,7 @@ class SegmentUpload:
     topic_id: UUID
     partition: int
     segment_id: UUID
-    """Id of this upload. It must not have been used before."""
+    """Id of this upload. No other upload may have used it."""
     partition_count: int
     topic_settings: Mapping[str, str]
     broker_id: NodeId
@@ -112,7 +112,7 @@ async def upload_segment(
     the records or one index are in memory.
 
     Raises SegmentFaultError if the segment cannot be copied, StoreError if the store fails, and
-    OSError if the disk does. The caller sets a deadline: a store may never answer.
+    OSError if the disk fails. The caller must set a deadline, because a store may never answer.
     """
     if not 0 < source.size_bytes <= SEGMENT_BYTES_MAX:
         raise _fault(source, f"has {source.size_bytes} bytes")
@@ -154,8 +154,8 @@ async def delete_segments(store: ObjectStore, segments: Sequence[SegmentNames]) 
 
 
 class _RecordStream:
-    """The records of a segment during its upload: they are read and checked in parts, and checksums
-    are computed."""
+    """The records of a segment during its upload. They are read and checked in parts, and their
+    checksums are computed."""
 
     def __init__(self, source: SegmentSource, throttle: Throttle) -> None:
         self._source = source

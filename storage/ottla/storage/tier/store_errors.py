@@ -30,14 +30,15 @@ NO_BUCKET_MARKS = (
     "<Code>ContainerNotFound</Code>",  # Azure
 )
 _RANGE_MARKS = ("source: StartTooLarge", "status code: 416")
-"""Texts in obstore's errors for a range that begins after the end of an object: one for local
-stores, one for servers."""
+"""Texts in obstore's errors for a range that begins after the end of an object. The first text is
+for local stores, the second for servers."""
 _LOCAL_REFUSALS = ("(os error 13)", "(os error 30)")
 """Texts in obstore's errors for the OS errors EACCES and EROFS, which mean that the directory of a
 `file:` store is not writable."""
 _RETRIABLE_STATUSES = frozenset({404, 408, 409, 412, 425, 429})
-"""HTTP statuses from 300 to 499 after which a call may be repeated, because they do not indicate a
-wrong setting. An unexpected 404 is one of them: a proxy may return it while a server starts."""
+"""HTTP statuses from 300 to 499 after which a call may be repeated, because these statuses do not
+indicate a wrong setting. An unexpected 404 is included, because a proxy may return it while a
+server starts."""
 
 
 def store_error_of(

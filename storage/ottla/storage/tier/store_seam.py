@@ -41,8 +41,8 @@ class ObjectNotFoundError(StoreError):
 class ObjectExistsError(StoreError):
     """The object store already contains an object with this key.
 
-    The object may be the caller's own: a lost response makes the store's client repeat a put. The
-    caller must compare the contents.
+    The object may have been stored by the same call: after a lost response, the store's client
+    repeats a put. The caller must therefore compare the contents.
     """
 
     is_retriable = False
@@ -107,8 +107,8 @@ class ObjectStore(Protocol):
         """Yield the objects whose keys begin with `prefix` and follow `after` in alphabetical
         order.
 
-        `prefix` is empty or ends with a slash. The number of objects has no bound: the caller must
-        stop at its own limit.
+        `prefix` is empty or ends with a slash. The number of objects is not bounded, so the caller
+        must stop at its own limit.
         """
         ...
 

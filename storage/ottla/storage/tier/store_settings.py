@@ -57,8 +57,8 @@ class StoreLocation(NamedTuple):
     bucket: str
     """Name of the bucket, or of the container in Azure. Empty for `file:` and `memory:`."""
     prefix: str
-    """Common start of all keys, without a slash at either end. It may be empty. For `file:`, it is
-    the absolute path of a directory."""
+    """Common start of all keys, without a slash at either end. The prefix may be empty. For
+    `file:`, it is the absolute path of a directory."""
 
 
 @frozen(kw_only=True)

@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 
 class StoredPartition(NamedTuple):
-    """Log of one partition, as the segments in a bucket contain it."""
+    """Log of one partition, reconstructed from the segments in a bucket."""
 
     pieces: tuple[Piece, ...]
     """Pieces of the log, in the order of their offsets. There may be gaps between them."""
@@ -70,7 +70,7 @@ class StoredPartition(NamedTuple):
         )
 
     def after_last_gap(self) -> "StoredPartition":
-        """Return the part of the log after its last gap, or the whole log if it has no gap."""
+        """Return the part of the log after its last gap, or the whole log if the log has no gap."""
         if not self.gaps:
             return self
         start = self.gaps[-1][1]
@@ -86,7 +86,7 @@ def newest_segment(manifests: Iterable[SegmentManifest]) -> SegmentManifest:
     """Return the last segment of a partition's log: the segment with the highest end offset among
     those with the newest leader epoch.
 
-    A deposed leader cannot have uploaded it, because each new leader has a higher epoch.
+    A deposed leader cannot have uploaded this segment, because each new leader has a higher epoch.
     """
     return max(
         _distinct(manifests),
@@ -151,8 +151,8 @@ def stored_partition(
 
 
 def _distinct(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
-    """Return the segments in the order of their uploads. Only the first segment with each id is
-    returned; only a hostile writer uses an id twice."""
+    """Return the segments in the order of their uploads. If several segments have the same id,
+    which only a hostile writer can cause, only the first one is returned."""
     found: dict[UUID, SegmentManifest] = {}
     for manifest in sorted(
         manifests, key=lambda one: (one.event_timestamp_ms, one.segment_id, one.start_offset)

@@ -1,8 +1,8 @@
 """Cache of bounded size that stores each value as a file in one directory.
 
-A file is never changed, and ends with the CRC of its content. A file that a crash or the disk has
-damaged is therefore detected and treated as missing, and so is a file that cannot be read. The
-files are written without fsync, and can be used after a restart.
+A file is never changed, and ends with the CRC of its content. Files that a crash or the disk has
+damaged are therefore detected. Damaged and unreadable files are treated as missing. The files are
+written without fsync, and can be used after a restart.
 """
 
 from collections import OrderedDict
@@ -23,8 +23,8 @@ object store, further values are not cached."""
 
 
 class CachedFiles:
-    """A cache of values in files. If it is full, the files that have not been used for the longest
-    time are removed."""
+    """A cache of values in files. When the cache is full, the files that have not been used for the
+    longest time are removed."""
 
     def __init__(self, disk: Disk, directory: str, bytes_max: int) -> None:
         self._disk = disk
@@ -42,8 +42,8 @@ class CachedFiles:
         return name in self._sizes
 
     async def open(self) -> None:
-        """Create the cache's directory. If it exists, use the files in it, up to the maximum
-        size."""
+        """Create the cache's directory. If the directory exists, use the files in it, up to the
+        maximum size."""
         try:
             await self._disk.makedirs(self._directory)
             (found,) = await self._disk.survey([self._directory], lambda _: ())

@@ -25,7 +25,7 @@ from ottla.storage.tier.reads.shared_loads_driver import SharedLoads
 from ottla.wire.crc import crc32c
 
 ChunkKey = tuple[UUID, int]
-"""Id of a segment, and the number of a chunk in it, from 0."""
+"""Id of a segment, and the number of a chunk in the segment, from 0."""
 
 
 class ChunkedObject(NamedTuple):

@@ -54,8 +54,8 @@ def position_before(offsets: bytes, base_offset: Offset, offset: Offset) -> int:
 def last_batch_before(
     offsets: bytes, base_offset: Offset, *, position: int, end_offset: Offset
 ) -> IndexedPosition | None:
-    """Return the last entry of the offset index whose batch begins at or before `position` and has
-    its last offset below `end_offset`. Returns None if there is no such entry."""
+    """Return the last entry of the offset index whose batch begins at or before `position` and ends
+    below `end_offset`. Returns None if there is no such entry."""
     count = len(offsets) // 8
     by_position = bisect_right(range(count), position, key=lambda at: _offset(offsets, at)[1])
     relative_end: int = end_offset - base_offset

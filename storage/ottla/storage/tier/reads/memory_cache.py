@@ -9,8 +9,8 @@ V = TypeVar("V")
 
 
 class MemoryCache(Generic[K, V]):
-    """A cache in memory. If it is full, the values that have not been used for the longest time are
-    removed."""
+    """A cache in memory. When the cache is full, the values that have not been used for the longest
+    time are removed."""
 
     def __init__(self, bytes_max: int, on_drop: Callable[[K], None] = lambda _: None) -> None:
         self.bytes_max = bytes_max
@@ -25,7 +25,7 @@ class MemoryCache(Generic[K, V]):
         return key in self._values
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, or None if it is not in the cache."""
+        """Return the value of a key, or None if the key is not in the cache."""
         found = self._values.get(key)
         if found is None:
             return None
@@ -44,7 +44,7 @@ class MemoryCache(Generic[K, V]):
             self.drop(next(iter(self._values)))
 
     def drop(self, key: K) -> None:
-        """Remove the value of a key, if it is in the cache."""
+        """Remove the value of a key, if the key is in the cache."""
         found = self._values.pop(key, None)
         if found is not None:
             self.size_bytes -= found[1]

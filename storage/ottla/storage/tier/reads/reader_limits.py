@@ -28,8 +28,8 @@ long."""
 class ReaderLimits:
     """Limits of the memory, files and requests of a reader of copied segments.
 
-    In addition to its caches, the reader has in memory at most the responses to `gets_at_once`
-    requests for `RUN_CHUNKS` chunks each, and the chunks of `reads_at_once` reads.
+    The reader's memory consists of its caches, the responses to `gets_at_once` requests for
+    `RUN_CHUNKS` chunks each, and the chunks of `reads_at_once` reads.
     """
 
     chunk_memory_bytes: int = 64 * MIB
@@ -48,8 +48,8 @@ class ReaderLimits:
     reads_at_once: int = 32
     """Maximum number of reads that run at the same time. Further reads wait."""
     read_ahead_bytes: int = 16 * MIB
-    """Maximum number of bytes that are loaded ahead of one sequential reader. The store's latency
-    is hidden if this is more than the product of bandwidth and latency."""
+    """Maximum number of bytes that are loaded ahead of one sequential reader. A maximum above the
+    product of the store's bandwidth and latency hides the latency."""
     request_timeout_s: float = 30.0
     """Timeout of a request to the object store, in seconds."""
 

@@ -67,8 +67,8 @@ class RemoteIndexes:
         self._positions: MemoryCache[UUID, BatchPositions] = MemoryCache(memory.bytes_max)
 
     async def manifest(self, names: SegmentNames, segment: RemoteSegment) -> SegmentManifest:
-        """Return the manifest of a copied segment. Raises StoreError if it cannot be read, or if it
-        contradicts the segment's metadata."""
+        """Return the manifest of a copied segment. Raises StoreError if the manifest cannot be
+        read, or if it contradicts the segment's metadata."""
         manifest = self._manifests.get(names.segment_id)
         if manifest is None:
             key = names.key(SegmentObject.MANIFEST)
@@ -83,7 +83,7 @@ class RemoteIndexes:
 
     async def section(self, manifest: SegmentManifest, kind: IndexKind) -> bytes:
         """Return an index section of a copied segment, or no bytes if the segment has no section of
-        this kind. Raises StoreError if it cannot be read."""
+        this kind. Raises StoreError if the section cannot be read."""
         section = manifest.section(kind)
         if section is None or not section.size_bytes:
             return b""
@@ -91,8 +91,8 @@ class RemoteIndexes:
         return await self._value(key, partial(self._fetch_sections, manifest, [section]))
 
     async def positions(self, manifest: SegmentManifest) -> BatchPositions:
-        """Return the checksums and the offset index of a segment. They are adjacent in the object,
-        and fetched by one request. Raises StoreError if they cannot be read."""
+        """Return the checksums and the offset index of a segment. These sections are adjacent in
+        the object, and one request fetches them. Raises StoreError if they cannot be read."""
         sections = manifest.index_sections[:2]
         assert [section.kind for section in sections] == [IndexKind.CHECKSUMS, IndexKind.OFFSETS]
         found = self._positions.get(manifest.segment_id)

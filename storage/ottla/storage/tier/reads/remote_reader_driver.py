@@ -166,12 +166,12 @@ class RemoteReader:
         at_least_one: bool = True,
         following: RemoteSegment | None = None,
     ) -> SegmentRead:
-        """Return batches of a copied segment, beginning with the batch that contains `offset`, or
-        with the next batch if none contains it.
+        """Return batches of a copied segment, beginning with the batch that contains `offset`. If
+        no batch contains it, the next batch is the first.
 
         All returned batches begin below `end_offset`. Their total size is at most `bytes_max` and
         `READ_BYTES_MAX`. With `at_least_one`, the first batch is returned even if it is larger.
-        `following` is the segment in which the reader is expected to continue, if known.
+        `following` is the segment in which the reader is expected to continue, or None.
         """
         assert segment.start_offset <= offset <= segment.end_offset
         end_offset = min(end_offset, Offset(segment.end_offset + 1))
@@ -287,8 +287,8 @@ class RemoteReader:
     def _load_around(
         self, opened: _OpenSegment, position: int, bytes_max: int, distance: int
     ) -> None:
-        """Start to load the chunks of a read and, for a sequential reader, the chunks after
-        them."""
+        """Start to load the chunks of a read. For a sequential reader, also start to load the next
+        chunks."""
         size = opened.source.manifest.size_bytes
         first = _valid(opened, position) // CHUNK_BYTES
         end = (min(position + max(bytes_max, 1), size) - 1) // CHUNK_BYTES + 1
@@ -443,8 +443,8 @@ class _SegmentScanner:
 
 
 def _valid(opened: _OpenSegment, position: int) -> int:
-    """Return a position from the offset index. Raises CorruptObjectError if it is not within the
-    object with the records."""
+    """Return a position from the offset index. Raises CorruptObjectError if the position is not
+    within the object with the records."""
     if not 0 <= position < opened.source.manifest.size_bytes:
         raise _corrupt(opened, f"the offset index contains position {position}")
     return position

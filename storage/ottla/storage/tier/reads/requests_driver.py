@@ -83,7 +83,7 @@ class StoreRequests:
 
     async def get(self, key: str, start: int, end: int, problem_of: Check) -> bytes:
         """Return the bytes `[start, end)` of an object. If `problem_of` returns a problem of the
-        content, it is fetched again.
+        content, the content is fetched again.
 
         Raises CorruptObjectError if the last attempt has a problem too, and StoreError if the store
         fails.

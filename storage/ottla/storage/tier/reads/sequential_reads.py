@@ -8,8 +8,8 @@ from uuid import UUID
 from ottla.model.ids import Offset
 
 READERS_MAX: Final = 10_000
-"""Maximum number of stored end positions of reads. If there are more concurrent readers, nothing is
-read ahead for the slow ones."""
+"""Maximum number of stored end positions of reads. With more concurrent readers, nothing is read
+ahead for the slow ones."""
 
 
 class SequentialReads:

@@ -40,8 +40,8 @@ class SharedLoads(Generic[K, V]):
         return len(self._loads)
 
     def begin(self, keys: Sequence[K], load: Callable[[], Awaitable[Sequence[V]]]) -> None:
-        """Start one load that returns the values of all `keys`. None of the keys may be loading
-        already."""
+        """Start one load that returns the values of all `keys`. No load of any of these keys may be
+        in progress."""
         assert keys
         assert not any(key in self._loads for key in keys)
         loads = [_Load[V]() for _ in keys]
