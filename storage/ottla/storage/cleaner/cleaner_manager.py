@@ -37,8 +37,8 @@ class CleaningState(Enum):
     NONE = "none"
     CLEANING = "cleaning"
     ABORTED = "aborted"
-    """State of a partition whose compaction was stopped by another task but is still running. The
-    other task waits for its end."""
+    """State of a partition whose compaction was stopped by another task but is still running. That
+    task waits until the compaction has ended."""
     PAUSED = "paused"
 
 
@@ -107,8 +107,8 @@ class CleanerManager:
         return CleaningState.NONE if entry is None else entry.state
 
     def failure_of(self, partition: TopicPartition) -> CleaningFailure | None:
-        """Return the failure that currently prevents compactions of a partition. Returns None if
-        there is no such failure."""
+        """Return the failure that currently prevents compactions of a partition. Returns None if no
+        failure prevents them."""
         return self._failures.get(partition)
 
     @property
@@ -135,8 +135,9 @@ class CleanerManager:
         dirtiest of the logs that are due.
 
         As in Kafka, logs that are not due or are excluded are removed before the number is limited
-        to `SHORTLIST_MAX`. A log that exceeds its `max.compaction.lag.ms`, or its own low dirty
-        ratio, is therefore found even if `SHORTLIST_MAX` dirtier logs are not due or excluded.
+        to `SHORTLIST_MAX`. A log may be due only because of `max.compaction.lag.ms`, or because of
+        its own low dirty ratio. Such a log is therefore found even if `SHORTLIST_MAX` dirtier logs
+        are not due or excluded.
         """
         wanted: list[tuple[TopicPartition, L]] = []
         due: list[tuple[float, TopicPartition, L]] = []
@@ -242,8 +243,8 @@ class CleanerManager:
         return entry.state is CleaningState.ABORTED
 
     def resume(self, partition: TopicPartition) -> None:
-        """End one pause of a partition. After the last pause has ended, its log may be compacted
-        again."""
+        """End one pause of a partition. After the last pause has ended, the partition's log may be
+        compacted again."""
         entry = self._entries[partition]
         assert entry.pause_count > 0, partition
         entry.pause_count -= 1

@@ -1,9 +1,9 @@
 """The task of compacting one partition once, its reports, and their encoding as lines of a pipe.
 
-A task names closed segments, and contains everything on which the selection of their records
-depends. To perform it, a worker needs only the log files and no state of the broker. On a pipe each
-value is one line of JSON of at most `LINE_BYTES_MAX`. Any other line raises CorruptDataError: the
-other end is not the expected program, and its process is ended.
+A task names closed segments, and contains all data on which the selection of their records depends.
+To perform it, a worker needs only the log files and no state of the broker. On a pipe, each value
+is one line of JSON of at most `LINE_BYTES_MAX`. Any other line raises CorruptDataError: the peer is
+not the expected program, and its process is ended.
 
 After the task's line, the worker writes a report and reads an answer, `GO` or `STOP`. It repeats
 this until it has written `CleaningDone` or `CleaningFailed`, which are not answered.
@@ -42,21 +42,21 @@ class CleanableSegment(NamedTuple):
 
     base_offset: int
     end_offset: int
-    """Base offset of the next segment. The last offset of every batch in this segment is below
-    it."""
+    """Base offset of the next segment. The last offset of every batch in this segment is below the
+    base offset of the next segment."""
     size_bytes: int
-    """Size in bytes of the segment's complete batches. Bytes after them are not read."""
+    """Size in bytes of the segment's complete batches. Further bytes are not read."""
     modified_ms: int
     """Time of the last write to the segment's file, in ms since 1970. The age of tombstones in the
-    formats v0 and v1 is measured from it."""
+    formats v0 and v1 is measured from this time."""
 
 
 class LastRecord(NamedTuple):
-    """The last record of an active producer. Compaction keeps its batch, even if the batch becomes
-    empty."""
+    """The last record of an active producer. Compaction retains the record's batch, even if the
+    batch becomes empty."""
 
     data_offset: int
-    """Offset of the producer's last data record, or -1 if it is unknown."""
+    """Offset of the producer's last data record, or -1 if the offset is unknown."""
     epoch: int
     """The producer's epoch. Compaction keeps a transaction marker with this epoch if no data batch
     with this epoch is left."""
@@ -101,8 +101,7 @@ class CleaningTask:
 
 
 class CleanedGroup(NamedTuple):
-    """One new segment whose `.cleaned` files are durable. The segments that it replaces are
-    unchanged.
+    """One new segment whose `.cleaned` files are durable. The old segments have not been changed.
 
     The log, offset index and time index always exist; the transaction index exists if it has
     entries.
@@ -169,7 +168,7 @@ class FailureKind(Enum):
     DISK = "disk"
     """Failure of a compaction because the disk failed or is full."""
     STOPPED = "stopped"
-    """Failure of a compaction because the broker ended it."""
+    """Failure of a compaction because the broker stopped the compaction."""
     UNEXPECTED = "unexpected"
     """Failure of a compaction because of an unexpected exception: a bug in Ottla."""
 

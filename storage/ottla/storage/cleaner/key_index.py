@@ -85,6 +85,6 @@ class KeyIndex:
 
 def bytes_of_block(block: ScannedBlock) -> bytes:
     """Return the bytes object behind the memoryview of a scanned block. Reading single bytes from
-    it is faster than from the memoryview."""
+    the bytes object is faster than from the memoryview."""
     data = block.data.obj
     return data if isinstance(data, bytes) else bytes(block.data)

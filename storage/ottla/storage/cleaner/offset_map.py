@@ -24,8 +24,8 @@ SLOT_BYTES = 24
 int64."""
 EMPTY = bytes(SLOT_BYTES)
 HASH_PROBE_COUNT = DIGEST_BYTES - 3
-"""Number of probes of the offset map that use the key's digest: each reads four consecutive bytes
-of the digest, starting one byte after the previous probe. Later probes are linear."""
+"""Number of probes of the offset map that use the key's digest. Each probe reads four consecutive
+bytes of the digest, starting one byte after the previous probe. Later probes are linear."""
 NOT_FOUND = -1
 
 _OFFSET = Struct(">q")
@@ -80,13 +80,13 @@ def keyed_digest(seed: int) -> Callable[[bytes], bytes]:
 
 
 def md5_digest(data: bytes) -> bytes:
-    """Return the MD5 digest of a record key, as Kafka's offset map uses it."""
+    """Return the MD5 digest of a record key. Kafka's offset map uses this digest."""
     return hashlib.md5(data, usedforsecurity=False).digest()
 
 
 class SlotTable:
-    """The offset map of a compaction in plain Python: one block of memory, which is probed slot by
-    slot."""
+    """The offset map of a compaction in plain Python: one block of memory, in which a key is
+    searched slot by slot."""
 
     __slots__ = ("_digest", "_slot_count", "_slots", "count", "count_max", "probe_count")
 

@@ -23,11 +23,11 @@ class SourceSegment(NamedTuple):
 def group_segments(
     sources: Sequence[SourceSegment], task: CleaningTask
 ) -> list[list[SourceSegment]]:
-    """Divide the segments that a compaction reads into groups, each of which is merged into one new
+    """Divide the segments that a compaction reads into groups. Each group is merged into one new
     segment. Returns the non-empty groups in log order.
 
     The bytes, index bytes and offsets of a group fit into one segment. A segment that is already
-    too large forms a group of its own.
+    too large is a group of its own.
     """
     groups: list[list[SourceSegment]] = []
     left: tuple[int, ...] = (0, 0, 0)

@@ -42,8 +42,8 @@ tenth of a core if all cores are busy. With a higher niceness, a log on a busy m
 limit. With a lower niceness, clients wait longer."""
 
 AUTOGROUP = "/proc/self/autogroup"
-"""Path of the file that sets the niceness of a whole session (sched(7)). Not all kernels have
-it."""
+"""Path of the file that sets the niceness of a whole session (sched(7)). Some kernels do not have
+this file."""
 ASK_BYTES = MIB
 """Number of bytes that a worker process reads and writes between two requests for permission to
 continue. With a smaller number, the worker asks more often than the rate limit needs. With a larger

@@ -1,8 +1,8 @@
 """Runner that compacts logs in worker processes, so that the broker's event loop is never blocked.
 
 A worker process is started with exec when there is a task. It receives tasks one after another over
-its pipes. It is ended when no task is left, which releases its memory. If a worker dies or breaks
-the protocol, its compaction fails and the worker is counted.
+its pipes. The process is ended when no task is left, which releases its memory. If a worker dies or
+breaks the protocol, its compaction fails and the worker is counted.
 """
 
 import os
@@ -33,8 +33,8 @@ from ottla.storage.cleaner.cleaning_task import (
 COMMAND = (sys.executable, "-m", "ottla.storage.cleaner.worker_driver")
 
 PATIENCE_S = 5.0
-"""Time in seconds within which an idle worker process must exit after its input was closed. It is
-killed after that."""
+"""Time in seconds within which an idle worker process must exit after its input was closed. The
+process is killed after this time."""
 
 CHUNK_BYTES = 64 * 1024
 
@@ -115,7 +115,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """The worker processes that compact logs for one broker, idle ones included."""
+    """The worker processes that compact logs for one broker, including idle ones."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self.died_count = 0

@@ -82,7 +82,7 @@ class Checkpoints:
         self.is_whole = False
         """True if three files existed and were readable: the high watermarks, the recovery points,
         and the topic ids of checkpoint lines. A broker that has opened its logs always leaves all
-        three."""
+        three files."""
         self._is_closed = False
         self._writing = trio.Lock()
 
@@ -103,7 +103,7 @@ class Checkpoints:
         self, name: str, parse: Callable[[bytes], dict[TopicPartition, V]]
     ) -> dict[TopicPartition, V] | None:
         """Return the lines of the file `name`, a checkpoint or the topic ids of checkpoints.
-        Returns None if it is missing or unreadable."""
+        Returns None if the file is missing or unreadable."""
         path = f"{self._path}/{name}"
         try:
             return parse(await self._disk.read_file(path))

@@ -1,9 +1,9 @@
 """Encoder and decoder of `.kafka_cleanshutdown`, the marker which records that every log of a
 directory was flushed and closed. Pure.
 
-In Kafka 4 its content is JSON with the broker epoch, by which the controller recognises a clean
-restart (KIP-966). The broker reads and removes the marker early in its start, so that a crash while
-logs are loaded counts as unclean.
+In Kafka 4, the content of the marker is JSON with the broker epoch, by which the controller
+recognises a clean restart (KIP-966). The broker reads and removes the marker early in its start, so
+that a crash while logs are loaded counts as unclean.
 """
 
 import json
@@ -20,8 +20,8 @@ def format_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def parse_clean_shutdown(data: bytes) -> int:
-    """Return the broker epoch in a clean shutdown marker, or -1 if the marker has none. A marker is
-    valid without an epoch, because its existence suffices."""
+    """Return the broker epoch in a clean shutdown marker, or -1 without an epoch. A marker without
+    an epoch is also valid, because its existence suffices."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

@@ -21,9 +21,9 @@ def lock_directory(disk: Disk, path: str, *, setting: str = "log.dirs") -> DiskF
     """Lock a log directory for this process. The lock lasts until `unlock_directory` is called with
     the returned file.
 
-    Raises ConfigError, naming `setting`, if another process has locked it, or if this process has
-    locked it under another path. A simulated disk has no file descriptors and belongs to one node,
-    so nothing is locked there.
+    Raises ConfigError, naming `setting`, if another process has locked the directory, or if this
+    process has locked it under another path. On a simulated disk, which belongs to one node,
+    nothing is locked.
     """
     file = disk.open(f"{path}/{LOCK_FILE}", create=True)
     file.pin()  # Closing the descriptor would release the lock.

@@ -19,7 +19,7 @@ from ottla.storage.disk.disk_seam import Space
 QUIET_MS = 10_000
 """Time in ms without a refused write after which a full directory counts as having space again. A
 disk quota may refuse writes although measurements show free space: with a shorter time, space is
-then reported between two refused writes. With a longer one, new space is reported later."""
+then reported between two refused writes. With a longer time, new space is reported later."""
 
 FREE_AGAIN_BYTES = 16 * MIB
 """Number of bytes that must be free before a full directory counts as having space again. Less
@@ -47,7 +47,7 @@ class FreeSpaceLevel(Enum):
 
 
 class ChangeKind(Enum):
-    """Kind of a change of a directory's free space, as it is logged."""
+    """Kind of a change of a directory's free space, as used in log messages."""
 
     FILLING = "filling"
     FULL = "full"
@@ -201,7 +201,7 @@ class FreeSpace:
 
     def silent_ms(self, now_ms: int) -> int:
         """Return the time in ms for which the current measurement of free space has been running,
-        or 0 if none is running."""
+        or 0 without a running measurement."""
         return 0 if self._asked_ms is None else now_ms - self._asked_ms
 
     # --- decisions ---

@@ -61,7 +61,7 @@ class LogDirectory:
         self.free_space = FreeSpaceMonitor(disk, path, bounds or DiskConfig())
         self.identity: MetaProperties | None = None
         self.failure: str | None = None
-        """Reason why the log directory is offline, or None if it is online."""
+        """Reason why the log directory is offline, or None if the directory is online."""
         self.is_cordoned = False
         """True if no new replica may be placed in this log directory (setting
         `cordoned.log.dirs`)."""
@@ -114,8 +114,8 @@ class LogDirectory:
         self.release()
 
     def note_passing(self, error: OSError) -> None:
-        """Log a temporary error of the directory's disk. A full disk is instead reported to the
-        free-space monitor, which logs it once."""
+        """Log a temporary error of the directory's disk. A full disk is not logged here, but
+        reported to the free-space monitor, which logs it once."""
         if is_disk_full(error):
             self.free_space.note_refused()
         else:
@@ -157,11 +157,11 @@ class LogDirectory:
         self.previous_broker_epoch = parse_clean_shutdown(data)
 
     async def spend_clean_marker(self) -> None:
-        """Durably remove the clean shutdown marker before the first log is opened. A crash after
-        that counts as an unclean shutdown.
+        """Durably remove the clean shutdown marker before the first log is opened. A later crash
+        then counts as an unclean shutdown.
 
-        The directory is synced even if the marker is already gone: an earlier process may have died
-        between removal and fsync.
+        The directory is synced even if the marker does not exist, because an earlier process may
+        have died between removal and fsync.
         """
         if self.was_clean:
             await self._disk.unlink(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
@@ -182,8 +182,8 @@ async def open_directories(
     """Lock and check all directories of log.dirs, and return them. A failing disk only sets the
     `failure` of its directory.
 
-    Raises ConfigError if another process, node or cluster uses one of the directories, or if none
-    of them is usable.
+    Raises ConfigError if another process, node or cluster uses one of the directories, or if no
+    directory is usable.
     """
     if len(set(config.log_dirs)) < len(config.log_dirs):
         raise ConfigError("log.dirs", "names a directory twice")

@@ -1,5 +1,5 @@
-"""Encoder, decoder and check of `meta.properties`, the file that identifies a log directory, and
-the cluster and node that it belongs to. Pure.
+"""Encoder, decoder and check of `meta.properties`, the file that identifies a log directory and its
+cluster and node. Pure.
 
 The format is Kafka's, version 1: java properties with `version`, `cluster.id`, `node.id` and
 `directory.id`. The file is written once, when a directory is formatted, and checked at every start.
@@ -31,7 +31,7 @@ _OTTLA_FORMAT = "ottla.format"
 """Name of the property in `meta.properties` with the directory's format number."""
 
 UUID_TEXT_LENGTH = 22
-"""Number of characters of a UUID in base64 without padding, as Kafka prints it."""
+"""Number of characters of a UUID in base64 without padding, the form that Kafka prints."""
 
 
 @frozen(kw_only=True)

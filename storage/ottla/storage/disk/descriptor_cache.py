@@ -32,13 +32,13 @@ class OpenFile(Protocol):
     was_used: bool
     """True if the file was used since the descriptor cache last examined it."""
     is_set_apart: bool
-    """True if the descriptor cache skips the file in its search for a descriptor to close, because
-    the file could not be closed before."""
+    """True if the descriptor cache ignores the file when it searches for a descriptor to close,
+    because the file could not be closed before."""
 
     @property
     def is_kept(self) -> bool:
-        """True if the file's descriptor must not be closed, for example because it is pinned or has
-        unflushed writes."""
+        """True if the file's descriptor must not be closed, for example because the file is pinned
+        or has unflushed writes."""
         ...
 
     def give_back(self) -> None:
@@ -56,8 +56,8 @@ class DescriptorCache(Generic[F]):
         assert count_max >= 1
         self.count_max = count_max
         self._waiting: dict[F, None] = {}
-        """Files that are candidates for closing, the next one first. Some may have become
-        unclosable in the meantime."""
+        """Files that are candidates for closing, the next one first. In the meantime, some may have
+        become unclosable."""
         self._kept: dict[F, None] = {}
         self.is_short = False
         """True if a file could not be opened although fewer than `count_max` files are open,
@@ -69,7 +69,8 @@ class DescriptorCache(Generic[F]):
         return len(self._waiting) + len(self._kept)
 
     def add(self, file: F) -> None:
-        """Add a file that was opened. The cache may close another file's descriptor for it."""
+        """Add a file that was opened. The cache may close another file's descriptor to stay within
+        its bound."""
         file.was_used = True
         if not file.is_set_apart:
             self._waiting[file] = None
@@ -91,8 +92,8 @@ class DescriptorCache(Generic[F]):
         """Make a file a candidate for closing again if it no longer needs its descriptor. This call
         does not close the file.
 
-        The cache stops considering a file once an attempt to close it has shown that it must stay
-        open.
+        If an attempt to close a file shows that it must stay open, the file is no longer a
+        candidate.
         """
         if file.is_set_apart and not file.is_kept:
             del self._kept[file]
@@ -123,7 +124,8 @@ class DescriptorCache(Generic[F]):
             file.give_back()
 
     def free(self, count: int) -> bool:
-        """Close the descriptors of up to `count` files. Returns False if none could be closed."""
+        """Close the descriptors of up to `count` files. Returns False if no descriptor could be
+        closed."""
         before = len(self._waiting)
         self.shrink(max(0, before - count))
         return len(self._waiting) < before

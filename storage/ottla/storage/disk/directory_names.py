@@ -29,11 +29,12 @@ class DirectoryKind(Enum):
     FUTURE = auto()
     OTHER = auto()
     """Directory that contains no user's partition: the metadata log, a cache, or files of another
-    program. The broker does not change it."""
+    program. The broker does not change the directory."""
 
 
 class DirectoryName(NamedTuple):
-    """A parsed directory name: its kind, and the partition if the kind is LOG or FUTURE."""
+    """A parsed directory name: the kind of directory, and the partition if the kind is LOG or
+    FUTURE."""
 
     kind: DirectoryKind
     partition: TopicPartition | None
@@ -46,7 +47,7 @@ def directory_name(partition: TopicPartition) -> str:
 
 def deleted_name(partition: TopicPartition, unique: UUID) -> str:
     """Return the name that the directory of a deleted partition has until it is removed. With this
-    name, it does not prevent that the partition is created again."""
+    name, the directory does not prevent the partition from being created again."""
     return _suffixed_name(partition, unique, DELETE_SUFFIX)
 
 

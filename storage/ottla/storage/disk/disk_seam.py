@@ -61,7 +61,7 @@ class DiskFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Path under which the file was opened. A rename does not change it."""
+        """Path under which the file was opened. A rename does not change this value."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class DiskFile(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """True if the owner of the file (a log or an index) has closed it."""
+        """True if the file's owner (a log or an index) has closed the file."""
         ...
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
@@ -88,8 +88,8 @@ class DiskFile(Protocol):
         """Return up to `size` bytes of the file from `position`. Fewer are returned only at the end
         of the file.
 
-        The call may wait for the disk. Use it only for data that was just loaded, or outside the
-        event loop.
+        The call may wait for the disk. It must therefore only be used for data that was just
+        loaded, or outside the event loop.
         """
         ...
 
@@ -101,18 +101,18 @@ class DiskFile(Protocol):
     def set_size(self, size: int) -> None:
         """Truncate the file, or extend it by a hole, without waiting.
 
-        Only for cheap changes: undoing a torn append, or extending an index file by a hole. Changes
-        that may free many blocks use `Disk.truncate`.
+        This method is only for cheap changes: undoing a torn append, or extending an index file by
+        a hole. Changes that may free many blocks use `Disk.truncate`.
         """
         ...
 
     def renew_size(self, size: int) -> None:
-        """Set the file's size as `set_size` does, and make the next fsync write the size even if it
-        is unchanged.
+        """Set the file's size like `set_size`. The next fsync then writes the size even if it is
+        unchanged.
 
         After a failed fsync, memory may show a size that the device does not have. A later fsync
-        would then succeed without writing the size. The modification time does not change if the
-        size does not.
+        would then succeed without writing the size. The modification time changes only if the size
+        changes.
         """
         ...
 
@@ -124,19 +124,18 @@ class DiskFile(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Return the file's descriptor for sendfile. Simulated files raise OSError, because they
-        have none.
+        """Return the file's descriptor for sendfile. Simulated files have no descriptor and raise
+        OSError.
 
         The descriptor is valid as long as the file is pinned.
         """
         ...
 
     def pin(self) -> None:
-        """Keep the file's descriptor open, once it is open, until the matching `unpin`, even after
-        `close`.
+        """Keep the file's descriptor open until the matching `unpin`, even after `close`.
 
-        A pin does not open the file. `Disk.read_ahead` opens it, because opening may wait for the
-        disk.
+        A pin does not open a file whose descriptor is closed. `Disk.read_ahead` opens the file,
+        because opening may wait for the disk.
         """
         ...
 
@@ -166,8 +165,8 @@ class Disk(Protocol):
     """Interface of a disk: operations on files and directories. All paths are absolute."""
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
-        """Open a file for reading and writing, and return it. With `create`, create it if it does
-        not exist."""
+        """Open a file for reading and writing, and return it. With `create`, a missing file is
+        created."""
         ...
 
     def at(self, path: str) -> DiskFile:
@@ -193,7 +192,7 @@ class Disk(Protocol):
 
     async def read_ahead(self, file: DiskFile, position: int, size: int) -> None:
         """Load a range of a file into the page cache, in a worker thread. If the file's descriptor
-        was closed, the file is reopened first, and stays open if it is pinned."""
+        was closed, the file is reopened first. A pinned file then stays open."""
         ...
 
     async def read(self, file: DiskFile, position: int, size: int) -> bytes:
@@ -214,8 +213,8 @@ class Disk(Protocol):
         """Ask the kernel to start writing a file's dirty pages to the device. Waits first until the
         write-back of the previous call has ended.
 
-        This makes nothing durable. It shortens the next fsync, and so the time that other files
-        wait for the file system's journal. A failure counts as a failed fsync.
+        This call makes no data durable. It shortens the next fsync, and therefore the time that
+        other files wait for the file system's journal. A failure counts as a failed fsync.
         """
         ...
 
@@ -223,8 +222,8 @@ class Disk(Protocol):
         """Make all writes to a file that were made before the call durable. Overlapping calls share
         one fsync.
 
-        After one failure every later call fails too, because the kernel forgets which pages it
-        could not write. A file that its owner has closed is skipped.
+        After one failure, every later call fails too, because the kernel forgets which pages it
+        could not write. If the owner has closed the file, the call does nothing.
         """
         ...
 
@@ -232,14 +231,14 @@ class Disk(Protocol):
         """Flush files below a directory that were not written since the last call.
 
         Only the files in excess of the disk's descriptor bound are flushed, so that they can be
-        closed. If an fsync fails, the file counts as failed, as after `fsync`, and the error is
-        raised.
+        closed. If an fsync fails, the error is raised, and the file counts as failed, as after
+        `fsync`.
         """
         ...
 
     async def truncate(self, file: DiskFile, size: int) -> None:
-        """Set the size of a file in bytes as `renew_size` does, in a worker thread. A file that its
-        owner has closed is skipped."""
+        """Set the size of a file in bytes like `renew_size`, in a worker thread. If the owner has
+        closed the file, the call does nothing."""
         ...
 
     async def read_file(self, path: str) -> bytes:
@@ -275,7 +274,7 @@ class Disk(Protocol):
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Read the contents of several directories. Returns for each directory its contents, or the
+        """Read the contents of several directories. Returns a survey for each directory, or the
         error that prevented reading it.
 
         `wanted` selects the small files to read, by name. It is called in the worker thread.
@@ -299,7 +298,7 @@ class Disk(Protocol):
         """Create a directory with files in it, in the order of the mapping from names to contents.
         The result is not durable yet.
 
-        An existing file is overwritten. Concurrent calls are performed together.
+        Existing files are overwritten. Concurrent calls are performed together.
         """
         ...
 

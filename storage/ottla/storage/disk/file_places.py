@@ -44,7 +44,7 @@ F = TypeVar("F", bound=PlacedFile)
 
 
 def place_of(file: PlacedFile) -> str | None:
-    """Return the current path of a file, or None if it no longer has a name."""
+    """Return the current path of a file, or None if the file no longer has a name."""
     return None if file.folder is None else f"{file.folder.path}/{file.name}"
 
 
@@ -79,7 +79,7 @@ class FilePlaces(Generic[F]):
 
     def unname(self, path: str) -> None:
         """Remove a path from the tree after its file was removed from the disk. Open handles on the
-        file are then without a name."""
+        file then have no name."""
         for file in self.at(path):
             self.remove(file)
 
@@ -125,8 +125,8 @@ class FilePlaces(Generic[F]):
 
 
 def _prune(folder: Folder) -> None:
-    """Remove a folder from the tree if it is empty, and then each parent that is empty as a
-    result."""
+    """Remove a folder from the tree if it is empty. Then remove each parent that has become
+    empty."""
     while folder.parent is not None and not folder.files and not folder.children:
         parent = folder.parent
         if parent.children.get(folder.name) is folder:

@@ -38,7 +38,7 @@ class _Batch(Generic[T]):
 
 
 class GatheredCalls(Generic[T]):
-    """Collector of concurrent disk calls of one kind (such as fsync), which it runs together as one
+    """Collector of concurrent disk calls of one kind (such as fsync). The calls run together as one
     batch."""
 
     def __init__(
@@ -54,8 +54,8 @@ class GatheredCalls(Generic[T]):
         self._threads = trio.CapacityLimiter(workers.total_tokens)
 
     async def run(self, asked: T) -> None:
-        """Perform one disk call with the argument `asked` in a worker thread. If the call fails for
-        this argument, raises its exception."""
+        """Perform one disk call with the argument `asked` in a worker thread. Raises the exception
+        of the call if it fails for this argument."""
         while True:
             call = _Call(asked)
             batch = self._waiting

@@ -47,9 +47,9 @@ partitions that flush every batch wait for each other. With more, fsyncs only wa
 queue."""
 
 MAKING_WORKERS_PER_DIRECTORY = 2
-"""Number of worker threads per log directory that create partition directories. The same number of
-other threads make them durable. With fewer, the disk is idle while a thread returns its results.
-With more, threads contend for the interpreter lock, which slows the event loop."""
+"""Number of worker threads per log directory that create partition directories. Equally many other
+threads make the directories durable. With fewer threads, the disk is idle while a thread returns
+its results. With more, threads contend for the interpreter lock, which slows the event loop."""
 
 NAMES_TOGETHER = 32
 """Maximum number of directories that one call to a worker thread creates, makes durable or renames.
@@ -61,9 +61,9 @@ READ_WORKERS_PER_DIRECTORY = 4
 records wait for each other. With more, disks seek between the ranges."""
 
 PROBE_EVERY_BYTES = 1 << 18
-"""Distance between two probed bytes, in bytes, when a file range is checked for being in the page
-cache. A larger distance misses pages that the kernel has reclaimed within a range. A smaller one
-costs more calls per large response."""
+"""Distance in bytes between two probed bytes, when a file range is checked for being in the page
+cache. With a larger distance, pages that the kernel has reclaimed within a range are overlooked. A
+smaller one costs more calls per large response."""
 
 READ_AHEAD_BLOCK_BYTES = 1 << 16
 """Number of bytes that one call of `read_ahead` reads per step. The buffer is small and reused, so
@@ -85,8 +85,8 @@ class _Workers:
         does not seem to hang while the removal of a huge topic occupies the other threads."""
         self.making = GatheredCalls(_make_directory, _makers(), most=NAMES_TOGETHER)
         self.keeping = GatheredCalls(_fsync_with_files, _makers(), most=NAMES_TOGETHER)
-        """Batched calls that make new directories durable. They have their own worker threads, so
-        that flushes of clients' records continue while many logs are created."""
+        """Batched calls that make new directories durable. These calls have their own worker
+        threads, so that flushes of clients' records continue while many logs are created."""
         self.renaming = GatheredCalls(_rename, self.other, most=NAMES_TOGETHER)
 
     def warn_slow(self, path: str, took_s: float) -> None:
@@ -105,8 +105,8 @@ class _Workers:
 
 
 class RealDisk:
-    """The machine's file system. Each of `directories` gets worker threads of its own; all other
-    paths share one set of threads."""
+    """The machine's file system. Each directory in `directories` gets its own worker threads; all
+    other paths share one set of threads."""
 
     def __init__(self, directories: Iterable[str] = ()) -> None:
         self._files = OpenRealFiles()
@@ -306,8 +306,8 @@ class RealDisk:
     async def survey(
         self, paths: Sequence[str], wanted: Callable[[Sequence[str]], Sequence[str]]
     ) -> list[DirectorySurvey | OSError]:
-        """Return file names, sizes and small files of each of several directories, or the error
-        that prevented reading it."""
+        """Return the survey of each directory: file names, sizes and small files. If a directory
+        could not be read, its entry is the error."""
         if not paths:
             return []
         return await self._run(paths[0], _survey_all, paths, wanted)
@@ -382,7 +382,7 @@ class RealDisk:
 
     async def _run(self, path: str, work: Callable[..., T], *arguments: object) -> T:
         """Run blocking work on a worker thread of the log directory that contains `path`, and
-        return its result."""
+        return the result of the work."""
         limiter = self._workers_of(path).other
         return await trio.to_thread.run_sync(work, *arguments, limiter=limiter)
 
@@ -390,7 +390,7 @@ class RealDisk:
 async def _run_pinned(
     limiter: trio.CapacityLimiter, file: DiskFile, work: Callable[..., T], *arguments: object
 ) -> T:
-    """Run blocking work on a file in a worker thread, and return its result. The file's
+    """Run blocking work on a file in a worker thread, and return the result of the work. The file's
     descriptor stays open until the work has ended, even if the file is closed."""
     assert isinstance(file, RealFile)
     file.pin()

@@ -1,7 +1,7 @@
 """A file of the real disk, whose descriptor may be closed while the file is idle.
 
-Only the event loop closes descriptors, and never in the middle of a call; a file that a worker
-thread uses is pinned. Therefore no descriptor is closed while a call uses it.
+No descriptor is closed while a call uses it: only the event loop closes descriptors, never in the
+middle of a call, and a file that a worker thread uses is pinned.
 """
 
 import errno
@@ -37,7 +37,7 @@ with EINVAL."""
 
 
 class RealFile:
-    """One file of the real disk. Its descriptor is closed once its owner has closed the file and no
+    """One file of the real disk. Its descriptor is closed once the owner has closed the file and no
     slice pins it."""
 
     __slots__ = (
@@ -71,8 +71,8 @@ class RealFile:
         self.name = ""
         self._is_rewritten = False
         self._identity: tuple[int, int] | None = None
-        """Device and inode number of the file, or None before it was opened. When the file is
-        reopened, they show whether its name now belongs to another file."""
+        """Device and inode number of the file, or None before it was opened. They show at a
+        reopening whether the file's name now belongs to another file."""
         self._cache = cache
         if cache is not None:
             cache.places.add(path, self)
@@ -81,7 +81,7 @@ class RealFile:
 
     @property
     def path(self) -> str:
-        """Path under which the file was opened. A rename does not change it."""
+        """Path under which the file was opened. A rename does not change this value."""
         return self._path
 
     @property
@@ -96,7 +96,7 @@ class RealFile:
 
     @property
     def is_closed(self) -> bool:
-        """True if the owner of the file (a log or an index) has closed it."""
+        """True if the file's owner (a log or an index) has closed the file."""
         return self._is_given_up
 
     @property
@@ -183,8 +183,8 @@ class RealFile:
             os.ftruncate(fd, size)
 
     def renew_size(self, size: int) -> None:
-        """Truncate the file to `size` bytes, or extend it by a hole. The next fsync writes its size
-        even if it is unchanged."""
+        """Truncate the file to `size` bytes, or extend it by a hole. The next fsync writes the file
+        size even if it is unchanged."""
         fd = self._descriptor()
         before = os.fstat(fd)
         self.dirt = NEW_DIRT
@@ -339,7 +339,7 @@ class OpenRealFiles:
         changed already."""
 
     def places_to_come(self, path: str) -> Iterator[str]:
-        """Yield the paths that a file may already have because a worker thread is renaming it or
+        """Yield further possible paths of a file, because a worker thread is renaming the file or
         its directory."""
         for source, target in list(self.renames):
             if path == source or path.startswith(source + "/"):
@@ -365,8 +365,8 @@ def _lowest_descriptor() -> int:
 
 
 class Fsyncs:
-    """Counters of the fsyncs of one file: the number begun, the number ended, and the error of a
-    failed fsync."""
+    """Counters of the fsyncs of one file: the number of fsyncs that have begun, the number that
+    have ended, and the error of a failed fsync."""
 
     __slots__ = ("begun_count", "done_count", "failure", "running")
 

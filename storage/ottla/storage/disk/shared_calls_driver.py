@@ -2,7 +2,7 @@
 execution (run).
 
 A run that has already begun when a call arrives may miss the caller's last change. The caller
-therefore waits for the next run. That run begins when the current one has ended, and serves all
+therefore waits for the next run. The next run begins when the current one has ended, and serves all
 callers whose calls have arrived by then.
 """
 
@@ -24,7 +24,7 @@ class _SharedCall:
 
 class SharedCalls:
     """Executions (runs) of disk calls that callers share. For each key, at most one run is in
-    progress, and one further run waits for it."""
+    progress, and at most one further run waits."""
 
     def __init__(self) -> None:
         self._running: dict[str, _SharedCall] = {}

@@ -80,7 +80,7 @@ class FileSlice:
 
     def cached_bytes(self, position: int, now_ms: int) -> int:
         """Return the number of bytes of the slice, from a position on, that are known to be in the
-        page cache. Returns 0 if this was recorded more than `CACHED_FOR_MS` ago."""
+        page cache. Returns 0 if the last check was more than `CACHED_FOR_MS` ago."""
         if now_ms - self._cached_ms > CACHED_FOR_MS:
             return 0
         return max(0, self._cached_end - position)

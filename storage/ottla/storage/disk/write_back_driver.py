@@ -26,8 +26,8 @@ def begin_write_back(fd: int, path: str) -> None:
     """Wait for a file's write-back that is in progress, and start write-back of its remaining dirty
     pages.
 
-    Does nothing on systems without this call. Raises OSError if pages could not be written. The
-    kernel reports this error once per descriptor, so a later fsync would not report it.
+    Does nothing on systems without `sync_file_range`. Raises OSError if pages could not be written.
+    The kernel reports this error once per descriptor, so a later fsync would not report it.
     """
     if _SYNC_FILE_RANGE is not None and _SYNC_FILE_RANGE(fd, 0, 0, WAIT_BEFORE | WRITE):
         number = ctypes.get_errno()

@@ -81,8 +81,8 @@ class BatchRow(NamedTuple):
 
 
 def walk(file: Readable) -> Iterator[BatchRow | Problem]:
-    """Yield the batches of a `.log` file. If the iteration ends before the end of the file, yield
-    the problem that ended it."""
+    """Yield the batches of a `.log` file. If the iteration ends before the end of the file, the
+    last yielded value is the problem that ended it."""
     window = Window(file)
     at = 0
     while at < window.size_bytes:

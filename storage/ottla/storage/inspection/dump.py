@@ -1,8 +1,8 @@
 """Rows for every kind of file in a log directory: the content of `ottla log dump`.
 
-Pure iterators over a file, which they read in blocks. They never raise an error for corrupt data,
-because a dump exists to show damage: the row before the damage is followed by a `Problem` with
-position and reason. Rows of index entries report violations of their order; `index_checks.py`
+The functions are pure iterators over a file, which is read in blocks. Corrupt data never raises an
+error, because a dump exists to show damage: the row before the damage is followed by a `Problem`
+with position and reason. Rows of index entries report violations of their order; `index_checks.py`
 compares the entries with the log.
 """
 
@@ -159,8 +159,8 @@ def dump_batches(file: Readable | Buffer, *, is_with_records: bool = False) -> I
 
 
 def dump_records(file: Readable, batch: BatchRow) -> Iterator[RecordRow | Problem]:
-    """Yield a row for each record of one batch. The rows of control records include their
-    meaning."""
+    """Yield a row for each record of one batch. The row of a control record includes the meaning of
+    the record."""
     try:
         for record in records_of(file, batch):
             control = control_text(record) if batch.is_control else None

@@ -30,8 +30,8 @@ Checked = Entry | Problem
 
 
 class _IndexCheck:
-    """Base class of the checks of a segment's three indexes against its log. It reads one index
-    entry ahead of the batches."""
+    """Base class of the checks of a segment's three indexes against its log. A check reads one
+    index entry ahead of the batches."""
 
     def __init__(self, entries: Iterator[Checked]) -> None:
         self._entries = entries
@@ -146,8 +146,8 @@ AnyIndexCheck = OffsetIndexCheck | TimeIndexCheck | TransactionIndexCheck
 
 
 def check_of(suffix: str, file: Readable, base_offset: int) -> AnyIndexCheck:
-    """Return the check of an index file against its log. The suffix of the file name decides which
-    of the three checks it is."""
+    """Return the check of an index file against its log. The suffix of the file name selects one of
+    the three checks."""
     if suffix == OFFSET_INDEX:
         return OffsetIndexCheck(file, base_offset)
     if suffix == TIME_INDEX:

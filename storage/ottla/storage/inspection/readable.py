@@ -1,8 +1,7 @@
 """A read-only file, read in blocks, for inspection tools.
 
 The size of the file is determined once, when it is opened. A file that grows later is therefore
-read up to its former end, and no length field inside the file decides how much memory a reader
-uses.
+read up to its former end. No length field inside the file decides how much memory a reader uses.
 """
 
 from collections.abc import Iterator
@@ -122,7 +121,7 @@ class Window:
 
 
 def entries(file: Readable, entry: Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each complete entry of an index file, as its position in bytes and its fields."""
+    """Yield each complete entry of an index file: its position in bytes, and its fields."""
     window = Window(file, INDEX_BLOCK_BYTES)
     at = 0
     step = INDEX_BLOCK_BYTES - INDEX_BLOCK_BYTES % entry.size

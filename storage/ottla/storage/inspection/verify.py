@@ -45,7 +45,7 @@ from ottla.wire.batch import MAGIC
 TEMPORARY = ".tmp"
 PASSING_SUFFIXES = (DELETED, CLEANED, SWAP, TEMPORARY)
 """Suffixes of temporary files in a partition's directory. Such files remain if the broker ends
-while it creates or removes them."""
+while it creates or removes one."""
 
 
 class Flaw(NamedTuple):
@@ -80,7 +80,7 @@ class PartitionFacts:
     is_live: bool = False
     """True if a broker may be writing to the partition's directory during the check."""
     is_user_partition: bool = True
-    """True if the partition needs a topic id; the metadata log has none."""
+    """True if the partition needs a topic id; the metadata log has no topic id."""
     are_records_read: bool = False
     recovery_point: int | None = None
     log_start_offset: int | None = None
@@ -180,7 +180,7 @@ class _Partition:
 
     def _joint_problem(self, number: int) -> str | None:
         """Return a description of the problem if a segment's base offset does not fit the previous
-        segment. Returns None if it fits.
+        segment. Returns None if the offset fits.
 
         Gaps that the cleaner left are allowed; all of them are below the recovery point.
         """
@@ -202,9 +202,9 @@ class _Partition:
     ) -> tuple[dict[str, AnyIndexCheck], list[Flaw]]:
         """Open the indexes of a segment. Returns their checks, and a flaw for each missing file.
 
-        The first aborted transaction creates the transaction index. The first entries create the
-        other indexes of a log's first segment. An index may therefore be missing if the last writer
-        was killed before that.
+        An index may be missing without a flaw if the last writer was killed before it created the
+        file. The first aborted transaction creates the transaction index. The first entries create
+        the other indexes of a log's first segment.
         """
         checks: dict[str, AnyIndexCheck] = {}
         missing: list[Flaw] = []
@@ -268,7 +268,7 @@ class _Partition:
 
     def _epoch_problem(self, row: BatchRow) -> str | None:
         """Return a description of the problem if a batch contradicts the `leader-epoch-checkpoint`
-        file. Returns None if it does not. Each epoch is reported at most once.
+        file. Returns None if the batch agrees with the file. Each epoch is reported at most once.
 
         Epochs that begin above the recovery point need not be in the checkpoint file yet.
         """

@@ -110,8 +110,8 @@ class Appender:
         """Write batches that were fetched from the leader, unchanged. An incomplete batch at the
         end is dropped. Returns the offsets of the written records.
 
-        An empty log accepts a first batch that contains the log start offset, because records may
-        be deleted up to any offset; the log start offset does not change. Raises
+        In an empty log, the first batch may contain the log start offset, because records may be
+        deleted up to any offset. The log start offset does not change. Raises
         RefusedError(CORRUPT_MESSAGE), and writes nothing, if a batch is damaged or offsets
         decrease.
         """
@@ -149,8 +149,8 @@ class Appender:
         )
 
     def _begin_before_start(self, base_offset: Offset, now_ms: int) -> None:
-        """Begin the empty log of a follower at a batch that contains the log start offset and may
-        begin before it (KAFKA-6975)."""
+        """Begin the empty log of a follower at a batch that contains the log start offset. The
+        batch may begin before the log start offset (KAFKA-6975)."""
         state = self._state
         old = state.active
         if base_offset == old.base_offset:
@@ -174,7 +174,8 @@ class Appender:
     ) -> AppendInfo | None:
         """Return the result of the first append of a duplicate batch, or None if the batch is new.
 
-        Raises RefusedError if the batch's sequence number does not follow the producer's last one.
+        Raises RefusedError if the batch's sequence number does not follow the producer's last
+        sequence number.
         """
         state = self._state
         is_control = header.attributes & CONTROL_FLAG

@@ -2,8 +2,8 @@
 task has ended.
 
 Files are opened, removed and replaced by name. As soon as the directory of a deleted topic is
-renamed, the topic's name may belong to a new topic. A task that still worked for the old log would
-then remove or replace files of the new log.
+renamed, the topic's name may belong to a new topic. A remaining task of the old log would then
+remove or replace files of the new log.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine

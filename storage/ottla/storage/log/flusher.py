@@ -1,7 +1,7 @@
 """Flushes of a log: records, closed segments, epochs, snapshots and names become durable.
 
-Invariant RecoveryPointIsFlushed: everything below the recovery point is durable, together with all
-data that its recovery needs. A flush starts again if a truncation or a removal of segments
+Invariant RecoveryPointIsFlushed: all records below the recovery point are durable, together with
+all data that their recovery needs. A flush starts again if a truncation or a removal of segments
 interferes.
 """
 
@@ -51,16 +51,16 @@ class LogFlusher:
         return state.recovery_point
 
     def _is_sealing_due(self, end: Offset) -> bool:
-        """Return whether a segment below `end` was closed since the last check and its files are
-        not all durable yet."""
+        """Return whether the files of a segment below `end` that was closed since the last check
+        are not all durable yet."""
         return any(segment.base_offset < end for segment in self._state.unsealed)
 
     async def _flush_segments(self, end: Offset, generation: int) -> None:
         """Flush the log's records in `[recovery point, end)`, and the data that a recovery of these
         records needs.
 
-        Ends early if a truncation or a removal of segments interferes; the caller then starts
-        again.
+        Ends early if a truncation or a removal of segments interferes. The caller then calls this
+        method again.
         """
         state, files = self._state, self._files
         if state.recovery_point < end:
@@ -119,7 +119,7 @@ class LogFlusher:
 
     async def flush_for_close(self) -> None:
         """Flush the log, trim its indexes and write its producer snapshot. A clean shutdown marker
-        may be written only after that."""
+        may be written only afterwards."""
         await self.flush(None)
         await self.keep()  # an empty log has nothing to flush
         state, files, names = self._state, self._files, self._names

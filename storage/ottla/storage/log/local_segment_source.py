@@ -24,7 +24,8 @@ from ottla.storage.segments.segment import Segment
 
 async def producers_at_local_start(state: LogState) -> bytes:
     """Return the producers of a log at the start of its first local segment, as the bytes of a
-    producer snapshot (`.snapshot`). It has no producers if the log has no snapshot at that offset.
+    producer snapshot (`.snapshot`). The snapshot has no producers if the log has no snapshot at
+    that offset.
 
     If the segment is removed in the meantime, the new first segment is used."""
     while True:

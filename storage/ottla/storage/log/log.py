@@ -72,8 +72,8 @@ async def open_log(
     """Open the directory of a partition and recover its log. The directory is created if it does
     not exist. Returns the log.
 
-    `is_clean` means that the log was closed by `close`; otherwise everything from the offset
-    `recovery_point` on is checked. `view` contains the surveyed contents of an existing directory,
+    `is_clean` means that the log was closed by `close`. Otherwise, the log is checked from the
+    offset `recovery_point` on. `view` contains the surveyed contents of an existing directory,
     whose topic id is `topic_id`. Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory
     belongs to another topic.
     """
@@ -255,13 +255,13 @@ class Log:
         self.state.note_hole(offset)
 
     def update_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark to `offset`, but not above the end offset. Returns True if it
-        changed."""
+        """Raise the high watermark to `offset`, but not above the end offset. Returns True if the
+        high watermark changed."""
         return self.state.update_high_watermark(offset)
 
     def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
-        """Record that a leader epoch begins at an offset of the log. A new leader does this before
-        it appends."""
+        """Record that a leader epoch begins at an offset of the log. A new leader must call this
+        method before it appends."""
         self.state.epochs.assign(epoch, start_offset)
 
     def end_offset_for_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
@@ -355,7 +355,7 @@ class Log:
         self, offset: Offset, *, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
         """Return the bytes of the log's batches from `offset` on. Returns at most `bytes_max`
-        bytes, or one batch if the first is larger."""
+        bytes. If the first batch is larger, only this batch is returned."""
         return await self._reader.read_bytes(offset, bytes_max, end_offset)
 
     @property
@@ -385,7 +385,7 @@ class Log:
     @property
     def unflushed_since_ms(self) -> int | None:
         """Time of the oldest append that is not flushed, in ms of the monotonic clock, or None if
-        every append is flushed. The limit `flush.ms` counts from this time."""
+        every append is flushed. `flush.ms` is measured from this time."""
         return self.state.unflushed_since_ms
 
     @property
@@ -490,8 +490,8 @@ class Log:
         self.state.copied_offset = offset
 
     def epochs(self) -> Sequence[EpochEntry]:
-        """Return the leader epochs of the log with their start offsets, oldest first. Those of a
-        tiered log reach down to its log start, not only to its local start."""
+        """Return the leader epochs of the log with their start offsets, oldest first. The epochs of
+        a tiered log begin at its log start, not only at its local start."""
         return self.state.epochs.entries
 
     def local_segments(self) -> list[LocalSegment]:
@@ -501,7 +501,7 @@ class Log:
 
     async def delete_local_segments(self, now_ms: int) -> int:
         """Remove the segments of a tiered log that are copied and exceed local retention. The log
-        start offset stays. Returns the number of removed segments."""
+        start offset stays unchanged. Returns the number of removed segments."""
         return await self.delete_old_segments(now_ms)
 
     def note_reads(self, now_ms: int) -> None:
@@ -511,14 +511,14 @@ class Log:
 
     def tiered_space(self, now_ms: int) -> TieredLogSpace:
         """Return the space that a tiered log takes on its disk: the segments that may be deleted
-        locally, and the size of the active one."""
+        locally, and the size of the active segment."""
         return self.state.tiered_space(now_ms)
 
     @file_task
     async def delete_copied_segments(self, end_offset: Offset) -> int:
         """Remove the segments of a tiered log that are copied and completely below `end_offset`,
-        regardless of its local retention. The log start offset stays. Returns the number of removed
-        segments."""
+        even if local retention would not remove them. The log start offset stays unchanged. Returns
+        the number of removed segments."""
         return await self._remover.delete_copied_segments(end_offset)
 
     async def raise_log_start_to(self, offset: Offset) -> None:
@@ -539,12 +539,12 @@ class Log:
         producer_snapshot: bytes,
         now_ms: int,
     ) -> None:
-        """Remove all records of the local log. It then begins and ends at `offset`, and the object
-        store has the records from `log_start_offset` on.
+        """Remove all records of the local log. The local log then begins and ends at `offset`, and
+        the object store has the records from `log_start_offset` on.
 
-        `epochs` are the leader epochs of those records, oldest first, and `producer_snapshot` is
-        the state of the producers at `offset`, who count as seen at `now_ms`. Raises
-        CorruptDataError if the snapshot is corrupt; nothing is removed then.
+        `epochs` are the leader epochs of those records, oldest first. `producer_snapshot` is the
+        state of the producers at `offset`; `now_ms` becomes the last-seen time of these producers.
+        Raises CorruptDataError if the snapshot is corrupt; nothing is removed then.
         """
         await self._truncator.begin_at(offset, log_start_offset, epochs, producer_snapshot, now_ms)
 
@@ -658,7 +658,7 @@ class Log:
     @file_task
     async def close(self) -> None:
         """Flush the log, trim its indexes, write its producer snapshot and close its files. A clean
-        shutdown marker may be written only after that."""
+        shutdown marker may be written only afterwards."""
         await self._flusher.flush_for_close()
         self.abandon()
 

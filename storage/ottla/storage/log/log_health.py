@@ -1,9 +1,8 @@
 """Health of a log: its state after an error in its files, and the requests that are refused in this
 state.
 
-If the disk is full, requests are refused; the log accepts requests again as soon as there is space.
-Any other error takes the log offline with its reason, and is reported once as a failure of the
-disk.
+While the disk is full, requests are refused. Any other error takes the log offline with its reason,
+and is reported once as a failure of the disk.
 """
 
 from typing import NoReturn
@@ -51,8 +50,8 @@ class LogHealth:
         raise refusal_of(error, directory.rpartition("/")[0], directory) from error
 
     def fail_by(self, error: OSError, where: str) -> None:
-        """Take the log offline after an error that interrupted a change of its files. This applies
-        even if the error is a full disk."""
+        """Take the log offline after an error that interrupted a change of its files. Even a full
+        disk has this effect."""
         if is_disk_failure(error):
             self.fail_disk(f"{where}: {error}")
         self.fail(f"{where}: {in_words(error)}")

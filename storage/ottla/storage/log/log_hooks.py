@@ -61,11 +61,11 @@ class LogHooks:
         next start reads."""
         self.on_log_start_raised: Callable[[], Awaitable[None]] = _ignore
         """Async function that is called when records of the log were deleted, before the client
-        gets its response. The log manager writes the log start checkpoint; otherwise the records
-        would reappear after a kill."""
+        gets its response. The log manager then writes the log start checkpoint. Without it, the
+        records would reappear after a kill."""
         self.remove_later: Callable[[list[str], int], None] | None = None
         """Function that is called with the paths of files that were renamed to `.deleted`, and the
-        delay of their removal in ms. If it is None, the log removes the files immediately."""
+        delay of their removal in ms. If None, the log removes the files immediately."""
         self.on_truncated: Callable[[Offset], None] = _ignore_truncation
         """Function that is called as soon as a truncation has removed all records from an offset
         on. A copy of the log can then remove them as well."""

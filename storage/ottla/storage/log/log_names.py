@@ -1,10 +1,9 @@
 """Durability of the file names in a log's directory, and of the directory's own name.
 
-A new log is online before its directory is durable, as in Kafka: if a power failure removes an
-empty log, it is created again. No flush of the log completes before its directory is durable,
+As in Kafka, a new log is online before its directory is durable. If a power failure removes an
+empty log, the log is created again. No flush of the log completes before its directory is durable,
 because a power failure could remove the flushed records with the directory. If the process is
-killed before the directory is durable, the next start makes it durable, as it does with all
-directories.
+killed earlier, the next start makes the directory durable, like all directories.
 """
 
 from uuid import UUID
@@ -16,7 +15,7 @@ from ottla.storage.segments.partition_metadata import encode_partition_metadata
 
 class LogNames:
     """Durability of names: whether the file names in one log's directory are durable, and whether
-    the directory itself is."""
+    the directory itself is durable."""
 
     __slots__ = (
         "_disk",
@@ -30,12 +29,12 @@ class LogNames:
 
     def __init__(self, disk: Disk, path: str, topic_id: UUID | None) -> None:
         self.change_count = 1
-        """Number of changes of file names in the log's directory. A flush compares the numbers
-        before and after it, to determine which changes are durable."""
+        """Number of changes of file names in the log's directory. A flush compares its values
+        before and after the fsync, to determine which changes are durable."""
         self.is_kept = True
-        """True if the log's directory itself is durable. It is False for a new log. It is also
-        False after a process was killed before its first flush, until the next start has flushed
-        the directory."""
+        """True if the log's directory itself is durable. False for a new log. Also False after
+        a process was killed before its first flush, until the next start has flushed the
+        directory."""
         self.is_new = False
         """True if not even the names of the files in the log's directory are durable."""
         self._disk = disk
@@ -53,8 +52,8 @@ class LogNames:
         """Make all current file names of the log durable by an fsync of its directory. Raises
         OSError if the disk fails.
 
-        If another call's fsync has begun but not ended, the names that it covers are not durable
-        yet. Each call therefore flushes all names that are not known to be durable.
+        Names that another call is still flushing are not durable yet. Each call therefore flushes
+        all names that are not known to be durable.
         """
         change_count = self.change_count
         if self._synced_count < change_count:

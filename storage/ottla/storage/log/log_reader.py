@@ -233,7 +233,7 @@ class LogReader:
         self, offset: Offset, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
         """Return the bytes of the log's batches from `offset` on. Returns at most `bytes_max`
-        bytes, or one batch if the first is larger."""
+        bytes. If the first batch is larger, only this batch is returned."""
         found = await self.read_cold(offset, bytes_max, end_offset, True)
         part = found.slice
         if part is None:
@@ -306,8 +306,8 @@ class LogReader:
         """Return the producer id and first offset of each aborted transaction that overlaps
         `[offset, end_offset)`.
 
-        They are sorted by first offset, as readers need them. Raises NotCachedError if a
-        transaction index is not in the page cache.
+        The transactions are sorted by first offset, as readers need them. Raises NotCachedError if
+        a transaction index is not in the page cache.
         """
         state = self._state
         found: list[AbortedTransaction] = []

@@ -40,11 +40,12 @@ class SegmentFiles:
 
     def base_of_next(self, first_offset: Offset, last_offset: int) -> Offset:
         """Return the base offset for a new segment whose first batch spans `first_offset` to
-        `last_offset`. It is the end offset of the log, even if the batch starts at a higher offset.
+        `last_offset`. The base offset is the end offset of the log, even if the batch starts at a
+        higher offset.
 
         If the tail of a segment is lost later, a gap remains between segments, by which the next
-        start recognises the loss. If a compacted leader left a gap that is wider than a segment,
-        the segment begins at its first batch.
+        start recognises the loss. There is one exception: if a compacted leader left a gap that is
+        wider than a segment, the base offset is that of the first batch.
         """
         end_offset = self._state.end_offset
         return end_offset if last_offset - end_offset < SEGMENT_OFFSETS_MAX else first_offset
@@ -116,8 +117,8 @@ class SegmentFiles:
             raise
 
     async def remove(self, segment: Segment) -> None:
-        """Remove a segment's files, and make the removal durable. Otherwise a crash could bring
-        back an older segment without the newer one after it."""
+        """Remove a segment's files, and make the removal durable. Without durability, an older
+        segment could reappear after a crash without the newer one after it."""
         await segment.remove()
         await self._state.disk.fsync_directory(self._state.directory)
 

@@ -39,9 +39,9 @@ class SegmentRemover:
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` durably, and remove the segments below it.
 
-        Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark. A full
-        disk also causes a refusal, because the records could reappear if the process is killed. The
-        segments are removed nevertheless.
+        Raises RefusedError(OFFSET_OUT_OF_RANGE) if the offset is above the high watermark. On a
+        full disk, the segments are removed, but the request is refused, because the records could
+        reappear if the process is killed.
         """
         self.raise_log_start(offset)
         await self._remove_durably(self._state.log_start_offset)
@@ -152,7 +152,8 @@ class SegmentRemover:
         return count
 
     async def _remove_local(self, offset: Offset) -> None:
-        """Remove the segments of a tiered log below `offset`, and those below its log start."""
+        """Remove the segments of a tiered log that are below `offset` or below its log start
+        offset."""
         state = self._state
         if state.log_start_offset > self._durable_start:
             # Otherwise a kill would lower the log start again, and nothing has the records.

@@ -1,6 +1,6 @@
 """Replacement of some of a log's segments by one segment that compaction has written.
 
-Readers that have opened old segments can finish reading them. After a crash the directory has
+Readers that have opened old segments can finish reading them. After a crash, the directory contains
 either the old segments or the new one.
 """
 
@@ -71,7 +71,7 @@ class SegmentReplacer:
     def _sources_of(self, cleaned: CleanedFiles) -> list[Segment]:
         """Return the adjacent segments that `cleaned`, a compacted segment, replaces.
 
-        Raises RefusedError if one of them is missing, active or not flushed.
+        Raises RefusedError if one of these segments is missing, active or not flushed.
         """
         state = self._state
         first = state.index_of(Offset(cleaned.base_offset))
@@ -89,7 +89,7 @@ class SegmentReplacer:
 
     def _read_from(self, new: Segment, olds: list[Segment]) -> None:
         """Replace old segments in the log's list by the compacted segment. Later reads use the
-        compacted one."""
+        compacted segment."""
         self._health.check_online()
         segments = self._state.segments
         at = segments.index(olds[0])

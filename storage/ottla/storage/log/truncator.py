@@ -84,8 +84,9 @@ class Truncator:
         snapshot: bytes,
         now_ms: int,
     ) -> None:
-        """Remove all records of the local log durably. It then begins and ends at `offset`. Its log
-        start offset, leader epochs and producers (`snapshot`) are those of the arguments."""
+        """Remove all records of the local log durably. The local log then begins and ends at
+        `offset`. Its log start offset, leader epochs and producers (`snapshot`) are those of the
+        arguments."""
         assert log_start_offset <= offset
         producers = decode_snapshot(snapshot, offset)
         producers.note_loaded(now_ms)
@@ -172,7 +173,7 @@ class Truncator:
         await active.load_timestamps()
 
     async def _reload_producers(self) -> None:
-        """Restore the producer states to those at the log's end offset, after a truncation."""
+        """Set the producer states to those at the log's end offset, after a truncation."""
         state = self._state
         await self._files.producer_files.remove_above(state.end_offset)
         reloaded = await load_producers(

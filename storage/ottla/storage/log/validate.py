@@ -1,10 +1,13 @@
 """The leader's checks of batches before an append, and the header fields that the leader sets.
 
-The header is always checked. Records are decoded only if the topic requires it
-(`record.validation=full`, compaction, or a `compression.type` that differs from the batch's), or if
-the header contradicts itself. In that case the header's maximum timestamp is computed from the
-records, as in Kafka. Otherwise the header is trusted: a wrong header affects only its own batch.
-Refusals have Kafka's codes.
+The header is always checked. Records are decoded only in two cases:
+- The topic requires it: `record.validation=full`, compaction, or a `compression.type` that differs
+  from the batch's.
+- The header contradicts itself. The header's maximum timestamp is then computed from the records,
+  as in Kafka.
+
+Otherwise the header is trusted: a wrong header affects only its own batch. Refusals have Kafka's
+codes.
 """
 
 from collections.abc import Sequence
@@ -63,8 +66,8 @@ NEEDS_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1_000
 """Maximum number of invalid records of one batch that the response to the producer lists. A
-producer assumes that all other records are valid, so a smaller number would mislead it. With a
-larger number, a small compressed batch could cause a large response."""
+producer assumes that all other records are valid, so with a smaller number, it would treat invalid
+records as valid. With a larger number, a small compressed batch could cause a large response."""
 RECORD_ERRORS_SHOWN = 3
 """Number of invalid records that the message text of a refusal names, as in Kafka."""
 
@@ -108,8 +111,8 @@ def checked_header(
     suspect.
 
     The returned header's size, CRC and counts are valid. The broker's own coordinators may write
-    batches that clients may not. Timestamps of a client are suspect if they contradict each other,
-    or are too far from the leader's clock.
+    some kinds of batches that clients may not write. Timestamps of a client are suspect if they
+    contradict each other, or are too far from the leader's clock.
     """
     size = len(records)
     if size < BATCH_HEADER_BYTES:
@@ -286,8 +289,8 @@ class InvalidRecordsError(RefusedError):
         self._error_count = error_count
 
     def located(self, partition: str) -> "InvalidRecordsError":
-        """Return a copy of the error whose message contains the partition's name, in the place
-        where Kafka's messages have it."""
+        """Return a copy of the error with the partition's name in its message, at the same place as
+        in Kafka's messages."""
         return InvalidRecordsError(
             self.code,
             [

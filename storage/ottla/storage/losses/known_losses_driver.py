@@ -34,11 +34,11 @@ class KnownLosses:
     def __init__(self, disk: Disk) -> None:
         self.by_partition: dict[TopicIdPartition, LogLoss] = {}
         self.found_counts: Counter[LossKind] = Counter()
-        """Number of logs with lost records found at this broker startup, by kind of loss. A number
-        never decreases."""
+        """Number of logs with lost records found at this broker startup, by kind of loss. The
+        numbers never decrease."""
         self.cut_bytes = 0
         """Number of bytes removed from the ends of logs at this broker startup, because they were
-        not complete records."""
+        parts of incomplete records."""
         self._disk = disk
         self._durable: dict[str, bytes] = {}
         """Contents of the `lost-logs` file of each log directory that are known to be durable, by
@@ -70,7 +70,8 @@ class KnownLosses:
         *,
         is_every_directory_live: bool,
     ) -> None:
-        """Find the losses of records at this broker startup, log each, and make them durable.
+        """Find the losses of records at this broker startup. Log each loss, and make all losses
+        durable.
 
         `placements` are the replicas that the metadata image places on this broker, or None if no
         image is known. Raises OSError if a disk fails.

@@ -28,7 +28,7 @@ class LossKind(Enum):
 
     MISSING = "missing"
     """Kind of loss: no log exists, although the metadata image or the directory's own checkpoints
-    show that there was one."""
+    show that a log existed."""
     TRUNCATED = "truncated"
     """Kind of loss: the recovered log ends below its checkpointed high watermark or recovery point.
     """
@@ -61,8 +61,7 @@ class LogLoss:
     """Offset that the damaged log is known to have reached, or None if only the metadata image
     shows that the log existed."""
     found_end_offset: Offset
-    """Current end offset of the damaged log, or the start of its first hole. 0 if there is no
-    log."""
+    """Current end offset of the damaged log, or the start of its first hole. 0 if no log exists."""
     reason: str
     """One sentence that describes the loss to the operator, with the likely cause."""
 
@@ -96,7 +95,7 @@ class LogPromise:
     @property
     def end_offset(self) -> Offset | None:
         """Highest offset that the replica's log is known to have reached, or None if no checkpoint
-        has a line for it."""
+        has a line for the log."""
         known = [each for each in (self.high_watermark, self.recovery_point) if each is not None]
         return max(known, default=None)
 
@@ -131,7 +130,7 @@ class DirectoryFindings:
     end_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
     """End offset of each log that was opened in the directory, by partition and topic id."""
     hole_offsets: Mapping[tuple[TopicPartition, UUID], Offset]
-    """Start of the first hole (range of missing offsets) of each opened log that has one."""
+    """Start of the first hole (range of missing offsets) of each opened log with a hole."""
     unopened: Mapping[tuple[TopicPartition, UUID], str]
     """Logs of the directory that cannot be opened, each with the reason."""
     unnamed: Collection[TopicPartition]
@@ -161,7 +160,7 @@ def kind_of_absence(
 
 def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | None:
     """Return the kind of loss of a recovered log that ends at `end_offset`. Returns None if the log
-    reaches all offsets that it had reached before."""
+    still reaches all offsets of `promise`."""
     promised = promise.end_offset
     if promised is None or end_offset >= promised:
         return None
@@ -169,8 +168,8 @@ def kind_of_shortfall(promise: LogPromise, *, end_offset: Offset) -> LossKind | 
 
 
 class StartFindings:
-    """Logs and checkpoints found in all online log directories at one broker startup. The logs are
-    compared with the offsets that checkpoints and metadata record for them."""
+    """Logs and checkpoints found in all online log directories at one broker startup. Comparing
+    them shows the losses of records."""
 
     def __init__(
         self, directories: Sequence[DirectoryFindings], *, is_every_directory_live: bool
@@ -221,7 +220,7 @@ class StartFindings:
 
     def _shortfalls(self) -> list[LogLoss]:
         """Return the losses of opened logs: a log ends below an offset that it had reached before,
-        or has a hole (missing offsets). If a log has a hole, only the hole is reported."""
+        or has a hole (missing offsets). For a log with a hole, only the hole is reported."""
         losses = []
         by_path = {directory.path: directory for directory in self._directories}
         for (partition, topic_id), (end_offset, path) in self._ends.items():

@@ -2,8 +2,8 @@
 complete again yet. Pure.
 
 The format is JSON, so that an operator can read it: a version, and one object for each loss. If a
-broker finds a loss at startup, it writes the file before it continues. Otherwise the next startup
-would consider the replica complete.
+broker finds a loss at startup, it writes the file before it continues. Without the file, the next
+startup would consider the replica complete.
 """
 
 import json

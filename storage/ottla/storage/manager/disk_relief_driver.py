@@ -61,7 +61,7 @@ class DiskRelief:
         """Function that is called while the directory is short of space and has too few copied
         segments."""
         self.free_bytes_min = free_bytes_min
-        """Number of free bytes below which copied segments are deleted; 0 if none are deleted."""
+        """Number of free bytes below which copied segments are deleted; 0 disables the deletion."""
         self._clock = clock
         self._logs = logs
         self._measure = measure
@@ -82,7 +82,8 @@ class DiskRelief:
             await self.relieve()
 
     async def relieve(self) -> None:
-        """Measure the free space, and delete copied segments if it is below `free_bytes_min`."""
+        """Measure the free space, and delete copied segments if the space is below
+        `free_bytes_min`."""
         missing_bytes = await self._missing_bytes()
         if missing_bytes > 0 and await self._removal.remove_all():
             missing_bytes = await self._missing_bytes()

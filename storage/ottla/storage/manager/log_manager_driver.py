@@ -94,8 +94,8 @@ async def open_log_manager(
 
 
 class _LogCallbacks:
-    """Callbacks of one log that is online in a log directory. One small object takes less memory
-    than a function object for each callback."""
+    """Callbacks of one log that is online in a log directory. This object takes less memory than a
+    function object for each callback."""
 
     __slots__ = ("_directory", "_log", "_manager", "_partition")
 
@@ -137,7 +137,7 @@ class LogManager:
         errors: UnexpectedErrors | None = None,
         runner: CleaningRunner | None = None,
     ) -> None:
-        """Create the log manager. `runner` compacts logs; without it, they are compacted in the
+        """Create the log manager. `runner` compacts logs; if it is None, logs are compacted in the
         event loop."""
         self.directories = directories
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
@@ -207,8 +207,8 @@ class LogManager:
         return len(self._placed)
 
     def moving_into(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, int, int]]:
-        """Yield the moves of logs to a log directory, each as its partition, the number of bytes
-        copied and the number of offsets missing."""
+        """Yield the moves of logs to a log directory. Each move is a tuple: the partition, the
+        number of copied bytes, and the number of missing offsets."""
         for move in self.moves.into(directory):
             yield move.partition, 0 if move.copy is None else move.copy.size_bytes, move.lag
 
@@ -227,7 +227,7 @@ class LogManager:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The broker epoch of the last clean shutdown. -1 if there was none, or if the log
+        """The broker epoch of the last clean shutdown. -1 without a clean shutdown, or if the log
         directories have different epochs."""
         epochs = {directory.previous_broker_epoch for directory in self.live_directories()}
         return epochs.pop() if len(epochs) == 1 else NO_BROKER_EPOCH
@@ -435,7 +435,8 @@ class LogManager:
             self.start_removal(directory, target, delay_ms=delay_ms)
 
     def switch_log(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """Make another log the log of a partition. It must have all records of the current log."""
+        """Make another log the log of a partition. The new log must have all records of the current
+        log."""
         self.displace(partition)
         self.place(partition, log, directory)
         self.on_moved(partition, log)

@@ -50,9 +50,9 @@ smaller maximum, the copy of a busy log may never reach the log's end. A larger 
 loop for longer."""
 
 WRITE_BACK_EVERY_BYTES = 2 * MIB
-"""Number of bytes of a moving log that are copied before the kernel is asked to write them to the
-device. While the device writes these bytes, appends to other logs may have to wait. With more
-bytes, these appends wait for longer."""
+"""Number of bytes of a moving log that are copied before the kernel is asked to write the bytes to
+the device. During this write, appends to other logs may have to wait. With more bytes, these
+appends wait for longer."""
 
 FLUSH_EVERY_BYTES = 64 * MIB
 """Number of bytes of a moving log that are copied between two flushes of the copy. With more, the
@@ -88,7 +88,7 @@ class MovePorts:
 
 class LogMove:
     """The move of one partition's log to another log directory. `run` returns when the partition
-    has switched to the copy, or raises."""
+    has switched to the copy, or raises an error."""
 
     def __init__(
         self, ports: MovePorts, partition: TopicPartition, source: Log, target: LogDirectory
@@ -97,7 +97,7 @@ class LogMove:
         self.source = source
         self.target = target
         self.copy: Log | None = None
-        """The copy of the moving log, which grows in the target directory. None before it is
+        """The copy of the moving log, which grows in the target directory. None before the copy is
         created."""
         self._path: str | None = None
         """Path of the directory of the moving log's copy, or None before the move creates it."""
@@ -112,8 +112,8 @@ class LogMove:
         self._ports = ports
         self._disk = ports.disk
         self._shared_end: Offset | None = None
-        """Lowest offset at which the moving log was truncated since the move last checked it, or
-        None if it was not truncated."""
+        """Lowest offset at which the moving log was truncated since the move last checked for
+        truncations, or None without a truncation."""
         self._lacking: FileSlice | None = None
         """Slice of the moving log that was not in the page cache when the partition was about to
         switch to the copy. None if all data was cached."""
@@ -178,7 +178,8 @@ class LogMove:
     async def _begin(self) -> Log:
         """Create an empty log as the copy of the moving log, and return it.
 
-        Its directory has a name that a broker startup does not mistake for a partition's log.
+        The name of the copy's directory is one that a broker startup does not mistake for a
+        partition's log.
         """
         name = future_name(self.partition, self._ports.rng.uuid())
         path = self._path = f"{self.target.path}/{name}"
@@ -270,8 +271,8 @@ class LogMove:
         self._unwritten_bytes += len(data)
 
     async def _align_copy(self, copy: Log) -> None:
-        """Truncate the copy where the moving log was truncated, and raise its log start offset to
-        that of the moving log."""
+        """Truncate the copy where the moving log was truncated, and raise the copy's log start
+        offset to that of the moving log."""
         while True:
             if self.source.failure is not None:
                 raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.source.failure)
@@ -300,8 +301,8 @@ class LogMove:
         await copy.delete_records_before(min(log_start_offset, copy.high_watermark))
 
     async def _use_partition_name(self, copy: Log) -> Log:
-        """Close the copy durably, rename its directory to the partition's name, and open it again.
-        Returns the opened log."""
+        """Close the copy durably, rename its directory to the partition's name, and open the copy
+        again. Returns the opened log."""
         path = f"{self.target.path}/{self.partition}"
         await copy.close()
         if self._disk.exists(path):

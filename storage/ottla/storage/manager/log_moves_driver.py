@@ -26,8 +26,8 @@ _LOGGER = logging.getLogger(__name__)
 
 SETTLE_S = 1.0
 """Time in seconds for which the old log remains readable after its partition switched to another
-log directory. With a shorter time, requests that read it in several steps fail. A longer one
-occupies disk space."""
+log directory. With a shorter time, requests that read the old log in several steps fail. A longer
+time occupies disk space."""
 
 
 class Logs(Protocol):
@@ -104,11 +104,11 @@ class LogMoves:
         the partition and the directory id. Returns once the cluster has recorded the directory."""
         self.withdraw: Callable[[TopicPartition, UUID], None] = _ignore_move
         """Function that is called if a move is cancelled after it was announced to the cluster. Its
-        arguments are the partition and the id of the log directory that it remains in."""
+        arguments are the partition and the id of the log directory in which the log remains."""
         self.end_cleaning: Callable[[TopicPartition], Awaitable[None]] = _not_cleaned
-        """Function that is awaited before a log is copied, and stops a compaction of the log.
-        Otherwise the compaction could remove a tombstone before it is copied, although an older
-        value of its key was copied.
+        """Function that is awaited before a log is copied, and stops a compaction of the log. A
+        running compaction could remove a tombstone before it is copied, although an older value of
+        its key was copied.
         """
         self._disk = disk
         self._clock = clock
@@ -158,8 +158,7 @@ class LogMoves:
         self.nursery.start_soon(self._run, move, under_way, directory)
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Return whether a partition's log is moving. This includes the time for which its old log
-        remains open."""
+        """Return whether a partition's log is moving. A move lasts until the old log is closed."""
         return partition in self._moves
 
     async def end(self, partition: TopicPartition) -> None:

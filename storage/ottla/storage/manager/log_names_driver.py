@@ -32,8 +32,8 @@ lost in a power failure for longer."""
 
 NOTED_AFTER_S = 1.0
 """Time in seconds after which a new log's line is written to the checkpoint file, together with the
-lines of further new logs. A log without a line is not missed if its directory is removed while the
-broker is down. With a shorter time, the checkpoint file is written more often."""
+lines of further new logs. Without its line, a log whose directory is removed while the broker is
+down is not detected as missing. With a shorter time, the checkpoint file is written more often."""
 
 KEPT_TOGETHER = 32
 """Number of new logs whose directories are made durable together. With fewer, more calls are passed
@@ -149,9 +149,9 @@ class NewLogs:
 
 async def _is_whole(disk: Disk, path: str, topic_id: UUID) -> bool:
     """Return whether the directory at `path` belongs to the topic with this id. Returns False if
-    its creation was interrupted.
+    the directory's creation was interrupted.
 
-    Raises RefusedError or CorruptDataError if it belongs to another topic.
+    Raises RefusedError or CorruptDataError if the directory belongs to another topic.
     """
     file = f"{path}/{PARTITION_METADATA}"
     if not disk.exists(file) or is_unfinished(await disk.read_file(file)):

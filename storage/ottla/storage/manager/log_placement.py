@@ -90,13 +90,13 @@ def choose_log(
     partition: TopicPartition, one: PlacedLog, other: PlacedLog, wanted: UUID | None
 ) -> tuple[PlacedLog, PlacedLog]:
     """Choose between two logs of one partition, which an interrupted move has left. Returns the
-    valid log, then the invalid one.
+    valid log, then the invalid log.
 
     The log with the later leader epoch is valid. If the epochs are equal, the longer log is valid.
     If the lengths are equal too, the log in the directory that the cluster assigned (`wanted`) is
     valid.
 
-    Raises ConfigError if none of these rules decides.
+    Raises ConfigError if no rule decides.
     """
     ends = [(each.log.last_epoch, each.log.end_offset) for each in (one, other)]
     if ends[0] != ends[1]:

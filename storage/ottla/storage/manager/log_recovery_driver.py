@@ -61,8 +61,8 @@ calls wait longer for the thread."""
 
 LOGS_OPENED_AT_ONCE = 8
 """Number of logs of a log directory opened concurrently at broker startup. At most
-num.recovery.threads.per.data.dir of them are checked concurrently. With a smaller number, the disk
-is idle while logs with little to check are opened."""
+num.recovery.threads.per.data.dir of these logs are checked concurrently. With a smaller number, the
+disk is idle while logs with little to check are opened."""
 
 CHECKED_BYTES_MIN = MIB
 """Number of unchecked bytes from which the opening of a log waits for a recovery thread. Logs with
@@ -106,8 +106,8 @@ class DirectoryContents:
     """Partitions whose log in this log directory has records but no topic id. Their directories
     were renamed to `-stray`."""
     cut_bytes: dict[TopicPartition, int]
-    """Number of bytes that recovery removed from the end of each log, because they were not
-    complete records."""
+    """Number of bytes that recovery removed from the end of each log, because they were parts of
+    incomplete records."""
     receded: list[TopicPartition]
     """Partitions whose log ends below its checkpointed recovery point. The next start must check
     these logs from a lower offset."""
@@ -179,7 +179,7 @@ async def recover_directory(
 
 class Surveys:
     """Surveys of partition directories (their file names, sizes and small files), made in batches.
-    Each survey is used once, then dropped."""
+    Each survey is used once, and then dropped."""
 
     def __init__(
         self, disk: Disk, directory: LogDirectory, partitions: Sequence[TopicPartition]
@@ -285,7 +285,7 @@ async def _measure(
 def unchecked(survey: DirectorySurvey, recovery_point: Offset) -> tuple[int, int]:
     """Return the number and the total bytes of a log's segments that recovery has to check.
 
-    These are the segments that end above `recovery_point`, and in any case the last segment.
+    Recovery checks the segments that end above `recovery_point`, and always the last segment.
     """
     bases = offsets_of(list(survey.sizes), LOG)
     below_count = sum(1 for end in bases[1:] if end <= recovery_point)
@@ -445,8 +445,8 @@ async def _name_again(
     """Restore the topic id of a partition's log from the checkpoints. Returns the topic id, or None
     if the checkpoints lack it.
 
-    Checkpoint lines of a partition's name are removed before another topic's log is created under
-    that name, so the line belongs to this log.
+    The checkpoint lines certainly belong to this log, because lines of a partition's name are
+    removed before another topic's log is created under that name.
     """
     topic_id = directory.checkpoints.topic_id_of(partition)
     if topic_id is not None:

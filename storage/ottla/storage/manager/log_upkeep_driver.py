@@ -1,7 +1,7 @@
 """Periodic work on the logs of one log directory: checkpoints, flushes, retention.
 
-Each directory has its own upkeep, so that a hanging disk delays only its own logs. Checkpoints,
-flushes and retention of one directory do not wait for each other either.
+Each directory has its own upkeep, so that a hanging disk delays only its own logs. Within a
+directory, checkpoints, flushes and retention do not wait for each other.
 """
 
 import logging
@@ -35,11 +35,11 @@ set. With a shorter interval, all logs are checked more often. With a longer one
 
 IDLE_FLUSH_INTERVAL_MS = 15_000
 """Time in ms without a write after which a file may be flushed and its descriptor closed. With a
-shorter time, files are flushed that are still being written. With a longer one, descriptors stay
-open that other files need."""
+shorter time, files are flushed that are still being written. With a longer time, idle files occupy
+descriptors that other files need."""
 
 RETENTION_PAUSE_S = 0.1
-"""Delay in seconds between a change of a retention setting and the retention check that it causes.
+"""Delay in seconds between a change of a retention setting and the resulting retention check.
 Changes of many topics within this time cause one check of all logs. With a longer delay, an
 operator notices the wait."""
 

@@ -1,6 +1,7 @@
 """Locks that serialise changes of a partition's name: creation, move and deletion of its log.
 
-Acquiring a free lock does not yield to other tasks, because logs are created by the thousand.
+Acquiring a free lock does not yield to other tasks, so that thousands of logs can be created
+quickly.
 """
 
 from collections.abc import Iterator

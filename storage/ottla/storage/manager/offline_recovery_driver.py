@@ -3,8 +3,8 @@ followed by a clean shutdown.
 
 The logs are recovered as at a broker startup (`log_recovery_driver`). Then every log is closed, and
 checkpoints and the clean shutdown marker are written, so that the next start has nothing to check.
-The marker contains no broker epoch. Otherwise the controller would assume that records survived
-which a crash may have lost. Interrupted deletions and the metadata log are left to the broker.
+The marker contains no broker epoch, because with an epoch, the controller would assume that no
+record was lost in a crash. Interrupted deletions and the metadata log are left to the broker.
 """
 
 from collections.abc import Callable
@@ -58,8 +58,8 @@ async def recover_offline(
     With `is_all_checked`, logs are checked from their first byte. `on_start` is called with the
     progress object when the recovery starts.
 
-    Raises ConfigError if another process has locked the directory, or if it does not belong to a
-    broker.
+    Raises ConfigError if another process has locked the directory, or if the directory does not
+    belong to a broker.
     """
     directory = LogDirectory(disk, path)
     try:
@@ -120,9 +120,10 @@ def _lines_of(logs: dict[TopicPartition, Log]) -> dict[str, dict[TopicPartition,
 
 
 def _config_of(partition: TopicPartition) -> LogConfig:
-    """Return log settings under which recovery removes no record by retention. They are needed
-    because the topic's own settings are in the metadata log.
+    """Return log settings under which recovery removes no record by retention. The topic's own
+    settings are not known, because they are in the metadata log.
 
-    Any log may be tiered. Its log start then stays as checkpointed, below its first segment.
+    The settings allow that any log is tiered. The log start of a log then stays as checkpointed,
+    below its first segment.
     """
     return LogConfig(producer_id_expiration_ms=INT64_MAX, is_tiered=True)

@@ -99,8 +99,8 @@ class RecoveryWorker:
 
 @asynccontextmanager
 async def open_recovery_worker() -> AsyncIterator[RecoveryWorker]:
-    """Start a worker process that recovers logs, and yield it. It is killed when the `async with`
-    block ends."""
+    """Start a worker process that recovers logs, and yield the worker. The process is killed when
+    the `async with` block ends."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-c", f"from {__name__} import main; main()"],
         stdin=subprocess.PIPE,
@@ -172,12 +172,13 @@ def _say(frames: BinaryIO, frame: Frame) -> None:
 
 
 class RecoverySlot(NamedTuple):
-    """Permission to check one log, called a recovery thread in Kafka."""
+    """Permission to check one log. Kafka calls it a recovery thread."""
 
     number: int
     """Number of the recovery thread that this slot represents, from 0, as in Kafka's gauges."""
     worker: RecoveryWorker | None
-    """The worker process that checks the log of this slot, or None if this process checks it."""
+    """The worker process that checks the log of this slot, or None if the broker process checks
+    it."""
 
 
 class RecoverySlots:
@@ -203,8 +204,8 @@ class RecoverySlots:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[RecoverySlot]:
-        """Wait for a free slot for checking a log, occupy it for the duration of the block, and
-        yield it."""
+        """Wait for a free slot for checking a log, occupy the slot for the duration of the block,
+        and yield it."""
         place = await self._taken.receive()
         try:
             yield place

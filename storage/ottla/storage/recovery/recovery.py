@@ -71,16 +71,16 @@ class LoadedLog:
     """Start of the first range of offsets that is missing because segments were lost. None if no
     such hole is known."""
     snapshots: list[int] | None = None
-    """Offsets of the producer snapshots of a log that was closed cleanly. None if they are
+    """Offsets of the producer snapshots of a log that was closed cleanly. None if the offsets are
     unknown."""
     epochs_data: bytes | None = None
-    """Bytes of the `leader-epoch-checkpoint` file of a log that was closed cleanly. None if they
-    are unknown."""
+    """Bytes of the `leader-epoch-checkpoint` file of a log that was closed cleanly. None if the
+    contents are unknown."""
 
 
 async def load_topic_id(disk: Disk, directory: str, topic_id: UUID | None) -> UUID | None:
     """Return the topic id stored in the partition's directory, or `topic_id` if the directory has
-    none yet.
+    no topic id yet.
 
     Raises RefusedError(INCONSISTENT_TOPIC_ID) if the directory belongs to another topic.
     """
@@ -228,8 +228,8 @@ class LogLoader:
         """Make removals and truncations by the previous broker process durable. That process may
         have ended before it flushed them.
 
-        The page cache outlives a process: data that seems removed may reappear at the next power
-        failure, behind later appends.
+        The page cache outlives a process: data that seems to be removed may reappear at the next
+        power failure, behind later appends.
         """
         await self._disk.fsync(active.file)
         await active.transaction_index.flush()  # rebuilt, perhaps from below the recovery point
@@ -339,9 +339,9 @@ class LogLoader:
         """Return the index of the first segment that may contain leader epochs missing from the
         `leader-epoch-checkpoint` file.
 
-        The file may be missing or out of date; an old file is correct up to its last epoch. If the
-        later epochs were not read from the batches, the log would seem to diverge from a leader's
-        log after that epoch.
+        The file may be missing or out of date; an old file is correct up to its last epoch. The
+        later epochs must be read from the batches. Otherwise, the log would seem to diverge from a
+        leader's log after the last epoch in the file.
         """
         _LOGGER.error(
             OLDER_EPOCHS, self._directory, LEADER_EPOCH_CHECKPOINT, epochs.latest, self._last_epoch
@@ -352,9 +352,9 @@ class LogLoader:
         """Return the producer states of a cleanly closed log. A log without any snapshot has no
         producers.
 
-        In that case an empty snapshot is written, as in Kafka. Otherwise startup after a kill would
-        read all closed segments for their producers. A log of one segment needs no snapshot,
-        because startup after a kill reads that segment anyway.
+        For such a log, an empty snapshot is written, as in Kafka. Without a snapshot, startup after
+        a kill would read all closed segments for their producers. A log of one segment needs no
+        snapshot, because startup after a kill always reads that segment.
         """
         if offsets_of(await self._view.names(), SNAPSHOT):
             return await self._producers_at(segments, end_offset)
@@ -374,7 +374,7 @@ class LogLoader:
         self, segments: list[Segment], first: int, epochs: EpochCache
     ) -> tuple[ProducerStates, Offset]:
         """Check the segments from index `first` on, and rebuild all data that are derived from
-        them. Returns the producer states and the end offset of the log."""
+        these segments. Returns the producer states and the end offset of the log."""
         base_offset = segments[first].base_offset
         epochs.truncate_from_end(base_offset)
         producers = await self._producers_at(segments[:first], base_offset)
@@ -428,8 +428,8 @@ class LogLoader:
     async def _recover_segment(
         self, segment: Segment, epochs: EpochCache, producers: ProducerStates
     ) -> bool:
-        """Check the batches of one segment and rebuild its indexes. Returns True if its tail was
-        truncated."""
+        """Check the batches of one segment and rebuild its indexes. Returns True if the segment's
+        tail was truncated."""
         file_size = segment.size_bytes
         segment.restart(self._config)
         await self._disk.forget_flushed(segment.file)  # its last fsync may have failed
@@ -468,8 +468,8 @@ class LogLoader:
         )
 
     async def _remove(self, segments: list[Segment], first: int) -> None:
-        """Durably remove the segments from index `first` on, newest first. A crash therefore cannot
-        leave a gap or restore one."""
+        """Durably remove the segments from index `first` on, newest first. With this order, a crash
+        neither leaves nor restores a gap."""
         while len(segments) > first:
             self._view.forget()
             await segments.pop().remove()
@@ -521,8 +521,8 @@ async def load_producers(
     *,
     now_ms: int,
 ) -> ProducerStates:
-    """Return the states of the log's producers at `end_offset`. They are loaded from the newest
-    snapshot below it, and later batches are replayed.
+    """Return the states of the log's producers at `end_offset`. The states are loaded from the
+    newest snapshot below this offset, and later batches are replayed.
 
     A corrupt snapshot is removed, and the previous one is used. Snapshots from before the first
     segment are not used, because the batches between the snapshot and the segment were deleted.
@@ -596,8 +596,8 @@ async def remove_stray_snapshots(
 
 
 def _floor(segments: list[Segment], offset: Offset) -> int:
-    """Return the index of the segment that contains an offset, or 0 if all segments begin after
-    it."""
+    """Return the index of the segment that contains an offset, or 0 if all segments begin after the
+    offset."""
     index = 0
     while index + 1 < len(segments) and segments[index + 1].base_offset <= offset:
         index += 1

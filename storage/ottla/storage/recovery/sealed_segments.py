@@ -53,7 +53,7 @@ class SealedSegments:
         shutdown was not clean."""
         self.hole_offset: Offset | None = None
         """Start of the first range of offsets that is missing because closed segments are missing.
-        None if there is no such hole."""
+        None if no such hole exists."""
         self.has_swaps = False
         """True if this startup completed the swap of an interrupted compaction. Missing segments
         are then no loss."""
@@ -97,7 +97,7 @@ class SealedSegments:
         """Accept the indexes of a closed segment without opening them. Returns False if their sizes
         differ from those in `closed-segments`.
 
-        A transaction index is read nevertheless if there are aborted transactions.
+        If the segment has aborted transactions, its transaction index is read nevertheless.
         """
         listed = self._listed.get(segment.base_offset)
         offsets, times = segment.offset_index, segment.time_index

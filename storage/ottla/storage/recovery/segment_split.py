@@ -29,9 +29,9 @@ async def split_segment(disk: Disk, directory: str, base_offset: int) -> int:
     """Split a segment: durably write its pieces (the new, smaller segments) as `.swap` files.
     Returns the number of pieces.
 
-    A piece begins where the previous one ended, if possible, because a gap would be mistaken for
-    lost records. The bytes after the last complete batch are added to the last piece; recovery then
-    checks them.
+    If possible, a piece begins at the end of the previous piece, because a gap would be mistaken
+    for lost records. The bytes after the last complete batch are added to the last piece; recovery
+    then checks these bytes.
     """
     prefix = f"{directory}/{file_name(base_offset, '')}"
     source = disk.open(prefix + LOG)

@@ -1,13 +1,15 @@
 """Replacement of segments by a compacted one on disk: a crash leaves either the old or the new
 segments.
 
-The new files are written and flushed as `.cleaned`. They are renamed to `.swap`, the log last; once
-the log is renamed, the swap is decided, and startup completes it. The old segments are renamed to
-`.deleted`, the oldest first, and the new files get their final names, again the log last. Each step
-is durable before the next.
+Each step is durable before the next:
+- The new files are written and flushed as `.cleaned`.
+- They are renamed to `.swap`, the log last. Once the log is renamed, the swap is decided, and
+  startup completes it.
+- The old segments are renamed to `.deleted`, the oldest first.
+- The new files get their final names, again the log last.
 
 Invariants: SwapIsDecidedByTheLog (a `.swap` index is used only with a `.swap` log), and
-OldGoBeforeNewComes (no startup finds a segment whose batches another segment contains as well).
+OldGoBeforeNewComes (no startup finds two segments with the same batches).
 """
 
 from typing import Protocol

@@ -16,11 +16,11 @@ class AppendOrigin(Enum):
 
     """
     COORDINATOR = "coordinator"
-    """Append by a group or transaction coordinator of this broker. It may write transaction
-    markers, and its batches have no sequence numbers."""
+    """Append by a group or transaction coordinator of this broker. The coordinator may write
+    transaction markers, and its batches have no sequence numbers."""
     RAFT = "raft"
-    """Append by the leader of the controller quorum to the metadata log. It may write raft's
-    control batches, and several batches at once."""
+    """Append by the leader of the controller quorum to the metadata log. The leader may write
+    raft's control batches, and several batches at once."""
     REPLICATION = "replication"
     """Append of records that a follower has fetched. The leader has checked the batches; their
     offsets, leader epochs and sequence numbers are accepted unchanged."""

@@ -3,9 +3,9 @@ and compaction.
 
 Entries of the formats v0 and v1, which old brokers may have written, count as batches. A scan ends
 at the end of the range or at the first bytes that are not a complete, valid batch.
-`BatchScan.valid_end` is then that position, and `BatchScan.problem` the reason. A worker thread of
-the log directory reads the blocks. Headers and CRCs are checked on the event loop, without any work
-per record.
+`BatchScan.valid_end` is then the end position, and `BatchScan.problem` the reason. A worker thread
+of the log directory reads the blocks. Headers and CRCs are checked on the event loop; records are
+not examined.
 """
 
 from functools import partial

@@ -1,11 +1,13 @@
 """A file of fixed-size entries that grows only at its end: the common base of a segment's three
 indexes.
 
-While the segment is active all entries are in memory, and are written to the file in groups. If a
-write fails, the next write adds the missing entries too, at the latest when the segment is sealed.
-An index on a full disk therefore never prevents an append. A sealed file consists of exactly its
-entries, which are read from the file. It is not memory-mapped (a write to a mapped file kills the
-process if the disk is full), and its entries are cached only by the page cache.
+While the segment is active, all entries are in memory, and are written to the file in groups. If a
+write fails, the next write also adds the missing entries, at the latest when the segment is sealed.
+An index on a full disk therefore never prevents an append.
+
+A sealed file consists of exactly its entries, which are read from the file. The file is not
+memory-mapped, because a write to a mapped file kills the process if the disk is full. Entries are
+cached only by the page cache.
 """
 
 import errno
@@ -20,7 +22,7 @@ cache. With fewer, a search waits for the disk more often. With more, bytes are 
 needed."""
 
 WRITTEN_AT_ONCE = 32
-"""Number of pending index entries at which an append writes them to a file that startup can
+"""Number of pending index entries at which an append writes the entries to a file that startup can
 rebuild. With fewer, each append of a large batch costs a system call. With more, a single append
 takes longer."""
 
@@ -46,7 +48,7 @@ class EntryFile:
     entry_bytes: ClassVar[int] = 8
     is_rebuilt: ClassVar[bool] = True
     """True if startup rebuilds this index file for every segment that is not sealed. The contents
-    of the file are then irrelevant until `trim` has written it completely."""
+    of the file are then irrelevant until `trim` has written the whole file."""
 
     def __init__(self, disk: Disk, prefix: str, ending: str) -> None:
         self._disk = disk
@@ -135,8 +137,8 @@ class EntryFile:
             raise NotCachedError(file, position, size) from None
 
     def check_cached(self) -> None:
-        """Read all entries of the index, as `activate` does. Raises NotCachedError if one of them
-        is not in the page cache."""
+        """Read all entries of the index, as `activate` does. Raises NotCachedError if an entry is
+        not in the page cache."""
         if self.count and self._memory is None:
             self.entry(0, self.count * self.entry_bytes)
 

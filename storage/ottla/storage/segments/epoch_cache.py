@@ -31,8 +31,8 @@ class EpochCache:
         self._epochs = [entry.epoch for entry in entries]
         self._starts = [entry.start_offset for entry in entries]
         self.change_count = 0
-        """Number of changes of the leader epochs so far. `EpochFile` compares this number to find
-        out whether the file is out of date."""
+        """Number of changes of the leader epochs so far. `EpochFile` compares this number to
+        determine whether the file is out of date."""
         self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
         """The newest leader epoch of the log, or -1 if the log has no epoch. This is an attribute,
         not a property, because every append reads it."""
@@ -46,7 +46,8 @@ class EpochCache:
         """Record that the leader epoch `epoch` begins at `start_offset`. An epoch that is known or
         older than the newest is ignored.
 
-        Other epochs that begin at or after this offset have no records in the log, and are removed.
+        Other epochs that begin at or after `start_offset` have no records in the log, and are
+        removed.
         """
         if epoch <= self.latest:
             return
@@ -84,7 +85,7 @@ class EpochCache:
 
     def truncate_from_start(self, start_offset: Offset) -> None:
         """Remove the leader epochs that end at or before `start_offset`, the log's new start. The
-        epoch that contains this offset now begins at it."""
+        epoch that contains this offset then begins at the offset."""
         kept = bisect_right(self._starts, start_offset) - 1
         if kept < 0 or self._starts[kept] == start_offset == self._starts[0]:
             return

@@ -13,7 +13,7 @@ class EpochFile:
 
     def __init__(self, disk: Disk, directory: str, durable: bytes | None) -> None:
         """Create the file object. `durable` is the content of the file that is known to be durable
-        (NO_EPOCHS if it does not exist), or None if that is unknown."""
+        (NO_EPOCHS if the file does not exist), or None if the durable content is unknown."""
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._durable = durable

@@ -19,10 +19,14 @@ def deletable_count(
     """Return the number of segments, counted from the oldest, that retention may delete. A segment
     that is empty or not completely committed is never deleted.
 
-    A segment may be deleted in three cases: it is below the log start offset; its newest record is
-    older than `retention.ms` (without timestamps, the file's last write counts); or the remaining
-    segments alone exceed `retention.bytes`. A segment that was emptied by compaction has no
-    timestamp, and its file is as old as its source. It is deleted together with the next segment.
+    A segment may be deleted in three cases:
+    - It is below the log start offset.
+    - Its newest record is older than `retention.ms`. Without timestamps, the time of the file's
+      last write is used.
+    - The remaining segments alone exceed `retention.bytes`.
+
+    A segment that was emptied by compaction has no timestamp, and its file is as old as its source.
+    It is deleted together with the next segment.
     """
     excess_bytes = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0

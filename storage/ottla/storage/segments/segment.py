@@ -1,7 +1,7 @@
 """One segment of a log: a series of batches in a `.log` file, with its three indexes.
 
-The newest segment of a log is active: it receives appends, and its indexes are in memory. `seal`
-seals a closed segment: its last time index entry is written, and its indexes are trimmed.
+The newest segment of a log is active: it receives appends, and its indexes are in memory. A closed
+segment is sealed by `seal`: its last time index entry is written, and its indexes are trimmed.
 
 Invariants: the file contains complete batches of increasing offsets in `[0, size_bytes)`. A batch
 gets an index entry if it begins more than `index.interval.bytes` after the last batch with an entry
@@ -90,7 +90,7 @@ below 2 belong to the formats of old brokers (`wire.legacy`)."""
 
 
 def max_timestamp_of(header: bytes | bytearray) -> int:
-    """Return the largest timestamp of a batch in ms, as its header states it. `header` contains at
+    """Return the largest timestamp of a batch in ms, as stated in its header. `header` contains at
     least the first bytes of the header."""
     if header[MAGIC_AT] != MAGIC:
         return timestamp_at(header, 0) if is_entry_at(header, 0) else NO_TIMESTAMP
@@ -144,8 +144,8 @@ class Segment:
         """Create the segment object. `suffix` is appended to the file names while the files do not
         have their final names yet.
 
-        `known_bytes` is the size in bytes of an existing log file, which is then opened only when
-        it is needed.
+        `known_bytes` is the size in bytes of an existing log file. The file is then opened only
+        when it is needed.
         """
         self._disk = disk
         self.base_offset = base_offset
@@ -162,9 +162,9 @@ class Segment:
         self.time_index = TimeIndex(disk, prefix, base_offset, size, TIME_INDEX + suffix)
         self.transaction_index = TransactionIndex(disk, prefix, TRANSACTION_INDEX + suffix)
         self.has_index_names = True
-        """True if the directory contains this segment's index files. Their names are durable as
-        soon as the name of the log file is. Index files of a log's first segment are created with
-        their first entries."""
+        """True if the directory contains this segment's index files. The names of the index files
+        are durable as soon as the name of the log file is durable. Index files of a log's first
+        segment are created with their first entries."""
         self.created_ms = now_ms
         self.jitter_ms = 0
         self.is_sealed = False
@@ -192,7 +192,7 @@ class Segment:
         offset."""
         self._recent_before: dict[int, tuple[int, int]] = {}
         """File position and size in bytes of the batches appended before those in `_recent`, by
-        base offset. It is replaced as a whole once `_recent` is full."""
+        base offset. The whole dict is replaced once `_recent` is full."""
 
     def begin(self, config: LogConfig) -> None:
         """Make the segment empty and active, to receive appends. Existing contents of its files are
@@ -218,7 +218,7 @@ class Segment:
 
     def restart(self, config: LogConfig) -> None:
         """Reset all state of the segment that is derived from its log file, before recovery derives
-        it again."""
+        the state again."""
         self.size_bytes = 0
         self._behind_found = _NOTHING_FOUND
         self._recent.clear()
@@ -326,7 +326,7 @@ class Segment:
         """Return the file position, base offset and size in bytes of the segment's first batch that
         ends after `offset`. Returns None if there is no such batch.
 
-        Raises NotCachedError if that requires bytes that are not in the page cache.
+        Raises NotCachedError if a required range is not in the page cache.
         """
         recent = self._recent.get(offset) or self._recent_before.get(offset)
         if recent is not None:
@@ -347,11 +347,11 @@ class Segment:
         return self.find_from(offset, position, known_offset if position else None)
 
     def _large_batch_at(self, position: int, offset: int) -> tuple[int, int, int] | None:
-        """Return the result of `find` if the batch at `position` contains `offset`, or None if it
-        does not.
+        """Return the result of `find` if the batch at `position` contains `offset`, or None if the
+        batch does not contain it.
 
-        Unlike `find`, it does not read the batch before `position`. If batches are large, this
-        saves the read of a block.
+        Unlike `find`, this method does not read the batch before `position`. For large batches,
+        this saves the read of a block.
         """
         if position + WALK_HEADER_BYTES > self.size_bytes:
             return None
@@ -470,7 +470,7 @@ class Segment:
 
     async def load_timestamps(self) -> None:
         """Determine the segment's first and largest timestamp again, because a truncation may have
-        changed them."""
+        changed these timestamps."""
         if self.size_bytes and self.first_timestamp_ms == NO_TIMESTAMP:
             await self.load_first_timestamp()
         await self.load_max_timestamp()
@@ -479,9 +479,9 @@ class Segment:
         """Determine the segment's largest timestamp from the time index and the batches after its
         last entry.
 
-        The time index is updated whenever the offset index gets an entry, so that no earlier batch
-        has a larger timestamp. A full time index does not cover batches after its own last entry.
-        Raises CorruptDataError if an index leads to an invalid batch.
+        The time index is updated whenever the offset index gets an entry, so no earlier batch has a
+        larger timestamp. A full time index does not cover batches after its own last entry. Raises
+        CorruptDataError if an index leads to an invalid batch.
         """
         timestamp_ms, offset, position = await when_cached(self._disk, self._last_indexed_time)
         if position < 0:
@@ -517,8 +517,8 @@ class Segment:
         return timestamp_ms, offset, self.offset_index.lookup(offset)[1]
 
     async def _header_block(self, position: int, may_be_cached: bool) -> bytes | bytearray:
-        """Return a block of the log file from `position` on. A worker thread reads it if it is not
-        in the page cache or if other tasks should run first."""
+        """Return a block of the log file from `position` on. A worker thread reads the block if it
+        is not in the page cache or if other tasks should run first."""
         left = self.size_bytes - position
         if may_be_cached:
             with suppress(NotCachedError):

@@ -1,7 +1,7 @@
 """Look-up of an offset by time: time index, then offset index, then the records of one batch.
 
-All other reads of a log return batches without decoding their records. Only the batch with the
-result is decoded, and a few more if headers claim larger timestamps than their records have.
+All other reads of a log return batches without decoding their records. A look-up decodes the batch
+with the result, and a few more batches if headers claim larger timestamps than their records have.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ from ottla.wire.records import Record, scan
 
 CLAIMS_INSPECTED_MAX = 16
 """Maximum number of batches in a segment whose records are decoded if no record has the largest
-timestamp that a header claims. With fewer, wrong headers can hide the true maximum more easily.
-With more, the event loop is blocked for longer."""
+timestamp that a header claims. With fewer, wrong headers can easily hide the true maximum. With
+more, the event loop is blocked for longer."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -137,7 +137,7 @@ async def _largest_of(
 
 def _position_before(segment: Segment, timestamp_ms: int, start_offset: Offset) -> int:
     """Return a file position at or before the first batch that has a timestamp of at least
-    `timestamp_ms`. The time index and the offset index determine it."""
+    `timestamp_ms`. The position is determined with the time index and the offset index."""
     start = max(segment.time_index.lookup(timestamp_ms)[1], start_offset)
     return segment.offset_index.lookup(start)[1]
 
