@@ -587,7 +587,8 @@ class Controller:
         turn.set()
 
     def _holds_much(self, broker: int) -> bool:
-        """Return whether fencing or unfencing a broker takes long, as it has many partitions."""
+        """Return whether fencing or unfencing a broker takes long, because the broker has many
+        partitions."""
         held = self.image.partitions_by_broker.get(NodeId(broker))
         return held is not None and len(held) > SHORT_PARTITIONS_MAX
 

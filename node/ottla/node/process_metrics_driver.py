@@ -102,8 +102,8 @@ def _from_proc() -> Iterator[Family | None]:
 
 
 def _descriptors() -> Iterator[Family | None]:
-    """Yield the number of open file descriptors. Yields None before it, whenever the event loop may
-    run other tasks.
+    """Yield the number of open file descriptors. Before that, yields None whenever the event loop
+    may run other tasks.
 
     Kernels before Linux 6.2 do not report the number, so the descriptors are counted one by one.
     """

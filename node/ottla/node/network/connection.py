@@ -197,8 +197,8 @@ class Connection:
         """Return the buffer space into which to receive the rest of a large frame. Returns None if
         the socket is to be read into the shared read buffer.
 
-        The caller then passes the number of received bytes to `on_window_filled`. The space is not
-        empty while `wants_bytes` is True.
+        After receiving bytes into the space, the caller passes their number to `on_window_filled`.
+        The space is not empty while `wants_bytes` is True.
         """
         if self._frame_bytes and self._frame_bytes > len(self._held):
             return self._held.window(self._frame_bytes)

@@ -289,7 +289,7 @@ class Purgatory:
         """End the waiting requests whose deadline was reached, the earliest first. Returns the
         number of ended requests.
 
-        A client chooses the number of requests that share a deadline. If too many are due for one
+        Clients can send any number of requests with the same deadline. If too many are due for one
         event-loop iteration, the remaining requests stay due for the next call. Requests whose
         wake-up was deferred are woken first.
         """

@@ -56,8 +56,8 @@ class DescriptorCache(Generic[F]):
         assert count_max >= 1
         self.count_max = count_max
         self._waiting: dict[F, None] = {}
-        """Files that are candidates for closing, the next one first. In the meantime, some may have
-        become unclosable."""
+        """Files that are candidates for closing, the next one first. Some may have become
+        unclosable since they were added."""
         self._kept: dict[F, None] = {}
         self.is_short = False
         """True if a file could not be opened although fewer than `count_max` files are open,

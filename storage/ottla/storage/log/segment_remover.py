@@ -34,7 +34,7 @@ class SegmentRemover:
         self._hooks = hooks
         self._files = files
         self._durable_start = state.log_start_offset
-        """Log start offset that the checkpoint is known to contain, at least."""
+        """Lower bound of the log start offset in the checkpoint file."""
 
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` durably, and remove the segments below it.

@@ -98,7 +98,8 @@ class LogMoves:
         (`num.replica.alter.log.dirs.threads`)."""
         self.nursery: trio.Nursery | None = None
         self.throttle: Callable[[int], Awaitable[None]] = _unthrottled
-        """Function that waits until the replication throttle permits to copy a number of bytes."""
+        """Function that waits until the replication throttle permits the copy of a number of
+        bytes."""
         self.announce: Callable[[TopicPartition, UUID], Awaitable[None]] = _announce_nothing
         """Function that informs the cluster of a partition's new log directory. Its arguments are
         the partition and the directory id. Returns once the cluster has recorded the directory."""

@@ -157,8 +157,8 @@ def _scan_from(disk: Disk, segment: Segment, position: int) -> BatchScan:
 def _records(
     data: memoryview, at: int, header: BatchHeader
 ) -> Iterator[Record] | Iterator[LegacyMessage]:
-    """Yield the decoded records of the batch at position `at` in `data`, or of the entry of an old
-    format there."""
+    """Yield the decoded records of the batch at position `at` in `data`. In the formats v0 and v1,
+    yield the messages of the entry at that position."""
     if header.magic == MAGIC:
         return scan(data, at, header)
     return messages(data[at : at + header.size_bytes])

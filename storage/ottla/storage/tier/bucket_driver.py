@@ -72,8 +72,8 @@ class ManifestFlaw(NamedTuple):
 
 async def read_owner(store: ObjectStore) -> str:
     """Return the id of the cluster that has reserved the store's prefix for itself. Raises
-    StoreRefusedError if no cluster has, and CorruptDataError if the object `cluster.json` is
-    invalid."""
+    StoreRefusedError if no cluster has reserved the prefix, and CorruptDataError if the object
+    `cluster.json` is invalid."""
     try:
         found = await within_deadline(store.get(MARKER_KEY, 0, MARKER_BYTES_MAX + 1))
     except (ObjectNotFoundError, ObjectRangeError):
@@ -166,7 +166,8 @@ async def read_index(store: ObjectStore, manifest: SegmentManifest, kind: IndexK
 
 
 async def read_epochs(store: ObjectStore, manifest: SegmentManifest) -> Sequence[EpochEntry]:
-    """Return the leader epochs of the log up to the end of a segment. Raises CorruptDataError."""
+    """Return the leader epochs of the log up to the end of a segment. Raises CorruptDataError if
+    the stored epochs are damaged."""
     return decode_epochs(await read_index(store, manifest, IndexKind.EPOCHS)).entries
 
 

@@ -132,8 +132,8 @@ def _by_offsets(segment: RemoteSegment) -> tuple[Offset, Offset]:
 
 
 def _bytes_from(segment: RemoteSegment, offset: Offset) -> int:
-    """Return the approximate size in bytes of a segment's records from an offset on. All offsets
-    are assumed to have the same size."""
+    """Return the approximate size in bytes of a segment's records from an offset on. The bytes of
+    the segment are assumed to be distributed evenly over its offsets."""
     end_offset = segment.end_offset + 1
     offsets = max(0, end_offset - max(offset, segment.start_offset))
     return segment.size_bytes * offsets // (end_offset - segment.start_offset)

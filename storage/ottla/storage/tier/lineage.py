@@ -28,8 +28,8 @@ def epochs_with_records(
 
 
 class Lineage:
-    """Leader epochs of all records of a log, local and copied. The range begins at the log start
-    offset. `entries` are the entries of the log's epoch cache."""
+    """Leader epochs of all records of a log, local and copied, from the log start offset on.
+    `entries` are the entries of the log's epoch cache."""
 
     __slots__ = ("_starts", "end_offset", "entries", "start_offset")
 

@@ -34,8 +34,8 @@ def plan_local_deletion(
     """Return the number of oldest local segments that a replica may delete from its disk.
 
     A segment is deleted in two cases: it is below the log start, or it exceeds local retention
-    (`effective_local_retention`) and its records are in the object store. All records up to and
-    including `copied_offset` are readable there. If the log is not copied (`is_copied` is False),
+    (`effective_local_retention`) and its records are in the object store. The object store has all
+    records up to and including `copied_offset`. If the log is not copied (`is_copied` is False),
     local retention suffices. A negative retention is unlimited. Uncommitted records and the active
     segment are never deleted.
     """

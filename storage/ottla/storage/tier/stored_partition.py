@@ -162,8 +162,8 @@ def _distinct(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
 
 
 def _metadata_of(manifests: Iterable[SegmentManifest]) -> RemoteMetadata:
-    """Return metadata of copied segments that contains these segments, as if their uploads had
-    ended in the order of `manifests`."""
+    """Return the metadata of a partition's copied segments, built from their manifests as if the
+    uploads had ended in the order of `manifests`."""
     metadata = RemoteMetadata()
     for manifest in manifests:
         segment = manifest.remote_segment

@@ -201,10 +201,10 @@ class OutputBuffer:
 
     def copy_into(self, room: memoryview, read: Callable[[FileSlice, int, memoryview], int]) -> int:
         """Copy the output to send next into `room`, both bytes and file slices. Returns the number
-        of bytes.
+        of copied bytes.
 
-        `read` copies from a slice, at an offset in it, into memory. It may copy less than
-        requested.
+        `read` is a function that copies bytes of a slice, from an offset in the slice on, into
+        memory. It may copy fewer bytes than requested.
         """
         at = 0
         sent_before = self._sent_of_first

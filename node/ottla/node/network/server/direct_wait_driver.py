@@ -49,8 +49,8 @@ class RunnableTasks(trio.abc.Instrument):
 
 
 class DirectWait:
-    """Direct wait: the socket server's task waits for the events of an epoll by itself, without
-    trio's scheduler."""
+    """Direct wait of the socket server's task for the events of an epoll, without trio's
+    scheduler."""
 
     def __init__(self, clients: select.epoll) -> None:
         self._clients_fd = clients.fileno()

@@ -116,7 +116,7 @@ class CachedFiles:
         await self.drop([name for name in self._sizes if is_dropped(name)])
 
     async def resize(self, bytes_max: int) -> None:
-        """Change the maximum total size of the files, and remove files until it is met."""
+        """Change the maximum total size of the files, and remove files in excess of the maximum."""
         self.bytes_max = bytes_max
         await self._evict()
 

@@ -145,8 +145,8 @@ class RemoteReader:
         self._requests.set_limit(count)
 
     def set_index_file_bytes(self, bytes_max: int) -> None:
-        """Change the maximum size of the cached indexes on disk, in bytes. A background task
-        removes files that are too much."""
+        """Change the maximum size of the cached indexes on disk, in bytes. A background task then
+        removes files in excess of the maximum."""
         self._nursery.start_soon(self._resize_indexes, bytes_max)
 
     async def _resize_indexes(self, bytes_max: int) -> None:

@@ -26,8 +26,8 @@ class SequentialReads:
         self._distances: OrderedDict[tuple[UUID, int, Offset], int] = OrderedDict()
 
     def distance(self, topic_id: UUID, partition: int, offset: Offset) -> int:
-        """Return the number of chunks to read ahead for a reader at `offset`. It is 0 if no read
-        has ended there."""
+        """Return the number of chunks to read ahead for a reader at `offset`. Returns 0 if no read
+        has ended at this offset."""
         return self._distances.get((topic_id, partition, offset), 0)
 
     def advance(self, topic_id: UUID, partition: int, offset: Offset, end_offset: Offset) -> None:
