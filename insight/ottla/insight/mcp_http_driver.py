@@ -98,8 +98,8 @@ def settings_of(
 
 
 def read_token(path: str) -> str:
-    """Return the bearer token in a file. Raises ConfigError if it is missing, too short or not
-    ASCII."""
+    """Return the bearer token in a file. Raises ConfigError if the token is missing, too short or
+    not ASCII."""
     try:
         with Path(path).open("rb") as file:
             token = file.read(TOKEN_CHARS_MAX + 2).strip()

@@ -195,8 +195,8 @@ TOPIC_KINDS = frozenset(FOLDS)
 
 
 def fold_topics(image: MetadataImage, records: Iterable[Record]) -> MetadataImage:
-    """Return the metadata image after the given records have been applied. All of them must be of
-    the `TOPIC_KINDS`."""
+    """Return the metadata image after the given records have been applied. The kind of each record
+    must be in `TOPIC_KINDS`."""
     topics = TopicsFold(image)
     for record in records:
         topics.fold(record)

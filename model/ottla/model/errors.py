@@ -562,7 +562,7 @@ class RefusedError(OttlaError):
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
-        """Kafka's error code."""
+        """Kafka's error code of the refusal."""
         self.message = ERRORS[code].meaning if message is None else shortened(message)
         """Reason for the refusal, as one sentence."""
         super().__init__(f"{code.name}: {self.message}")

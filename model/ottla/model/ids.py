@@ -58,7 +58,7 @@ class TopicPartition(NamedTuple):
     topic: str
     """Name of the topic."""
     partition: int
-    """Number of the partition."""
+    """Number of the partition within its topic, counted from 0."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"

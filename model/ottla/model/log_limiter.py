@@ -23,7 +23,7 @@ class LogLimiter:
 
     def admit(self, now_ms: int) -> int | None:
         """Decide whether a log line may be logged at `now_ms`. Returns the number of lines
-        suppressed since the last admitted one, or None if this line must be suppressed as well."""
+        suppressed since the last admitted line, or None if this line must be suppressed as well."""
         if now_ms >= self._window_end_ms:
             self._window_end_ms = now_ms + WINDOW_MS
             self._line_count = 0

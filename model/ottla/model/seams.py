@@ -26,7 +26,7 @@ class Rng(Protocol):
     """A source of random numbers, used for retry jitter, replica placement and random ids."""
 
     def random(self) -> float:
-        """Return a float in `[0, 1)`."""
+        """Return a random float in `[0, 1)`."""
         ...
 
     def below(self, bound: int) -> int:

@@ -44,8 +44,8 @@ def lay_out(
 ) -> TableLines:
     """Return the lines of a table. Numbers are aligned to the right, texts to the left.
 
-    If the table is too wide, other texts are wrapped first. Identifiers are wrapped only if numbers
-    would have to be wrapped as well, because users copy them.
+    If the table is too wide, texts other than identifiers are wrapped first. Identifiers, which
+    users copy, are wrapped only if numbers would have to be wrapped as well.
     """
     is_whole = [
         one or other for one, other in zip_longest(is_number, is_identifier, fillvalue=False)

@@ -96,7 +96,7 @@ class BeginQuorumEpochResponse:
 @frozen(kw_only=True)
 class EndQuorumEpochRequest:
     """A leader's announcement to the voters that it resigns, with its preferred successors, the
-    best one first."""
+    best first."""
 
     cluster_id: str
     leader_id: NodeId

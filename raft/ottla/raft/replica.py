@@ -106,8 +106,8 @@ class Replica:
 
     @property
     def may_campaign(self) -> bool:
-        """True if this replica may stand for election. In the highest possible epoch no replica
-        may."""
+        """True if this replica may stand for election. Always False in the highest possible
+        epoch."""
         is_candidate = self.votes or self.may_complete_removal
         return is_candidate and not self.is_shutting_down and self.epoch < EPOCH_MAX
 

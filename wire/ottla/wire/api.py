@@ -44,8 +44,8 @@ class Scope(Enum):
 
     REQUEST = "the request"
     EACH = "each one named"
-    """Only the element of the request whose operation is denied is refused. The response has the
-    error code at the position of this element."""
+    """Scope in which only the element of the request whose operation is denied is refused. The
+    response has the error code at the position of this element."""
     HIDDEN = "left out of the answer"
     OPTION = "an option"
     """Scope in which only the option of the request whose operation is denied is refused. The rest

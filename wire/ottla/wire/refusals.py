@@ -90,7 +90,7 @@ class RefusalPlan:
 
 
 def run(refusing: Generator[None, None, T]) -> T:
-    """Run a generator that builds an error response until it ends, without yielding to other tasks.
+    """Run a generator that builds an error response to its end, without yielding to other tasks.
     Returns the response."""
     while True:
         try:

@@ -39,7 +39,8 @@ class RunningFloor(NamedTuple):
 def build_floor(directory: Path) -> Path:
     """Compile the program into a directory, and return the path of the executable file.
 
-    Raises RefusedError if the machine has no C compiler, and OttlaError if it reports an error.
+    Raises RefusedError if the machine has no C compiler, and OttlaError if the compiler reports an
+    error.
     """
     compiler = _compiler()
     if compiler is None:

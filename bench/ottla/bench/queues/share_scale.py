@@ -120,8 +120,8 @@ class ManyShares:
         self.led: list[LedShare] = []
 
     def in_turn(self, work: Callable[[], object]) -> None:
-        """Perform some work within one event-loop iteration. Coordinators write their records at
-        the end of the iteration."""
+        """Call `work` within one event-loop iteration. Coordinators write their records at the end
+        of the iteration."""
         turn_end = self.broker.dispatcher.turn_end
         turn_end.begin()
         work()

@@ -8,7 +8,7 @@ from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
 
 
 class LimitedStore:
-    """An object store that passes all calls to another one, and delays them in real time.
+    """An object store that passes all calls to another object store, and delays them in real time.
 
     All calls share the bandwidth of one link, as the connections of a node share a network card.
     Implements the protocol `ObjectStore`."""
@@ -20,7 +20,7 @@ class LimitedStore:
         self._free_at = 0.0
 
     async def put(self, key: str, content: bytes, *, only_new: bool = False) -> None:
-        """Store an object."""
+        """Store an object, delayed by the bandwidth and latency of the link."""
         await self._transfer(len(content))
         await self._store.put(key, content, only_new=only_new)
 

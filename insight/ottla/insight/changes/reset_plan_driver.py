@@ -25,8 +25,8 @@ class ResetTo(Enum):
     LATEST = "latest"
     """Reset to the end offset of each partition."""
     TIME = "time"
-    """Reset to the first record at or after a time in ms since 1970, or to the end if there is
-    none."""
+    """Reset to the first record at or after a time in ms since 1970, or to the end offset if no
+    record is that new."""
     OFFSET = "offset"
     """Reset to the same offset in each partition."""
     SHIFT = "shift"

@@ -65,8 +65,8 @@ def voter_of(text: str, listener: str = CONTROLLER_LISTENER) -> Voter:
 
 
 def parse_voter(name: str, text: str) -> Voter:
-    """Return the controller in the value of the option or field `name`. Raises ConfigError if it
-    has not the form `id@host:port:directoryId`."""
+    """Return the controller in the value of the option or field `name`. Raises ConfigError if the
+    text does not have the form `id@host:port:directoryId`."""
     try:
         return voter_of(text)
     except (ValueError, CorruptDataError):

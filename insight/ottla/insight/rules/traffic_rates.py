@@ -82,8 +82,8 @@ class TrafficRates(NamedTuple):
 
 
 def rates_between(before: TrafficSample, after: TrafficSample) -> TrafficRates:
-    """Return the rates of traffic between two samples of counters. The counters of a broker that
-    restarted in between are taken to start at 0."""
+    """Return the rates of traffic between two samples of counters. If a broker restarted in
+    between, its counters are assumed to start at 0."""
     seconds = max(after.at_s - before.at_s, 1e-3)
     topics: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(TOPIC_COUNTERS))
     brokers = []

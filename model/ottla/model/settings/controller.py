@@ -343,8 +343,8 @@ def load_controller_config(texts: Mapping[str, str]) -> tuple[ControllerConfig, 
 
 
 def _first_log_dir(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return `metadata.log.dir` with the first directory of log.dirs, if the file sets only
-    log.dirs, as in Kafka."""
+    """Return the setting `metadata.log.dir` with the first directory in log.dirs, as in Kafka.
+    Returns an empty dict if the file sets no log directory."""
     directories = texts.get("log.dirs", "").strip() or texts.get("log.dir", "").strip()
     first = directories.partition(",")[0].strip()
     return {METADATA_LOG_DIR: first} if first else {}

@@ -39,7 +39,7 @@ def suggests_fields(config: type[T]) -> type[T]:
 
 
 def _meant(config: type, unknown: str) -> str:
-    """Return the end of an error message, with a suggestion of the field that was probably meant,
+    """Return the last part of an error message: a suggestion of the field that was probably meant,
     and the field's key."""
     known = definitions(config)
     fields = {one.field_name: key for key, one in known.items()}

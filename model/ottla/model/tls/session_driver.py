@@ -265,8 +265,8 @@ class TlsSession:
         return HEADER_BYTES - len(split) + length
 
     def _read(self, room: memoryview) -> int:
-        """Read the data of the records that OpenSSL has. Returns the number of bytes that fitted
-        into `room`."""
+        """Read the decrypted data of the records in OpenSSL's buffer into `room`. Returns the
+        number of bytes."""
         tls = self._tls
         size = 0
         try:

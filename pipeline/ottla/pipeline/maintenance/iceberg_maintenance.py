@@ -269,8 +269,9 @@ class _IcebergWork:
 
 
 def expirable(table: Table, before_ms: int) -> set[int]:
-    """Return the ids of an Iceberg table's snapshots that may be expired. These are older than
-    `before_ms`, belong to no branch or tag, and are not needed to determine the export's position.
+    """Return the ids of an Iceberg table's snapshots that may be expired. These snapshots are older
+    than `before_ms`, belong to no branch or tag, and are not needed to determine the export's
+    position.
     """
     kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
     for snapshot in _ancestors(table):

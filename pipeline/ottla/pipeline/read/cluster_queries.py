@@ -113,8 +113,8 @@ class ClusterQueries:
     def epoch_ends(
         self, asked: Mapping[TopicPartition, Epoch]
     ) -> dict[TopicPartition, OffsetAndEpoch]:
-        """Return, for each partition, the largest leader epoch of the leader's log that is not
-        above the given one, and the end offset of that epoch."""
+        """Return, for each partition, the largest leader epoch in the leader's log up to the epoch
+        in `asked`, and the end offset of that epoch."""
         return self._call(lambda: find_epoch_ends(self._cluster, asked))
 
     def commit(self, group: str, position: StreamPosition, note: str) -> None:

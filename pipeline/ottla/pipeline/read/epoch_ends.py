@@ -18,8 +18,8 @@ CONSUMER_REPLICA_ID = -1
 async def find_epoch_ends(
     cluster: Cluster, wanted: Mapping[TopicPartition, Epoch]
 ) -> dict[TopicPartition, OffsetAndEpoch]:
-    """Return, for each partition, the largest leader epoch of its log that is not above the given
-    one, and the end offset of that epoch. The result is (-1, -1) if the log has no such epoch.
+    """Return, for each partition, the largest leader epoch in its log up to the epoch in `wanted`,
+    and the end offset of that epoch. The result is (-1, -1) if the log has no such epoch.
 
     Raises RefusedError if a leader refuses the request."""
     await cluster.metadata({at.topic for at in wanted})

@@ -113,7 +113,8 @@ def stop_between_batches(queries: list["StreamingQuery"]) -> None:
 
 
 def _handle_interrupts(session: "SparkSession") -> None:
-    """Replace pyspark's handler for Ctrl-C by a quiet one, unless the program has set its own."""
+    """Replace pyspark's handler for Ctrl-C by a handler that logs no stack traces, unless the
+    program has set its own."""
     handler = signal.getsignal(signal.SIGINT)
     is_pysparks = getattr(handler, "__qualname__", "") == PYSPARKS_HANDLER
     if not is_pysparks or threading.current_thread() is not threading.main_thread():

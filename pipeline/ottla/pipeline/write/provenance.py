@@ -46,7 +46,7 @@ class WriteId(NamedTuple):
 
     query: str
     """Id of the streaming query, from its checkpoint. For a batch query, the id that the user has
-    set, or a random one."""
+    set, or a random id."""
     batch: int
     """Number of the Spark batch in its query. It increases from batch to batch, and is the same if
     a batch is repeated."""

@@ -60,7 +60,7 @@ class HarnessClients:
         self._reading = trio.Lock()
 
     async def admin(self) -> Admin:
-        """Return the admin client."""
+        """Return the scenario's admin client, which is opened at first use."""
         if self._admin is None:
             self._admin = await self._nursery.start(self._serve_admin)
         return self._admin

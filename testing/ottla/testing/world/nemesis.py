@@ -80,7 +80,7 @@ class ScheduleFaults:
 
     @property
     def has_pending(self) -> bool:
-        """True if a fault has not begun."""
+        """True if at least one scheduled fault has not begun."""
         return bool(self._pending)
 
     @property

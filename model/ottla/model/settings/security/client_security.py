@@ -287,8 +287,8 @@ def access_of(texts: Mapping[str, str]) -> ClientAccess:
 
 
 def in_kafkas_keys(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the security settings under Kafka's keys. Settings that only request what Ottla does
-    anyway are left out.
+    """Return the security settings under Kafka's keys. Settings that only request Ottla's usual
+    behaviour are left out.
 
     Raises ConfigError for a setting that disables the verification of certificates.
     """

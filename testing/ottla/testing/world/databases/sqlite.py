@@ -173,7 +173,7 @@ class SqliteDatabase:
         self._connection.row_factory = factory
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> SqliteStatement:
-        """Return a statement with parameters."""
+        """Return a SQL statement with its parameters, which `await` or `async with` runs."""
         return SqliteStatement(
             lambda: self._execute(sql, lambda one: one.execute(sql, parameters), parameters)
         )

@@ -34,7 +34,7 @@ class WorldDatetime(datetime.datetime, metaclass=_DatetimeType):
     datetimes."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        """Return an ordinary datetime."""
+        """Create an ordinary `datetime.datetime` from the arguments."""
         return _real_datetime(*args, **options)
 
     @classmethod
@@ -63,7 +63,7 @@ class WorldDate(datetime.date, metaclass=_DateType):
     """`datetime.date` with the clock of a simulated world. Its instances are ordinary dates."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        """Return an ordinary date."""
+        """Create an ordinary `datetime.date` from the arguments."""
         return _real_date(*args, **options)
 
     @classmethod

@@ -107,7 +107,7 @@ class ClockRead:
     """Name of the instance whose program made the call."""
     function: str
     caller: str
-    """File and line of the program's call."""
+    """File and line in the program that called the clock or random function."""
 
 
 _on_read: Callable[[ClockRead], None] | None = None
