@@ -43,7 +43,8 @@ class Cause:
     remedy: str = ""
     """Sentence that describes the change that removes the cause. Empty if `fix` is enough."""
     fix: str = ""
-    """Command that removes the cause. Empty if no command can, such as for a stopped machine."""
+    """Command that removes the cause. Empty if no command can remove it, for example if a machine
+    has stopped."""
     more: str = ""
     """Command that shows more about the cause. Empty if there is no such command."""
 

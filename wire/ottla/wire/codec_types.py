@@ -16,7 +16,7 @@ ZERO_UUID = UUID(int=0)
 
 EMPTY: list[Any] = []
 """Placeholder for the default of an array field. A message never gets this list, but a new empty
-one."""
+list."""
 
 
 class RecordsSource(Protocol):

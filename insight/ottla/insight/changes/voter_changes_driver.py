@@ -107,8 +107,8 @@ async def _make(admin: Admin, step: VoterStep, report: Report, timeout_s: float)
     """Request one change of the voters, and repeat the request until the change is committed.
 
     While a controller is being added, its lag is reported. Raises RefusedError at once for a
-    refusal that a repeated request cannot cure. For other refusals, it raises the latest one after
-    `timeout_s`.
+    refusal that a repeated request cannot cure. For other refusals, raises the latest refusal after
+    `timeout_s` seconds.
     """
     ends_at_s = trio.current_time() + timeout_s
     reason = ""

@@ -10,7 +10,7 @@ from collections import deque
 from statistics import median
 
 WORSE_FACTOR = 1.1
-"""Ratio of the 99th percentile of Produce latency during the moves to the one before them, above
+"""Ratio of the 99th percentile of Produce latency during the moves to that before the moves, above
 which the throttle is halved. The throttle oscillates around the rate at which this ratio is
 reached, and producers should wait at most 1.2 times as long as before."""
 

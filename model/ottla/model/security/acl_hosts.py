@@ -75,8 +75,8 @@ def range_of(text: str) -> HostPattern | None:
 
 
 def host_pattern_of(host: str) -> HostPattern | None:
-    """Return the host of an ACL entry as an address range, where one address is a range of one.
-    Returns None if the host is a name, which is compared as text."""
+    """Return the host of an ACL entry as an address range. A single address becomes a range of one
+    address. Returns None if the host is a name, which is compared as text."""
     if host == WILDCARD:
         return None
     if "/" in host:

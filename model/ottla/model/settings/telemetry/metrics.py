@@ -100,7 +100,7 @@ class MetricsConfig:
     def prometheus_access(self) -> MetricsAccess:
         """Access rules of the endpoint /metrics, and its certificate.
 
-        Raises ConfigError if a setting is given without another one that it requires.
+        Raises ConfigError if a setting is given without another setting that it requires.
         """
         return metrics_access(
             certificate=self.prometheus_certificate,
