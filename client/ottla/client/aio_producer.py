@@ -319,7 +319,7 @@ class AioTransaction(Bridge[ProducerTransaction]):
     """An open transaction of an AioProducer.
 
     Records that the application passes to the producer's `send` belong to the transaction.
-    `send_offsets` adds offsets of a consumer group to it.
+    `send_offsets` adds offsets of a consumer group to the transaction.
     """
 
     def __init__(

@@ -4,8 +4,10 @@ like a queue.
 Open it with `async with open_share_consumer(…) as consumer`, then call `subscribe`. `work(handle)`
 calls a function for each record. Alternatively, `poll` or `async for` return records that the
 application accepts, releases or rejects itself. The number of consumers may exceed the number of
-partitions. Records are never fetched ahead, because the broker locks each fetched record for this
-consumer. If a background task fails permanently, the next call that reads raises its error.
+partitions.
+
+Records are never fetched ahead, because the broker locks each fetched record for this consumer. If
+a background task fails permanently, the next call that reads raises the task's error.
 """
 
 import logging
@@ -92,8 +94,8 @@ class ShareConsumer(ReportingClient):
         self._given: list[ShareBatch | ShareRecord] = []
         """Records that the last poll, or the last step of the iterator, has returned."""
         self._in_hand_count_max = 0
-        """Maximum number of records that may be locked for this consumer now. 0 if no records are
-        requested."""
+        """Maximum number of records that may be locked for this consumer now, or 0 if no records
+        are requested."""
         self._is_reading = False
         self._is_stopped = False
         self._is_working = False
@@ -161,13 +163,14 @@ class ShareConsumer(ReportingClient):
         A record is accepted when its handler returns, and rejected if the handler raises one of
         `rejects`. If the handler raises any other Exception, the record is released for another
         attempt, and a warning is logged. A handler may also accept, release or reject its record
-        itself. The locks of records are renewed while their handlers run, however long that takes.
+        itself. The lock of a record is renewed as long as its handler runs.
+
         At most `in_hand_count_max` records (default: `concurrency`) are locked for this consumer,
         and at least one for each broker. With `share.acquire.mode=batch_optimized`, the rest of a
         batch may be locked too.
 
-        `stop` lets the running handlers finish. Cancelling the call cancels the handlers. All
-        records that are locked for this consumer are then released.
+        After `stop`, running handlers continue until they end. Cancelling the call cancels the
+        handlers. All records that are locked for this consumer are then released.
         """
         _check_positive("concurrency", concurrency)
         bound = concurrency if in_hand_count_max is None else in_hand_count_max
@@ -185,7 +188,7 @@ class ShareConsumer(ReportingClient):
         await self.flush()
 
     def stop(self) -> None:
-        """Make `work` return once the running handlers have finished. Later calls of `work` return
+        """Ask `work` to return after the running handlers have ended. Later calls of `work` return
         at once."""
         self._is_stopped = True
         self._records.unpark_all()
@@ -195,12 +198,12 @@ class ShareConsumer(ReportingClient):
     async def poll(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ShareRecord]:
-        """Wait until there are records, and return the next ones. Each must be accepted, released
-        or rejected before the next poll.
+        """Return the next records. Waits until at least one record is available. The application
+        must accept, release or reject each record before the next poll.
 
-        Returns an empty list after `timeout_s` seconds without a record. If records of the previous
-        poll were not acknowledged, the call raises RefusedError. With
-        `share.acknowledgement.mode=implicit`, it accepts them instead.
+        Returns an empty list if no record arrives within `timeout_s` seconds. If records of the
+        previous poll were not acknowledged, the call raises RefusedError. With
+        `share.acknowledgement.mode=implicit`, it accepts these records instead.
         """
         batches = await self.poll_batches(timeout_s, record_count_max=record_count_max)
         return [record for batch in batches for record in batch]
@@ -208,8 +211,8 @@ class ShareConsumer(ReportingClient):
     async def poll_batches(
         self, timeout_s: float | None = None, *, record_count_max: int | None = None
     ) -> list[ShareBatch]:
-        """Wait until there are records, and return the next ones as batches. The records of a batch
-        have the same partition and delivery count.
+        """Return the next records as batches. Waits until at least one record is available. The
+        records of a batch have the same partition and delivery count.
 
         This costs a fraction of the CPU time of `poll`. The application accepts, releases or
         rejects a batch as a whole, or record by record.
@@ -257,8 +260,8 @@ class ShareConsumer(ReportingClient):
     async def _next(
         self, count: int, fetched_count: int, timeout_s: float | None
     ) -> list[ShareBatch]:
-        """Return at most `count` buffered records. If there are none, wait for a fetch, which may
-        return up to `fetched_count` records."""
+        """Return at most `count` buffered records. If no records are buffered, wait for a fetch,
+        which may return up to `fetched_count` records."""
         if not self._member.topics and not self._failures:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "call subscribe(topics) first")
         found = self._take(count)
@@ -371,7 +374,7 @@ class ShareConsumer(ReportingClient):
                 await trio.sleep(self._config.retry_backoff_ms / 1_000)
 
     def _warn_of_missing(self) -> None:
-        """Log once that a subscribed topic does not exist."""
+        """Log once that subscribed topics do not exist."""
         missing = {one for one in self._member.topics if one not in self._cluster.topics}
         for topic in sorted(missing - self._missing):
             LOG.warning("%s", missing_topic_error(topic).message)
@@ -425,7 +428,7 @@ class ShareConsumer(ReportingClient):
     def _budget(self, link: ShareLink) -> int:
         """Return the number of records that the connection to one broker may fetch now.
 
-        All connections fetch at the same time, since any broker may have records.
+        All connections fetch at the same time, because any broker may have records.
         """
         links = self._links.values()
         taken = sum(one.hand.held_count + one.requested_count for one in links if one is not link)

@@ -156,8 +156,8 @@ def note_poll(
 def process_span(
     record: ConsumerRecord, client_id: str, group_id: str | None, **others: int
 ) -> Iterator[None]:
-    """Run the `with` block in a span that is a child of the span that sent the record. `others` are
-    further attributes of the span."""
+    """Run the `with` block in a span that is a child of the span that sent the record. `others`
+    contains further attributes of the span."""
     attributes = attributes_of(PROCESS, record.topic, client_id)
     attributes["messaging.destination.partition.id"] = str(record.partition)
     if group_id is not None:

@@ -34,8 +34,8 @@ class RecordSpan:
     def headers(self, headers: Headers | EncodedHeaders) -> EncodedHeaders:
         """Return the headers of the record, with the context of this span added.
 
-        If the headers already contain a context, because the application forwards a record, the new
-        context replaces it. Headers that are already encoded are returned unchanged.
+        If the headers already contain a context, because the application forwards a record, the
+        context of this span replaces it. Headers that are already encoded are returned unchanged.
         """
         headers = checked_headers(headers)
         if isinstance(headers, bytes):
@@ -47,16 +47,16 @@ class RecordSpan:
         return encode_headers([*kept, *added])
 
     def follow(self, delivery: Delivery) -> None:
-        """End the span when the record is delivered or has failed. The span is also added to the
-        record's batch, so that the span of the Produce request becomes a child of this span or gets
-        a link to it."""
+        """End the span when the record is delivered or has failed. Also add the span to the
+        record's batch. The span of the Produce request then becomes a child of this span, or gets a
+        link to it."""
         if self._span.get_span_context().trace_flags.sampled:
             note_sender(delivery, self._span, count_max=SENDERS_MAX)
         delivery.when_settled(lambda: self._on_settled(delivery))
 
     def fail(self, error: BaseException) -> None:
-        """End the span of a record that was not accepted or not delivered, and record the error in
-        it."""
+        """End the span of a record that was refused or not delivered, and record the error in the
+        span."""
         code = error.code.name if isinstance(error, RefusedError) else type(error).__qualname__
         self._end({"error.type": code}, str(error))
 

@@ -1,6 +1,5 @@
-"""A share consumer that creates a span for each poll, and spans for the processing of records, for
-programs that have set an OpenTelemetry provider. It also reports metrics to the program's
-MeterProvider."""
+"""A share consumer that creates an OpenTelemetry span for each poll, and spans for the processing
+of records. It also reports metrics to the program's MeterProvider."""
 
 import time
 from contextlib import AbstractContextManager
@@ -12,16 +11,16 @@ from ottla.client.share_consumer import ShareConsumer
 from ottla.client.traced_consumer import PollWithRecords, note_poll, process_span
 
 DELIVERY_COUNT = "ottla.share.delivery_count"
-"""Attribute of a process span: number of deliveries of the record. The semantic conventions have
-none for Kafka."""
+"""Attribute of a process span: number of deliveries of the record. The semantic conventions define
+no such attribute for Kafka."""
 
 
 class TracedShareConsumer(ShareConsumer):
-    """The share consumer of a program that has set an OpenTelemetry provider.
+    """Share consumer class that is used if the program has set an OpenTelemetry provider.
 
-    Each `poll`, and each step of `async for`, is one span with links to the spans of the senders.
-    A poll that returns no records has no span. `work` creates a process span for each record, and
-    no span for its polls.
+    Each `poll`, and each step of `async for`, is one span with links to the spans of the senders. A
+    poll that returns no records has no span. `work` creates a process span for each record, and no
+    span for its polls.
     """
 
     def processing(self, record: ShareRecord) -> AbstractContextManager[None]:

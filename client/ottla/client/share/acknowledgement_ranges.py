@@ -17,7 +17,7 @@ class AcknowledgeType(IntEnum):
     """Types of acknowledgements, with Kafka's numbers (int8 on the wire)."""
 
     GAP = 0
-    """There is no record at this offset."""
+    """No record exists at this offset."""
     ACCEPT = 1
     """The record was processed."""
     RELEASE = 2
@@ -29,8 +29,8 @@ class AcknowledgeType(IntEnum):
 
 
 class AcknowledgementRange(NamedTuple):
-    """A range of consecutive offsets, with either one acknowledgement type for all of them or one
-    type for each."""
+    """A range of consecutive offsets, with one acknowledgement type for all offsets or one type for
+    each offset."""
 
     first: int
     last: int
@@ -38,8 +38,8 @@ class AcknowledgementRange(NamedTuple):
 
 
 def merged(items: Iterable[tuple[int, int, AcknowledgeType]]) -> list[AcknowledgementRange]:
-    """Combine acknowledgements into ranges, in order of their offsets. Each acknowledgement is
-    given as first offset, last offset and type.
+    """Combine acknowledgements into ranges, in order of their offsets. Each item is the first
+    offset, the last offset and the type of one acknowledgement.
 
     No offset may occur in two acknowledgements.
     """
@@ -60,7 +60,7 @@ def _joined(runs: Iterable[AcknowledgementRange]) -> list[AcknowledgementRange]:
     type for each offset."""
     found: list[AcknowledgementRange] = []
     is_open = False
-    """True if the last range may grow."""
+    """True if the last range can be extended."""
     for run in runs:
         count = run.last - run.first + 1
         is_short = count < ALONE_COUNT_MIN

@@ -7,8 +7,8 @@ acknowledgement then waits for a request, is in flight, and gets the result that
 for the partition.
 
 The broker accepts or refuses all acknowledgements of one partition in a request together. If the
-lock of a single record has ended, it refuses all of them. They are then sent again in two halves,
-repeatedly, until only that record fails. Invariants:
+lock of a single record has ended, the broker refuses all of them. The acknowledgements are then
+sent again in two halves, repeatedly, until only that record fails. Invariants:
 - SettledOnce: a record that was acquired is acknowledged at most once, not counting renewals.
 - OneRequest: at most one request with acknowledgements is in flight.
 - EachHasAResult: each acknowledgement ends with success or with an error.
@@ -46,7 +46,7 @@ class Outcome(Protocol):
     """Interface of objects that receive the results of acknowledgements."""
 
     def _expect(self, count: int) -> None:
-        """Note that `count` further results will be received."""
+        """Record that `count` further results will be received."""
         ...
 
     def _settle(self, error: OttlaError | None) -> None:
@@ -64,8 +64,8 @@ class Acknowledgement(NamedTuple):
     """Time at which the lock of the records began or was last renewed, in ms."""
     outcome: Outcome
     doubt: ErrorCode | None = None
-    """Error code of the last attempt that the broker may have stored although it returned an error,
-    or None if there was no such attempt."""
+    """Error code of the last attempt that the broker may have stored although it returned an error.
+    None if no attempt ended in this way."""
 
     def halves(self) -> "tuple[Acknowledgement, Acknowledgement]":
         """Split an acknowledgement of several records into two acknowledgements, each for half of
@@ -80,10 +80,10 @@ class RecordInHand(NamedTuple):
 
     serial: int
     """Serial number of the acquisition in which the record was locked. If the record is acquired
-    again, it gets another number."""
+    again, it gets a new serial number."""
     locked_ms: int
     is_renewed: bool = True
-    """True if the consumer may renew the record's lock on its own, without a request of the
+    """True if the consumer may renew the record's lock automatically, without a request of the
     application. False after the broker has refused a renewal."""
 
 
@@ -121,10 +121,11 @@ class RecordsInHand:
         """Number of records whose acknowledgement waits for a request. Renewals of locks do not
         count."""
         self.sent_count = 0
-        """Number of records whose acknowledgement or renewal was sent. Each request counts."""
+        """Number of records whose acknowledgement or renewal was sent. A record counts again for
+        each further request."""
         self.failed_count = 0
-        """Number of records whose acknowledgement or renewal was sent, but was refused by a broker
-        or got no response."""
+        """Number of records whose acknowledgement or renewal was sent, and was then refused by the
+        broker or got no response."""
 
     # Records.
 
@@ -141,8 +142,8 @@ class RecordsInHand:
         return self._serial
 
     def unsettled(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> list[int]:
-        """Return the offsets of the acquisition `serial` whose records are still locked and have
-        not been accepted, released or rejected yet."""
+        """Return the offsets of records that were locked by the acquisition `serial`, are still
+        locked, and have not been accepted, released or rejected yet."""
         part = self._parts.get(key)
         if part is None:
             return []
@@ -150,9 +151,9 @@ class RecordsInHand:
         return [one for one in offsets if (found := held.get(one)) and found.serial == serial]
 
     def locked_ms(self, key: TopicIdPartition, offsets: Iterable[int], serial: int) -> int | None:
-        """Return the time in ms since which records of an acquisition are locked: the earliest
-        start or last renewal of a lock. Counts only the records at `offsets` that are still locked
-        by the acquisition `serial`. Returns None if there are none."""
+        """Return the earliest time, in ms, at which a lock of an acquisition started or was last
+        renewed. Only records at `offsets` that the acquisition `serial` still locks are considered.
+        Returns None if no such record is left."""
         part = self._parts.get(key)
         if part is None:
             return None
@@ -198,8 +199,8 @@ class RecordsInHand:
                 self.settle(key, sorted(due), AcknowledgeType.RENEW, outcome)
 
     def renewal_due_ms(self) -> int | None:
-        """Return the time, in ms, at which the next lock should be renewed. Returns None if no
-        record is locked."""
+        """Return the time, in ms, at which the next lock should be renewed, or None if no record is
+        locked."""
         due = [
             one.locked_ms
             for part in self._parts.values()
@@ -234,7 +235,7 @@ class RecordsInHand:
     def take(self, *, renewals: bool = False) -> dict[TopicIdPartition, list[AcknowledgementRange]]:
         """Return the acknowledgements, or the renewals of locks, for the next request.
 
-        They count as in flight until `on_results` or `lose` is called.
+        The returned acknowledgements count as in flight until `on_results` or `lose` is called.
         """
         found: dict[TopicIdPartition, list[AcknowledgementRange]] = {}
         for key, part in self._parts.items():
@@ -340,8 +341,8 @@ class RecordsInHand:
                 part.held[offset] = held._replace(locked_ms=now_ms)
 
     def refuse(self, key: TopicIdPartition, error: OttlaError) -> None:
-        """Fail those acknowledgements of a partition that `take` has returned, because they cannot
-        be sent."""
+        """Fail the acknowledgements of a partition that `take` has returned, because they cannot be
+        sent."""
         group, self._parts[key].in_flight = self._parts[key].in_flight, []
         for one in group:
             one.outcome._settle(error)
@@ -406,7 +407,7 @@ def lock_ended(at: TopicPartition, offset: int) -> RefusedError:
 
 def in_doubt(at: TopicPartition, offset: int, code: ErrorCode) -> RefusedError:
     """Return the error for an acknowledgement that the broker refuses now, but may have stored at
-    an earlier attempt, which it answered with `code`."""
+    an earlier attempt. `code` is the error code of that attempt."""
     return RefusedError(
         code,
         f"the acknowledgement of {at} at offset {offset} may have been stored, or the record is "
@@ -420,7 +421,7 @@ def _count(group: Iterable[Acknowledgement]) -> int:
 
 def _halves(group: list[Acknowledgement]) -> list[list[Acknowledgement]]:
     """Split a group of acknowledgements into two groups. A group with a single record is returned
-    as it is."""
+    unchanged."""
     if len(group) > 1:
         middle = len(group) // 2
         return [group[:middle], group[middle:]]

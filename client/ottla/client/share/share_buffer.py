@@ -30,8 +30,8 @@ class BufferedRecords:
     def take(self, count: int, now_ms: int) -> ShareBatch | None:
         """Return the next records, at most `count`, or None if no records are left.
 
-        Records whose lock has ended or was lost are left out. If a batch is corrupt, it is
-        rejected, and CorruptDataError is raised with topic, partition and offset.
+        Records whose lock has ended or was lost are omitted. A corrupt batch is rejected, and
+        CorruptDataError is raised with topic, partition and offset.
         """
         acquired = self._acquired
         while not self.is_drained:

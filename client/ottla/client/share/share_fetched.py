@@ -23,7 +23,8 @@ at most 10,000 records of a partition, plus the rest of one batch."""
 
 
 ROWS_COUNT_MIN = 256
-"""Minimum number of records that are decoded together, even if the caller requests fewer."""
+"""Minimum number of records that are decoded together, even if the caller requests fewer
+records."""
 
 
 class LockedOffsets(NamedTuple):
@@ -33,7 +34,7 @@ class LockedOffsets(NamedTuple):
     first: int
     last: int
     delivery_count: int
-    """Number of deliveries of the records, including this one."""
+    """Number of deliveries of the records, including the present delivery."""
 
 
 class TakenRecords(NamedTuple):
@@ -121,9 +122,9 @@ class ShareFetched:
         return TakenRecords(None, 0, gaps, [])
 
     def skip_corrupt(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the acquired offsets that remain after `take` has raised CorruptDataError. The
-        first result contains the offsets of the corrupt batch, the second one the offsets after it.
-        Both are pairs of first and last offset."""
+        """Return the acquired offsets that remain after `take` has raised CorruptDataError, in two
+        lists of pairs (first offset, last offset). The first list contains the offsets of the
+        corrupt batch, and the second list the offsets after that batch."""
         position = max(self._fetched.offset, self._left[0].first)
         end = next(
             (
@@ -136,8 +137,8 @@ class ShareFetched:
         return self._rest_before(end)
 
     def _rest_before(self, end: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the remaining acquired offsets: first the offsets below `end`, then all others.
-        Both are pairs of first and last offset."""
+        """Return the remaining acquired offsets, in two lists of pairs (first offset, last offset).
+        The first list contains the offsets below `end`, and the second list all other offsets."""
         below = [(first, min(last, end - 1)) for first, last in self.left() if first < end]
         behind = [(max(first, end), last) for first, last in self.left() if last >= end]
         self._left.clear()

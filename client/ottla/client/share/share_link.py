@@ -2,8 +2,8 @@
 to it.
 
 One request is in flight at a time, because the share session numbers its requests. A fetch contains
-the acknowledgements that are waiting. If there is nothing to fetch, a separate request contains
-them; it is sent after a short delay, in which further acknowledgements may be added. Renewals of
+the waiting acknowledgements. If there is nothing to fetch, the acknowledgements are sent in a
+separate request, after a short delay in which further acknowledgements may be added. Renewals of
 locks are always sent in separate requests, as Kafka requires.
 """
 
@@ -45,11 +45,11 @@ PATIENCE_MS = 10_000
 """Time in ms that the client waits for the response to a fetch, in addition to
 `fetch.max.wait.ms`."""
 LINGER_MS = 20
-"""Delay in ms before acknowledgements are sent in a separate request, if no task awaits them and no
-fetch can contain them. With a smaller value, there are more requests. With a larger value, more
-records are delivered twice after a crash."""
+"""Delay, in ms, before acknowledgements are sent in a separate request. It applies if no task
+awaits the acknowledgements and no fetch can contain them. With a smaller value, there are more
+requests. With a larger value, more records are delivered twice after a crash."""
 REPORT_INTERVAL_MS = 10_000
-"""Minimum time in ms between two log messages about failed acknowledgements. The loss of one
+"""Minimum interval, in ms, between two log messages about failed acknowledgements. The loss of one
 connection may fail thousands of acknowledgements at once."""
 ACQUIRE_MODES = {"batch_optimized": 0, "record_limit": 1}
 """Kafka's numbers for the values of `share.acquire.mode` (KIP-1206)."""
@@ -87,7 +87,7 @@ class ShareLink(BrokerLink):
         self.requested_count = 0
         """Maximum number of records that the fetch in flight may return."""
         self.is_renewing = False
-        """True if the consumer renews locks on its own, without a request of the application."""
+        """True if the consumer renews locks automatically, without a request of the application."""
         self._config = config
         self._decoder = decoder
         self._measures = measures
@@ -121,7 +121,7 @@ class ShareLink(BrokerLink):
     # Called by the consumer.
 
     def on_work(self) -> None:
-        """Note that a new acknowledgement is waiting. It is sent with the next fetch, or after
+        """Record that a new acknowledgement is waiting. It is sent with the next fetch, or after
         `LINGER_MS`."""
         if self._linger_until_ms is None:
             self._linger_until_ms = now_ms() + LINGER_MS
@@ -148,7 +148,7 @@ class ShareLink(BrokerLink):
             self._report_from_ms = now + REPORT_INTERVAL_MS
 
     def watched(self) -> PendingAcknowledgement:
-        """Return a PendingAcknowledgement that a task will await, so that its failure is not
+        """Return a PendingAcknowledgement that a task will await. Its failure is therefore not
         logged."""
         return PendingAcknowledgement(lambda error: None, self.on_awaited)
 
@@ -177,8 +177,8 @@ class ShareLink(BrokerLink):
             self._on_stale(at.topic)
 
     def _lose_session(self, reason: str, code: ErrorCode = ErrorCode.NETWORK_EXCEPTION) -> None:
-        """Discard the share session and its records, whose locks the broker releases. Pending
-        acknowledgements fail with `code`."""
+        """Discard the share session and its records. The broker releases the locks of these
+        records. Pending acknowledgements fail with `code`."""
         self.requested_count = 0
         self._linger_until_ms = None
         self._session.on_loss()

@@ -1,8 +1,8 @@
 """State machine of one member of a share group (KIP-932).
 
-Pure. The coordinator assigns partitions, and the member reads them at once. They are never revoked,
-and several members may have the same partition. A heartbeat contains only the fields that have
-changed since the previous heartbeat.
+Pure. The coordinator assigns partitions, and the member reads them at once. Partitions are never
+revoked, and several members may have the same partition. A heartbeat contains only the fields that
+have changed since the previous heartbeat.
 """
 
 from collections.abc import Collection
@@ -22,8 +22,9 @@ from ottla.wire.messages.share_group_heartbeat_response import ShareGroupHeartbe
 FIRST_INTERVAL_MS = 5_000
 """Interval between heartbeats, in ms, until the coordinator has returned the interval to use."""
 HASTY_INTERVAL_MS = 500
-"""Interval in ms between the first heartbeats, while the member has no partitions. The coordinator
-assigns partitions shortly after the first heartbeat, when it has initialised their share state."""
+"""Interval, in ms, between the first heartbeats of a member without partitions. The coordinator
+assigns partitions shortly after the first heartbeat, when it has initialised the share state of the
+partitions."""
 HASTY_COUNT = 10
 
 
@@ -38,7 +39,8 @@ class ShareGroupMember:
         """Partitions that the member reads, by topic id."""
         self._interval_ms = FIRST_INTERVAL_MS
         self._hasty_left = HASTY_COUNT
-        """Number of further heartbeats that are sent early while the member has no partitions."""
+        """Number of further heartbeats that are sent at the shorter interval while the member has
+        no partitions."""
         self._rack = rack
         self._topics: tuple[str, ...] = ()
         self._sent_topics: tuple[str, ...] | None = None

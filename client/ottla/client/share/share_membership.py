@@ -1,7 +1,7 @@
 """Membership in a share group: the task that sends a member's heartbeats.
 
-The task never waits for the application. A member therefore stays in the group, however long the
-application processes a record.
+The task never waits for the application. A member therefore remains in the group even if the
+application processes a record for a long time.
 """
 
 from collections.abc import Callable

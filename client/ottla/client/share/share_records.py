@@ -2,8 +2,8 @@
 
 The broker locks each record for this consumer for the lock duration of the group (30 s by default).
 Within that time, the application must settle the record: accept, release or reject it. `renew`
-restarts the timeout of the lock. After the lock has ended, the record is delivered again, perhaps
-to another consumer.
+restarts the timeout of the lock. After the lock has ended, the broker delivers the record again,
+perhaps to another consumer.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -67,7 +67,7 @@ class PendingAcknowledgement:
             raise self._error
 
     def _expect(self, count: int) -> None:
-        """Note that `count` further results will be received."""
+        """Record that `count` further results will be received."""
         self._left += count
 
     def _settle(self, error: OttlaError | None) -> None:
@@ -80,7 +80,8 @@ class PendingAcknowledgement:
             self._finish()
 
     def _finish(self) -> None:
-        """Wake the tasks that wait for the acknowledgement, since all its results have arrived."""
+        """Wake the tasks that wait for the acknowledgement, because all its results have
+        arrived."""
         self._event.set()
         if self._error is not None and not self._is_watched:
             self._on_failure(self._error)
@@ -270,8 +271,8 @@ class ShareRecord:
 class ShareBatch:
     """Records of one partition with the same delivery count, readable as columns or one by one.
 
-    `accept`, `release`, `reject` and `renew` apply to those records of the batch that the
-    application has not accepted, released or rejected one by one.
+    `accept`, `release`, `reject` and `renew` apply to the records of the batch that the application
+    has not yet accepted, released or rejected one by one.
     """
 
     __slots__ = ("_acquired", "delivery_count", "records")

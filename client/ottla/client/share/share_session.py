@@ -1,8 +1,8 @@
 """The share session with one broker: its epoch, its partitions and its requests (KIP-932).
 
 Pure. A session belongs to a connection. A request with epoch 0 opens a session, or replaces an
-earlier one. Each further request has the next epoch. Epoch -1 closes the session. A request
-contains the partitions that are added to the session and those that are removed from it.
+earlier session. Each further request has the next epoch. Epoch -1 closes the session. A request
+contains the partitions that are added to the session and the partitions that are removed from it.
 Invariants:
 - OneAtATime: a request is created only after the response to the previous request was processed.
 - OnlyWantedJoin: a fetch contains acknowledgements only of partitions that it fetches. All others
@@ -35,13 +35,13 @@ FINAL_EPOCH = -1
 Acknowledged = Mapping[TopicIdPartition, Sequence[AcknowledgementRange]]
 
 LOST_SESSION = frozenset({ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
-"""Error codes which mean that the broker does not know the session. The next fetch opens another
+"""Error codes which mean that the broker does not know the session. The next fetch then opens a new
 session."""
 
 NO_SHARE_GROUPS = (
     "the cluster has no share groups; upgrade the brokers and the feature share.version"
 )
-"""Text of the error if a broker does not support share groups and refuses a request with
+"""Error message if a broker does not support share groups, and therefore refuses a request with
 UNSUPPORTED_VERSION."""
 
 

@@ -13,8 +13,8 @@ from ottla.client.telemetry.metric_points import Labels, MetricPoint, gauge, tot
 
 
 class ClientKind(Enum):
-    """Kind of client: producer, consumer and so on. The value is the prefix of its metrics' names
-    in the Java client."""
+    """Kind of client, such as producer or consumer. The value is the prefix of the client's metric
+    names in the Java client."""
 
     PRODUCER = "org.apache.kafka.producer."
     CONSUMER = "org.apache.kafka.consumer."
@@ -22,13 +22,12 @@ class ClientKind(Enum):
 
 
 UNKNOWN_NODE = "-1"
-"""Label in metrics for a broker at a bootstrap address that the metadata does not contain. The Java
-client uses -1, -2 and so on."""
+"""Label in metrics for a broker whose address is a bootstrap address and is not in the metadata.
+The Java client uses -1, -2 and so on."""
 
 
 def extent(name: str, of: AverageAndMax, labels: Labels = ()) -> Iterator[MetricPoint]:
-    """Yield the average and the maximum of a metric's values in one interval, as two metric
-    points."""
+    """Yield two metric points: the average and the maximum of a metric's values in one interval."""
     yield gauge(f"{name}.avg", of.average, labels)
     yield gauge(f"{name}.max", of.highest, labels)
 

@@ -1,5 +1,5 @@
-"""Metrics of a consumer: the standard metrics of KIP-714, and those metrics of the Java client that
-need no additional measurement."""
+"""Metrics of a consumer: the standard metrics of KIP-714, and metrics of the Java client that need
+no additional measurement."""
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nlargest
@@ -19,7 +19,7 @@ PREFIX = ClientKind.CONSUMER.value
 
 LAG_PARTITIONS_MAX = 500
 """Maximum number of partitions whose lag is reported. The partitions with the largest lags are
-selected. Each partition takes about 6 µs of CPU time."""
+selected. The lag of a partition costs about 6 µs of CPU time."""
 
 
 class ConsumerMetrics:

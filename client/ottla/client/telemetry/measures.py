@@ -1,8 +1,8 @@
 """Counters and durations that a client collects for KIP-714.
 
 Pure. A measurement costs one or two additions per batch or request, and nothing per record. Times
-are in seconds. As in librdkafka, averages and maxima cover the time since the previous report. If a
-client pushes its metrics every five minutes, they cover all five minutes.
+are in seconds. As in librdkafka, averages and maxima cover the whole time since the previous
+report, for example five minutes.
 """
 
 from typing import NamedTuple
@@ -48,8 +48,8 @@ class MeasuredValues:
         self.count, self.sum, self.highest = 0, 0.0, 0.0
 
     def take_of(self, count: int) -> AverageAndMax:
-        """Return the average and maximum of `count` values. Values of 0 need not have been added by
-        `note`. Starts a new interval."""
+        """Return the average and maximum of `count` values, and start a new interval. Values that
+        were not added by `note` count as 0."""
         self.count = max(self.count, count)
         return self.take()
 

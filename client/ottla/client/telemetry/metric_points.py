@@ -58,9 +58,9 @@ class AcceptedSums:
     """Values of all sums in the last push that a broker accepted. Deltas are the differences from
     these values.
 
-    `read` adds the covered interval to metric points. `settle` makes the end of these intervals the
-    start of the next deltas. `reset` makes the opening of the client the start, as KIP-714 requires
-    after a change of temporality.
+    `read` adds the covered interval to metric points. After `settle`, the next deltas start at the
+    end of these intervals. After `reset`, they start when the client was opened, as KIP-714
+    requires after a change of temporality.
     """
 
     def __init__(self, start_ns: int) -> None:
@@ -71,8 +71,8 @@ class AcceptedSums:
     def read(
         self, points: Iterable[MetricPoint], *, is_delta: bool, now_ns: int
     ) -> list[DatedPoint]:
-        """Return the metric points with the intervals that they cover. If `is_delta`, sums become
-        deltas."""
+        """Return the metric points with the intervals that they cover. If `is_delta` is True, sums
+        become deltas."""
         self._read = {}
         found = []
         for point in points:

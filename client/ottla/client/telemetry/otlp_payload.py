@@ -35,9 +35,9 @@ def payload_of(
 ) -> bytes:
     """Encode the payload of a push of metrics.
 
-    If the payload would exceed `bytes_max`, the points with labels (of brokers and partitions) are
-    left out. If it is still too large, all points are left out. KIP-714 requires that a client
-    sends less in this case.
+    If the payload would exceed `bytes_max`, points with labels (of brokers and partitions) are
+    omitted. If the payload is still too large, all points are omitted. KIP-714 requires that a
+    client sends less in this case.
     """
     payload = b""
     for chosen in (points, [one for one in points if not one.point.labels], []):

@@ -1,5 +1,5 @@
-"""Metrics of a producer: the standard metrics of KIP-714, and those metrics of the Java client that
-need no additional measurement."""
+"""Metrics of a producer: the standard metrics of KIP-714, and metrics of the Java client that need
+no additional measurement."""
 
 from collections.abc import Callable, Iterator
 from operator import sub

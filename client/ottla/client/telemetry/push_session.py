@@ -3,7 +3,7 @@ and when it pushes metrics (KIP-714).
 
 Pure. `due` returns the request to send now. Each request is followed by exactly one call of
 `on_subscription`, `on_push_answer`, `on_refusal` or `on_lost`. Times are ms of one clock. The
-states are the ones of Java's ClientTelemetryReporter. Invariants:
+states are the same as in Java's ClientTelemetryReporter. Invariants:
 - OneRequestAtATime: `due` returns nothing while a request is in flight.
 - OnePushAnInterval: two pushes, except for the terminating one, are at least an interval apart.
   The first push is at least half an interval after a new subscription.
@@ -13,10 +13,11 @@ states are the ones of Java's ClientTelemetryReporter. Invariants:
 
 The Java client 4.4 never requests the subscription again after a permanent error, and waits for
 five minutes after a lost connection. This client retries in both cases, as KIP-714 requires.
-Clients need not be restarted after the configuration of the cluster was corrected. Jitter (0.5 to
-1.5 intervals) spreads the requests of many clients over time. It is computed from the client
-instance id, which the broker has generated at random. A simulation with a given seed is therefore
-reproducible.
+Clients therefore need no restart after an operator has corrected the configuration of the cluster.
+
+Jitter (0.5 to 1.5 intervals) spreads the requests of many clients over time. It is computed from
+the client instance id, which the broker has generated at random. A simulation with a fixed seed is
+therefore reproducible.
 """
 
 from collections.abc import Mapping
@@ -30,8 +31,8 @@ from ottla.model.ids import ZERO_UUID
 from ottla.wire.compression import Codec
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
-"""Delay in ms before the client requests its telemetry subscription again, if it knows no interval.
-The value is Kafka's."""
+"""Delay, in ms, before the client requests its telemetry subscription again if it knows no
+interval. The value is Kafka's."""
 
 REFUSED_INTERVAL_MS = 1_800_000
 """Delay in ms before the client requests its telemetry subscription again after a permanent error:
@@ -53,7 +54,7 @@ class PushState(Enum):
     PUSH_NEEDED = auto()
     PUSHING = auto()
     LAST_PUSH = auto()
-    """The terminating push is in flight."""
+    """State in which the terminating push is in flight."""
     ENDED = auto()
 
 
@@ -75,8 +76,8 @@ TRANSITIONS: Mapping[PushState, frozenset[PushState]] = MappingProxyType(
 
 
 class TelemetrySubscription(NamedTuple):
-    """Telemetry subscription of a client: the metrics that the cluster requests, and how the client
-    has to send them."""
+    """Telemetry subscription of a client: the metrics that the cluster requests, their interval and
+    their encoding."""
 
     subscription_id: int
     interval_ms: int
@@ -84,8 +85,8 @@ class TelemetrySubscription(NamedTuple):
     """True if sums are reported as differences from the previous push."""
     prefixes: list[str]
     codecs: tuple[Codec, ...]
-    """Compression types that the broker accepts, in its order of preference.  Empty if it accepts
-    none."""
+    """Compression types that the broker accepts, in its order of preference. Empty if the broker
+    accepts none."""
     bytes_max: int
     """Maximum size of a payload that the broker accepts, in bytes."""
 
@@ -120,7 +121,7 @@ class PushSession:
     def __init__(self, now_ms: int) -> None:
         self.state = PushState.SUBSCRIPTION_NEEDED
         self.client_instance_id = ZERO_UUID
-        """Client instance id that the first broker assigned.  Zero before that."""
+        """Client instance id that the first broker assigned, or zero before that."""
         self.subscription: TelemetrySubscription | None = None
         self.next_at_ms: int = now_ms
         """Time of the next request, in ms, while no request is in flight."""
@@ -156,7 +157,7 @@ class PushSession:
         return None
 
     def ask_now(self, now_ms: int) -> None:
-        """Request the subscription without delay, unless a request is in flight."""
+        """Request the subscription without delay. Does nothing while a request is in flight."""
         if self.state is PushState.SUBSCRIPTION_NEEDED:
             self.next_at_ms = min(self.next_at_ms, now_ms)
 
@@ -175,8 +176,8 @@ class PushSession:
     def on_subscription(
         self, client_instance_id: UUID, subscription: TelemetrySubscription, now_ms: int
     ) -> bool:
-        """Process a response with a subscription. Returns True if its temporality differs from that
-        of the previous subscription."""
+        """Process a response with a subscription. Returns True if its temporality (deltas or
+        totals) differs from the previous subscription."""
         if self.state is not PushState.ASKING:
             return False  # the client is closing
         if client_instance_id == ZERO_UUID:
@@ -252,8 +253,8 @@ class PushSession:
         return (interval_ms >> 1) + (interval_ms * drawn >> JITTER_BITS)
 
     def _wait(self, wait_ms: int, now_ms: int) -> None:
-        """Request the subscription after a delay.  If the client is closing, end the session
-        instead."""
+        """Request the subscription after a delay of `wait_ms`. If the client is closing, end the
+        session instead."""
         if self.state is PushState.LAST_PUSH:
             self._enter(PushState.ENDED)
         elif self.state in (PushState.ASKING, PushState.PUSHING):

@@ -39,8 +39,8 @@ class ShareMeasures:
 class ShareMetrics:
     """Source of the metrics of one share consumer.
 
-    `acknowledged` is a function that returns two numbers: the acknowledgements that were sent, and
-    those that failed.
+    `acknowledged` is a function that returns two numbers: sent acknowledgements, and failed
+    acknowledgements.
     """
 
     def __init__(

@@ -3,14 +3,14 @@ Kafka.
 
 `async with open_test_cluster() as cluster:` starts a real controller and real brokers on free
 ports, in less than 200 ms. `cluster.bootstrap` contains their addresses, for any Kafka client. The
-first cluster of a process takes twice as long, because it imports modules. Call `import_cluster`
-earlier to avoid this. With pytest, `pytest_plugins = ["ottla.client.testing"]` provides the fixture
-`ottla_cluster`. The methods of `ClusterUnderTest` stop, pause, slow down and cut off brokers, lose
-responses and advance the time.
+first cluster of a process takes twice as long, because it imports modules; a call of
+`import_cluster` does this earlier. With pytest, `pytest_plugins = ["ottla.client.testing"]`
+provides the fixture `ottla_cluster`. The methods of `ClusterUnderTest` stop, pause, slow down and
+cut off brokers, lose responses and advance the time.
 
-`ottla.testing` provides the same cluster for asyncio and for synchronous tests, and implements it
-(`ottla.testing.in_process`). The client package must not import brokers, so it imports that module
-by name when a cluster is opened.
+`ottla.testing` implements the cluster (`ottla.testing.in_process`) and also provides it for asyncio
+and for synchronous tests. The client package must not import brokers, so it imports that module by
+name when a cluster is opened.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -39,8 +39,8 @@ class ClusterUnderTest(Protocol):
     """A running test cluster, with methods that inject faults.
 
     Brokers are identified by node id, starting at 1. All methods raise ValueError if the broker is
-    unknown, or if the broker is stopped and the method needs a running one. The faults of a broker
-    affect other brokers as well as clients.
+    unknown, or if the broker is stopped and the method requires a running broker. The faults of a
+    broker affect other brokers as well as clients.
     """
 
     @property
@@ -74,16 +74,16 @@ class ClusterUnderTest(Protocol):
         ...
 
     async def start(self, node: int) -> None:
-        """Start a stopped broker on its former port, with the files it had. Returns when the broker
+        """Start a stopped broker on its former port, with its former files. Returns when the broker
         accepts requests."""
         ...
 
     def paused(self, node: int) -> AbstractContextManager[None]:
-        """Return a context manager that suspends a broker during its block: the broker sends no
+        """Return a context manager that suspends a broker during its block. The broker sends no
         responses, but keeps its connections.
 
         The operating system still accepts new connections, but they get no responses either.
-        Requests that arrive during the block are processed after it.
+        Requests that arrive during the block are processed after the block.
         """
         ...
 
@@ -97,17 +97,15 @@ class ClusterUnderTest(Protocol):
         ...
 
     def slow(self, node: int, seconds: float) -> None:
-        """Delay each later response of a broker by the given number of seconds. The value 0 ends
-        the delay."""
+        """Delay each later response of a broker by `seconds`. The value 0 ends the delay."""
         ...
 
     def lose_answers(self, api: str, *, count: int = 1) -> LostAnswers:
-        """Lose the responses to the next requests of one API: a broker processes each request, but
+        """Lose the responses to the next requests of one API. A broker processes each request, but
         closes the connection instead of sending the response.
 
         `api` is the name in Kafka's protocol, such as Produce, OffsetCommit or EndTxn. The next
-        `count` responses of any broker are lost. Returns an object that counts the responses lost
-        so far.
+        `count` responses of any broker are lost. Returns an object that counts the lost responses.
         """
         ...
 
@@ -123,11 +121,10 @@ class ClusterUnderTest(Protocol):
         ...
 
     async def advance(self, seconds: float, *, step_s: float | None = None) -> None:
-        """Advance the time of brokers, clients and the test itself by the given number of seconds,
-        without waiting.
+        """Advance the time of brokers, clients and the test itself by `seconds`, without waiting.
 
         The time advances in steps of `step_s` seconds, so that running clients send their
-        heartbeats in between. By default, a step is one second, or a 200th of `seconds` if that is
+        heartbeats in between. The default step is one second or a 200th of `seconds`, whichever is
         longer. If a step is longer than a session timeout, heartbeats are missed.
         """
         ...
@@ -146,10 +143,12 @@ async def open_test_cluster(
     stopped cleanly at the end of the caller's `async with` block.
 
     `settings` contains Kafka settings by key, for the brokers and the controller. If `directory` is
-    given, the cluster keeps its files there, and a later cluster can continue with them. `clock` is
-    the brokers' clock, if the test advances it itself; `advance` then raises an error. A secure
-    cluster encrypts every connection with TLS, authenticates users by SCRAM and has an authorizer.
-    It requires the extra `secure`, and clients connect with `security` or `client_settings`.
+    not None, the cluster stores its files there, and a later cluster can continue with them.
+    `clock` is the brokers' clock if the test advances it itself; `advance` then raises an error.
+
+    With `is_secure`, the cluster encrypts every connection with TLS, authenticates users by SCRAM
+    and has an authorizer. It requires the extra `secure`, and clients connect with `security` or
+    `client_settings`.
     """
     if not trio.lowlevel.in_trio_run():
         raise RuntimeError(

@@ -2,8 +2,7 @@
 
 
 class LostAnswers:
-    """Request of a test to lose responses of one API. Created by
-    `ClusterUnderTest.lose_answers`."""
+    """Injected fault: lost responses of one API. Created by `ClusterUnderTest.lose_answers`."""
 
     __slots__ = ("api", "left", "lost")
 
@@ -11,13 +10,12 @@ class LostAnswers:
         self.api = api
         """Name of the API, as in Kafka's protocol."""
         self.left = count
-        """Number of responses that are still to be lost."""
+        """Number of further responses to lose."""
         self.lost = 0
         """Number of responses that were lost."""
 
     def take(self) -> bool:
-        """Decide about one response of the API. Returns True, and counts the response, if it must
-        be lost."""
+        """Return True, and count the response, if the next response of the API must be lost."""
         if not self.left:
             return False
         self.left -= 1

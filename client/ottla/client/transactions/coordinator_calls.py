@@ -63,8 +63,8 @@ class CoordinatorCalls:
         """Lock that is held while a request to a coordinator is in flight."""
 
     def next_wait(self, wait_s: float) -> float:
-        """Return the delay in seconds before the next retry. `wait_s` is the delay before the
-        previous retry."""
+        """Return the delay, in seconds, before the next retry. `wait_s` is the delay before the
+        previous retry, in seconds."""
         return min(wait_s * 2, self._config.retry_backoff_ms / 1_000)
 
     def at_most(
@@ -110,7 +110,7 @@ class CoordinatorCalls:
     ) -> CoordinatorAnswer:
         """Send a request, and repeat it until a response needs no retry or the deadline has passed.
 
-        After `is_wanted` has returned False, the request is not sent again.
+        The request is not repeated after `is_wanted` has returned False.
         """
         asked = coordinator or self.coordinator
         wait_s = FIRST_RETRY_S
@@ -164,8 +164,8 @@ class CoordinatorCalls:
 
 
 async def version_of(coordinator: Coordinator, api_key: int) -> int:
-    """Return the highest version of an API that both client and coordinator support. Returns -1 if
-    the coordinator does not support the API."""
+    """Return the highest version of an API that both client and coordinator support, or -1 if the
+    coordinator does not support the API."""
     try:
         return await coordinator.version_of(api_key)
     except RefusedError as error:

@@ -3,7 +3,7 @@
 All records and offsets of a prepared transaction are stored at the brokers, and the transaction is
 still open. It is aborted if it is not completed within its `transaction.timeout.ms`, or if another
 producer with its transactional id is opened. Any process can complete the transaction with the
-object that `prepare` has returned.
+object that `prepare` returns.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,8 +33,8 @@ opened at once."""
 
 
 class PreparedTransaction(NamedTuple):
-    """Description of a prepared transaction, with which another process can complete it. The object
-    can be pickled."""
+    """Description of a prepared transaction. Another process needs this object to complete the
+    transaction. The object can be pickled."""
 
     transactional_id: str
     """The `transactional.id` of the producer that has prepared the transaction."""
@@ -53,11 +53,11 @@ async def complete_transactions(
 ) -> None:
     """Commit or abort prepared transactions. The call is idempotent.
 
-    The transactions are independent of each other. The call completes as many of them as it can,
+    The transactions are independent of each other. The call completes as many of them as possible,
     and then raises the first error. A commit raises TransactionAbortedError or ProducerFencedError
-    if the transaction was aborted by a later producer with its transactional id, or by its timeout.
-    It raises TransactionOutcomeUnknownError if the coordinator does not respond within
-    `max.block.ms`. An abort raises RefusedError if the coordinator does not respond.
+    if a later producer with the transactional id, or the timeout, has aborted the transaction. It
+    raises TransactionOutcomeUnknownError if the coordinator does not respond within `max.block.ms`.
+    An abort raises RefusedError if the coordinator does not respond.
     """
     config = config or ProducerConfig()
     limiter = trio.CapacityLimiter(AT_ONCE)
@@ -114,10 +114,10 @@ def _commit_error(flow: TransactionFlow, answer: CoordinatorAnswer) -> type[Refu
 
 
 def _abort_error(answer: CoordinatorAnswer) -> type[RefusedError] | None:
-    """Return the class of the error to raise for the response to an abort, or None if the abort
-    counts as successful.
+    """Return the class of the error to raise for the response to an abort, or None if the abort was
+    successful.
 
-    If the transaction is no longer open, another process has completed it, which is not an error.
+    A transaction that is no longer open is not an error, because another process has completed it.
     """
     ended = ResponseMeaning.DONE, ResponseMeaning.IDENTIFY, ResponseMeaning.FENCED
     return None if answer.verdict in ended else RefusedError

@@ -92,7 +92,7 @@ class ProducerTransaction:
     """An open transaction of a producer.
 
     Records that the application passes to the producer's `send` belong to the transaction.
-    `send_offsets` adds offsets of a consumer group to it.
+    `send_offsets` adds offsets of a consumer group to the transaction.
     """
 
     def __init__(self, transactions: "ProducerTransactions") -> None:
@@ -105,8 +105,8 @@ class ProducerTransaction:
 
         Each offset must be the offset of the next record to process. `group` is the consumer's
         `group_metadata()`. Raises TransactionAbortedError if the group has a newer generation, or
-        if the offsets are refused for another reason. The transaction can then no longer be
-        committed.
+        if the offsets are refused for another reason. After this error, the transaction can only be
+        aborted.
         """
         await self._transactions.send_offsets(self, offsets, group)
 
@@ -116,8 +116,8 @@ class ProducerTransaction:
 
         The transaction's `async with` block then neither commits nor aborts the transaction at its
         end, but still aborts it if the block raises an error. The producer cannot start another
-        transaction. Returns None if nothing was sent, so that there is nothing to complete. Raises
-        TransactionAbortedError if a record was not delivered.
+        transaction. Returns None if the transaction is empty and therefore needs no completion.
+        Raises TransactionAbortedError if a record was not delivered.
         """
         return await self._transactions.prepare(self)
 
@@ -138,10 +138,10 @@ class ProducerTransactions:
         """True while a transaction is starting, open or ending."""
         self._open: ProducerTransaction | None = None
         self._looked_at_s = 0.0
-        """Time of the last request for API versions and features, in seconds of trio's clock."""
+        """Time, in seconds of trio's clock, of the last request for API versions and features."""
         self._coordinators: dict[str, Coordinator] = {}
         self.wake: Callable[[], None] = lambda: None
-        """Function that is called when batches may be sent, or have failed."""
+        """Function that is called when batches are ready to be sent or have failed."""
 
     @property
     def _block_s(self) -> float:
@@ -174,8 +174,8 @@ class ProducerTransactions:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[ProducerTransaction]:
-        """Begin a transaction and yield it. At the end of the caller's `async with` block, the
-        transaction is committed. If the block raises an error, it is aborted."""
+        """Begin a transaction and yield it. The transaction is committed at the end of the caller's
+        `async with` block, or aborted if the block raises an error."""
         if self._is_busy:
             raise RefusedError(
                 ErrorCode.INVALID_TXN_STATE, "the producer's previous transaction is still open"
@@ -379,8 +379,8 @@ class ProducerTransactions:
         raise TransactionAbortedError(answer.code, answer.why)
 
     def _require_abort(self, answer: CoordinatorAnswer) -> None:
-        """Allow only an abort of the transaction from now on. If the response is fatal, also end
-        the producer."""
+        """Allow only an abort of the transaction from now on. If the response is fatal, the
+        producer also ends."""
         error: RefusedError = TransactionAbortedError(answer.code, answer.why)
         if answer.verdict in (ResponseMeaning.FENCED, ResponseMeaning.FATAL):
             self._end_for_good(answer)

@@ -1,15 +1,17 @@
 """State machine of a producer's transactions, and the meanings of coordinators' responses.
 
-Pure. There are two protocols. The protocol of a transaction is selected at its start. With
-EXPLICIT (transaction.version 0 and 1), each partition and group is added at the coordinator before
-the first write to it, and the epoch stays the same from one transaction to the next. With IMPLICIT
-(KIP-890), the write itself adds the partition, and the response to EndTxn contains the producer id
-and epoch of the next transaction. Invariants:
+Pure. There are two protocols. The protocol of a transaction is selected at its start:
+- EXPLICIT (transaction.version 0 and 1): each partition and group is added at the coordinator
+  before the first write to it. The epoch remains the same for several transactions.
+- IMPLICIT (KIP-890): the write itself adds the partition. The response to EndTxn contains the
+  producer id and epoch of the next transaction.
+
+Invariants:
 - AddedBeforeSent: with EXPLICIT, no batch is sent for a partition that the coordinator has not
   added.
 - EndedIfBegun: a transaction is ended at the coordinator if the coordinator may know it, and only
   then.
-- OneOutcome: after the first request to commit, a transaction is not aborted unless it is certainly
+- OneOutcome: after the first request to commit, a transaction is aborted only if it is certainly
   not committed.
 - NoLateRequests: with EXPLICIT, if a request may still arrive late, the next transaction has a new
   epoch.
@@ -34,16 +36,16 @@ ADD_PARTITIONS_VERSION_MAX = 3
 
 
 class ProducerFencedError(RefusedError):
-    """Another producer has started to use the transactional id, or the coordinator has ended the
-    transaction.
+    """Error if another producer has started to use the transactional id, or if the coordinator has
+    ended the transaction.
 
     This error is permanent: the producer sends no further requests.
     """
 
 
 class TransactionAbortedError(RefusedError):
-    """The transaction could not be committed and was aborted. The application may repeat its work
-    in a new transaction."""
+    """Error if a transaction could not be committed and was aborted. The application may repeat its
+    work in a new transaction."""
 
 
 class TransactionOutcomeUnknownError(RefusedError):
@@ -65,15 +67,15 @@ class TransactionStage(Enum):
     """Stage of a producer's current transaction."""
 
     UNIDENTIFIED = auto()
-    """The producer has to request a producer id and epoch, or a new epoch, from the transaction
-    coordinator."""
+    """Stage in which the producer must request a producer id and epoch, or a new epoch, from the
+    transaction coordinator."""
     READY = auto()
     OPEN = auto()
     DOOMED = auto()
-    """A part of the transaction has failed. The transaction can only be aborted."""
+    """Stage after a part of the transaction has failed. The transaction can only be aborted."""
     PREPARED = auto()
     """Stage in which all records and offsets of the transaction are stored at the brokers. Another
-    process completes the transaction, or this one aborts it."""
+    process completes the transaction, or this process aborts it."""
     COMMITTING = auto()
     ABORTING = auto()
     FINAL = auto()
@@ -90,8 +92,8 @@ class TransactionCall(Enum):
 
 
 class ResponseMeaning(Enum):
-    """Meaning of a coordinator's response for the transaction. If several meanings apply, the one
-    with the highest value counts."""
+    """Meaning of a coordinator's response for the transaction. If several meanings apply, the
+    meaning with the highest value is used."""
 
     DONE = 0
     RETRY = 1
@@ -129,8 +131,8 @@ OTHERWISE: dict[TransactionCall, ResponseMeaning] = {
     C.COMMIT: ResponseMeaning.UNKNOWN,
     C.ABORT: ResponseMeaning.IDENTIFY,
 }
-"""Meaning of error codes, by kind of request, that are neither retriable nor listed in
-`VERDICTS`."""
+"""Meaning of error codes that are neither retriable nor listed in `VERDICTS`, by kind of
+request."""
 VERDICTS: dict[tuple[TransactionCall, ErrorCode], ResponseMeaning] = {
     # For a partition of a group, the epoch is stale.  The response to the abort shows whether the
     # producer is fenced.
@@ -165,8 +167,8 @@ def verdict_of(call: TransactionCall, code: int) -> ResponseMeaning:
 def deciding_code(call: TransactionCall, codes: Iterable[int]) -> ErrorCode:
     """Return the most severe of the error codes of several partitions.
 
-    OPERATION_NOT_ATTEMPTED is ignored if another partition has an error code, because that error is
-    the reason.
+    OPERATION_NOT_ATTEMPTED is ignored if another partition has an error code, because that other
+    error is the cause.
     """
     found = {row_of(code).code for code in codes}
     reasons = found - {E.OPERATION_NOT_ATTEMPTED} or found
@@ -181,7 +183,7 @@ def protocol_for(
     """Return the protocol for the next transaction. It depends on the level of the feature
     transaction.version, and on the API versions that client and brokers have in common.
 
-    A client that is limited to old versions of one of these APIs must not use new versions of the
+    If one of these APIs is limited to old versions, the client must not use new versions of the
     other APIs.
     """
     is_implicit = (
@@ -261,11 +263,13 @@ class TransactionFlow:
         return tuple(self._wanted) if self.stage is TransactionStage.OPEN else ()
 
     def admits(self, at: TopicPartition) -> bool:
-        """Return whether batches of a partition may be sent now."""
+        """Return whether batches of a partition may be sent at present. With EXPLICIT, the
+        coordinator must first add the partition."""
         return self.protocol is TransactionProtocol.IMPLICIT or at in self._added
 
     def on_sent(self) -> None:
-        """Record that a request was sent after which the coordinator may know the transaction."""
+        """Record that a request was sent. After this request, the coordinator may know the
+        transaction."""
         self.must_end = True
 
     def on_lost(self) -> None:
@@ -313,8 +317,8 @@ class TransactionFlow:
         self._move(TransactionStage.COMMITTING)
 
     def commit_verdict(self, verdict: ResponseMeaning) -> ResponseMeaning:
-        """Return the meaning of the last response to a commit, taking its earlier attempts into
-        account.
+        """Return the meaning of the last response to a commit, which also depends on earlier
+        attempts.
 
         If the response to an earlier attempt was lost, a refusal may only mean that the transaction
         is already committed.
@@ -330,7 +334,7 @@ class TransactionFlow:
         """Record that the transaction has ended. Returns True if the producer has a new epoch.
 
         `identity` is the producer id and epoch in the EndTxn response. It is None if the response
-        contains none, or if no request was sent.
+        contains no id, or if no request was sent.
         """
         is_abort = self.stage is TransactionStage.ABORTING
         is_explicit = self.protocol is TransactionProtocol.EXPLICIT
@@ -349,8 +353,8 @@ class TransactionFlow:
         return True
 
     def give_up(self) -> None:
-        """Stop trying to abort the transaction, because the coordinator does not respond or does
-        not know the transaction.
+        """Stop the attempts to abort the transaction, because the coordinator does not respond or
+        does not know the transaction.
 
         The next producer epoch ends the transaction.
         """

@@ -46,8 +46,8 @@ def topics_to_commit(
 
 
 def codes_of(answer: Message) -> Iterable[int]:
-    """Return the error codes in a response. It contains either a single code or one for each
-    partition."""
+    """Return the error codes in a response, which contains either a single code or one code for
+    each partition."""
     if isinstance(answer, AddPartitionsToTxnResponse):
         return [
             one.partition_error_code

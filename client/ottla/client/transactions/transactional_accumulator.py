@@ -1,4 +1,4 @@
-"""Buffered records of a transactional producer, by partition. They all belong to the open
+"""Buffered records of a transactional producer, by partition. All of them belong to the open
 transaction.
 
 Pure. This is an accumulator whose batches are transactional. With the protocol EXPLICIT, batches
@@ -113,8 +113,8 @@ class TransactionalAccumulator(Accumulator):
         return is_new
 
     def drain(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[ProducerBatch]:
-        """Mark batches that are ready as in flight, and return them. From then on, the transaction
-        must be ended at the coordinator."""
+        """Mark batches that are ready as in flight, and return them. After this call, the
+        transaction must be ended at the coordinator."""
         taken = super().drain(partitions, now_ms)
         if taken:
             self._flow.on_sent()
