@@ -1,5 +1,5 @@
-"""Reasons why a page cannot show a fact: the user lacks a right, the cluster does not support the
-request, or a node does not respond. The page shows the reason in place of the fact."""
+"""Reasons why a page cannot show a fact. The user lacks a permission, the cluster does not support
+the request, or a node does not respond. The page shows the reason in place of the fact."""
 
 import shlex
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from ottla.model.values import frozen
 T = TypeVar("T")
 
 FACT_S = 10.0
-"""Time limit in seconds of one request for information that a page shows."""
+"""Maximum seconds for one request for information that a page shows."""
 RESOURCE_OPTIONS = {
     "topic": "--topic",
     "group": "--group",
@@ -27,20 +27,20 @@ RESOURCE_OPTIONS = {
 
 @frozen(kw_only=True)
 class NeededRight:
-    """Permission (for an ACL operation on a resource) that a user needs to see information or to
+    """Permission for an ACL operation on a resource, which a user needs to see information or to
     make a change."""
 
     operation: str
     """Operation of Kafka's ACLs that the user needs, such as describe."""
     resource: str = "cluster"
-    """Type of the resource to which the right applies: cluster, topic, group, transactional id or
-    user."""
+    """Type of the resource to which the permission applies: cluster, topic, group, transactional id
+    or user."""
     name: str = ""
-    """Name of the resource to which the right applies. Empty for the cluster."""
+    """Name of the resource to which the permission applies. Empty for the cluster."""
 
     @property
     def text(self) -> str:
-        """The right as a noun phrase for a page, such as `describe on group "billing"`."""
+        """The permission as a noun phrase for a page, such as `describe on group "billing"`."""
         if self.resource == "cluster":
             return f"{self.operation} on the cluster"
         if not self.name:
@@ -48,7 +48,7 @@ class NeededRight:
         return f"{self.operation} on {self.resource} {self.name!r}"
 
     def command(self, user: str) -> str:
-        """Return the command that grants this right to a user."""
+        """Return the command that grants this permission to a user."""
         words = ["ottla", "acl", "create", "--allow", user or "USER", "--operation", self.operation]
         if self.resource == "cluster":
             words.append("--cluster")
@@ -100,8 +100,9 @@ def absence_of(thing: str, error: Exception, needs: NeededRight) -> Absence:
 async def attempt(
     thing: str, call: Awaitable[T], needs: NeededRight, *, timeout_s: float = FACT_S
 ) -> T | Absence:
-    """Return the result of an admin call, or the reason why it has none. `thing` names the
-    requested information. `needs` is the permission that the call requires."""
+    """Return the result of an admin call, or the reason why it failed. `thing` names the requested
+    information. `needs` is the permission that the call requires. `timeout_s` is the time limit in
+    seconds."""
     try:
         with trio.fail_after(timeout_s):
             return await call
@@ -118,7 +119,7 @@ OTTLA_FEATURE = "ottla.version"
 
 async def is_ottla(admin: Admin) -> bool:
     """Return whether the cluster's brokers are Ottla's. Brokers of Apache Kafka close the
-    connection when they get a request that only Ottla has."""
+    connection when they receive a request that only Ottla supports."""
     return OTTLA_FEATURE in await admin.describe_features()
 
 
@@ -126,7 +127,7 @@ async def attempt_own(
     admin: Admin, thing: str, call: Callable[[], Awaitable[T]], needs: NeededRight
 ) -> T | Absence:
     """Return the result of an admin call that sends requests of Ottla's own, or the reason why
-    there is none. Nothing is sent to a cluster of Apache Kafka."""
+    there is no result. Nothing is sent to a cluster of Apache Kafka."""
 
     async def checked() -> T:
         if not await is_ottla(admin):
@@ -144,8 +145,9 @@ async def attempt_each(
     *,
     is_own: bool = False,
 ) -> tuple[dict[NodeId, T], list[Absence]]:
-    """Return the results of an admin call at each broker, made concurrently, and the reasons for
-    the brokers without a result. With `is_own`, the call sends requests of Ottla's own."""
+    """Make an admin call at each broker, concurrently. Returns the results by broker, and the
+    reasons for the brokers without a result. With `is_own`, the call sends requests of Ottla's
+    own."""
     found: dict[NodeId, T] = {}
     absent: list[Absence] = []
     brokers = await attempt("brokers", admin.describe_cluster(), CLUSTER_DESCRIBE)

@@ -1,8 +1,9 @@
 """The ASGI application of the console, with a route for each page, action and live part (a part of
 a page that is updated while the page is open).
 
-Every response has the security headers of `HEADERS`. An error of a view (the function that computes
-a page) becomes a page with one sentence; only errors that are bugs are logged with their traceback.
+Every response has the security headers of `HEADERS`. If a view (the function that computes a page)
+raises an error, the response is a page with one sentence. Only errors that are bugs are logged with
+their traceback.
 """
 
 import gzip
@@ -63,15 +64,15 @@ HEADERS = {
 }
 HSTS = {"strict-transport-security": "max-age=31536000"}
 PAGE_S = 30.0
-"""Time limit in seconds for computing a page. Without it, open pages would accumulate if brokers do
-not respond."""
+"""Maximum seconds for computing a page. Without this limit, open pages would accumulate if brokers
+do not respond."""
 ACTION_S = 120.0
-"""Time limit in seconds for an action of a form, such as a reset of 10,000 offsets."""
+"""Maximum seconds for an action of a form, such as a reset of 10,000 offsets."""
 PAGES_AT_ONCE = 16
 """Maximum number of pages and actions that are computed at the same time; further requests wait."""
 AT_WORK_OF_SESSION_MAX = 12
-"""Maximum number of pages and actions of one session that are computed or wait. A browser opens six
-at a time."""
+"""Maximum number of pages and actions of one session that are computed or wait. A browser opens up
+to six connections at a time."""
 STREAMS_MAX = 100
 STREAMS_OF_SESSION_MAX = 8
 """Maximum number of open event streams of one session. Each open page may have one. Browsers keep
@@ -342,7 +343,7 @@ class ConsoleApp:
 
 
 async def checked_form(request: Request, signed: SignedIn, names: HostNames) -> Mapping[str, str]:
-    """Return the submitted fields of a form. Raises PageError unless the form was created by this
+    """Return the submitted fields of a form. Raises PageError if the form was not created by this
     console for the current session."""
     check_site(request, names)
     form = dict(await form_of(request))
@@ -352,15 +353,15 @@ async def checked_form(request: Request, signed: SignedIn, names: HostNames) -> 
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds the security headers to each response. Browsers and proxies do not
-    store pages, unless a response has a header that allows it."""
+    """ASGI middleware that adds the security headers to each response. By default, these headers
+    forbid browsers and proxies to store pages."""
 
     def __init__(self, app: ASGIApp, extra: Mapping[str, str] = {}) -> None:
         self._app = app
         self._headers = {**HEADERS, **extra}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, and add the security headers to its response."""
+        """Forward a request to the application, and add the security headers to its response."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -382,7 +383,7 @@ class HostCheck:
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, or refuse it because of its host name."""
+        """Forward a request to the application, or refuse it because of its host name."""
         if scope["type"] == "http":
             given = Headers(scope=scope).getlist("host")
             if len(given) != 1 or not self._names.has(given[0]):
@@ -408,8 +409,8 @@ def build_app(
     templates: Any = None,
     has_tls: bool = False,
 ) -> Starlette:
-    """Return the console's ASGI application. `names` are the host names by which browsers reach it;
-    `templates` is another directory of templates, for tests."""
+    """Return the console's ASGI application. `names` are the host names by which browsers reach the
+    console. `templates` replaces the console's templates in tests."""
     console = ConsoleApp(
         gate,
         pages,

@@ -29,7 +29,7 @@ class DiskRow:
 
     @property
     def used_share(self) -> float | None:
-        """Used share of the directory's volume, from 0 to 1. None if it is unknown."""
+        """Used share of the directory's volume, from 0 to 1, or None if unknown."""
         if self.used_bytes is None or not self.total_bytes:
             return None
         return min(1.0, self.used_bytes / self.total_bytes)
@@ -58,9 +58,9 @@ class BrokerRow:
     warnings: tuple[str, ...]
     disks: tuple[DiskRow, ...]
     is_reported: bool
-    """False if the broker does not report its state. Brokers of Apache Kafka do not."""
+    """True if the broker reports its state, which brokers of Apache Kafka do not."""
     denial: str
-    """Reason why the user may not read the broker's state. Empty if the user may."""
+    """Reason why the user may not read the broker's state. Empty if the user may read it."""
     leader_count: int | None
     replica_count: int | None
     offline_count: int | None
@@ -69,7 +69,7 @@ class BrokerRow:
 
     @property
     def used_share(self) -> float | None:
-        """Used share of the broker's fullest volume, from 0 to 1. None if it is unknown."""
+        """Used share of the broker's fullest volume, from 0 to 1, or None if unknown."""
         return max(
             (one.used_share for one in self.disks if one.used_share is not None), default=None
         )
@@ -89,8 +89,8 @@ class MachineRow:
 
 
 def disk_rows(directories: Iterable[SurveyedDirectory]) -> tuple[DiskRow, ...]:
-    """Return a table row for the volume of each directory of a broker. Numbers below zero are
-    unknown."""
+    """Return a table row for the volume of each log directory of a broker. Negative numbers in
+    `directories` are unknown values."""
     return tuple(
         DiskRow(
             path=one.path,
@@ -103,7 +103,7 @@ def disk_rows(directories: Iterable[SurveyedDirectory]) -> tuple[DiskRow, ...]:
 
 
 def broker_rows(brokers: Iterable[SurveyedBroker], rates: TrafficRates | None) -> list[BrokerRow]:
-    """Return a table row for each of the given brokers, in the order of the brokers."""
+    """Return a table row for each broker, in the order of `brokers`."""
     rates_of = {one.broker: one for one in rates.brokers} if rates is not None else {}
     return [broker_row(one, rates_of.get(one.id)) for one in brokers]
 

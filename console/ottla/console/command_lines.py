@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 
 def command_line(command: str, values: Mapping[str, str]) -> str:
-    """Return a command of `ottla` with values in place of its parameters in braces, such as
+    """Return a command of `ottla` in which values replace the parameters in braces, such as
     `{topic}`.
 
     A parameter without a value is replaced by its name in capitals. Values are quoted for the
-    shell, because they may have been chosen by other users.
+    shell, because other users may have chosen them.
     """
     words = []
     for word in command.split():

@@ -1,7 +1,8 @@
-"""Sends server-sent events: the stream that renews a page's live part.
+"""Sends server-sent events, by which a page's live part is updated.
 
-The stream ends if the browser leaves, if it does not read for `SEND_S`, after `STREAM_S`, and if
-the view fails. The browser then connects again, except after a failure, which is shown.
+The stream ends if the browser disconnects or does not read for `SEND_S` seconds, after `STREAM_S`
+seconds, or if the view fails. The browser then connects again, except after a failure, which the
+page shows.
 """
 
 import logging
@@ -22,13 +23,13 @@ LOG = logging.getLogger(__name__)
 Push = Callable[[str], Awaitable[None]]
 
 BEAT_S = 15.0
-"""Interval, in seconds, of comments in an event stream, so that proxies keep a silent stream
-open."""
+"""Interval, in seconds, of comments in an event stream. Proxies would close a stream without
+data."""
 SEND_S = 30.0
-"""Time, in seconds, that a browser has for reading an event of the stream."""
+"""Maximum seconds until a browser has read an event of the stream."""
 STREAM_S = 3_600.0
-"""Maximum duration of an event stream in seconds. The browser then connects again, and its login is
-checked again."""
+"""Maximum duration, in seconds, of an event stream. The browser then connects again, and its login
+is checked again."""
 RETRY_MS = 3_000
 
 

@@ -1,5 +1,5 @@
-"""Derives the HTTP status and the error sentence for an exception of a view (a function that
-computes a page). Pure."""
+"""Converts an exception of a view (a function that computes a page) to an HTTP status and an error
+sentence. Pure."""
 
 from http import HTTPStatus
 
@@ -17,7 +17,7 @@ UNREACHABLE = {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 
 
 class PageError(Exception):
-    """Error for a request that the console itself refuses, with HTTP status and reason."""
+    """Error for a request that the console itself refuses. It has an HTTP status and a reason."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -37,7 +37,7 @@ class Failure:
     code: str = ""
     """Name of Kafka's error code. Empty if the failure is not an error of the cluster."""
     advice: str = ""
-    """Command or step that helps after the failure, or an empty text if there is none."""
+    """Command or step that helps after the failure, or an empty text if no advice exists."""
 
 
 def failure_of(error: Exception) -> Failure:

@@ -1,4 +1,4 @@
-"""Builds and matches the addresses of pages, whose path segments may be any value. Pure.
+"""Builds and parses the addresses of pages, whose path segments may be any value. Pure.
 
 Ids of groups may contain slashes, or be `..`, which browsers would resolve. A slash is therefore
 sent as `%2F`, and the undecoded path is matched. A value that is empty, consists of dots or begins
@@ -13,7 +13,7 @@ from ottla.model.values import frozen
 ESCAPE = "~"
 PATH_CHARS_MAX = 131_072
 """Maximum length of an address's path in bytes. A group id of 32,767 characters that all need
-escapes would be longer, but servers refuse such a request line before."""
+escapes would be longer, but servers refuse a request line of this length."""
 
 
 def segment_of(value: str) -> str:
@@ -24,7 +24,7 @@ def segment_of(value: str) -> str:
 
 
 def value_of(segment: str) -> str | None:
-    """Return the value in a segment of an address's path, or None if it is not UTF-8."""
+    """Return the value in a segment of an address's path, or None if the segment is not UTF-8."""
     try:
         return unquote(segment, errors="strict").removeprefix(ESCAPE)
     except UnicodeDecodeError:
@@ -32,9 +32,9 @@ def value_of(segment: str) -> str | None:
 
 
 def address(path: str, values: Mapping[str, str], query: Mapping[str, object] = {}) -> str:
-    """Return the address of a page with a path such as `/topics/{topic}`, with values for its
-    parameters. Raises KeyError if one is missing. Query parameters that are None or empty are left
-    out."""
+    """Return the address of a page. `path` is the page's path with parameters, such as
+    `/topics/{topic}`, and `values` has their values. Raises KeyError if a value is missing. Query
+    parameters that are None or empty are omitted."""
     parts = [
         segment_of(values[part[1:-1]]) if part.startswith("{") else part for part in path.split("/")
     ]

@@ -1,8 +1,8 @@
 """Searches and sorts a list, and divides it into pages. Pure.
 
 Each list of the console has the same query parameters: `q` searches, `sort` orders (`-size` in
-descending order), `page` counts from 1. Unknown values select the default, so that old addresses
-work.
+descending order), `page` counts from 1. An unknown value selects the default, so that old addresses
+still work.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,8 @@ Row = TypeVar("Row")
 Other = TypeVar("Other")
 
 ROWS_MAX = 100
-"""Maximum number of rows on one page of a list. With more, a page of long names exceeds 100 KB."""
+"""Maximum number of rows on one page of a list. With more rows, a page of long names would exceed
+100 KB."""
 SEARCH_CHARS_MAX = 500
 PAGE_DIGITS_MAX = 6
 
@@ -39,7 +40,8 @@ class ListPage(Generic[Row]):
 
     @property
     def first(self) -> int:
-        """Number of the first row on this page within the list, from 1. 0 if there are no rows."""
+        """Number of the first row on this page within the list, from 1, or 0 if the page has no
+        rows."""
         return (self.page - 1) * ROWS_MAX + 1 if self.rows else 0
 
     @property
@@ -49,7 +51,7 @@ class ListPage(Generic[Row]):
 
     def sort_after(self, key: str) -> str:
         """Return the value of the query parameter `sort` for the link in a column's header. If the
-        list is already sorted by this column, it selects the opposite direction."""
+        list is already sorted by this column, the value selects the opposite direction."""
         return f"-{key}" if key == self.sort and not self.is_descending else key
 
     def with_rows(self, rows: Iterable[Other]) -> "ListPage[Other]":

@@ -1,5 +1,5 @@
-"""Makes live parts of pages. A live part is renewed while the page is open, by repeated calls of
-the page's view."""
+"""Creates live parts of pages. A live part is updated while the page is open, by repeated calls of
+the page's view (the function that computes the page)."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -14,8 +14,8 @@ brokers little."""
 
 
 def every(interval_s: float, view: ViewFunction) -> LiveFunction:
-    """Return a live part. While the page is open, it calls the page's view repeatedly, with
-    `interval_s` seconds between two calls."""
+    """Return a live part. While the page is open, the live part calls the page's view repeatedly,
+    with `interval_s` seconds between two calls."""
 
     async def views(request: PageRequest) -> AsyncGenerator[PageView, None]:
         began = trio.current_time()

@@ -1,8 +1,7 @@
-"""Runs actions that take longer than a page: they continue after the page that started them was
-closed.
+"""Runs long actions, which continue after the page that started them was closed.
 
 Each of these actions has its own page, which shows the progress. The actions end with the console
-process. They can be started again after that, because their progress is stored in the cluster.
+process. They can then be started again, because their progress is stored in the cluster.
 """
 
 import logging
@@ -25,14 +24,14 @@ LOG = logging.getLogger(__name__)
 RUNNING_MAX = 8
 """Maximum number of long actions that run at the same time. Each has a connection to brokers."""
 ENDED_MAX = 50
-"""Maximum number of long actions that ended, and that the console still shows."""
+"""Maximum number of ended long actions that the console still shows."""
 LINES_MAX = 100
-"""Maximum number of progress lines that the console stores for one action. The latest ones are
-kept."""
+"""Maximum number of progress lines that the console stores for one action. Older lines are
+deleted."""
 LINE_CHARS_MAX = 1_000
 
 Work: TypeAlias = Callable[[Report], Awaitable[str]]
-"""Function that carries out a long action, reports its progress, and returns its result as a
+"""Function that carries out a long action, reports its progress, and returns the result as a
 sentence."""
 
 
@@ -61,8 +60,7 @@ class ActionReport(NamedTuple):
 
 
 class LongAction:
-    """One long action (such as a drain), which runs in the background of the console, or has
-    ended."""
+    """One long action (such as a drain) in the background of the console. It runs or has ended."""
 
     def __init__(
         self, *, key: str, title: str, about: str, command: str, user: str, role: str, began_ms: int
@@ -74,14 +72,15 @@ class LongAction:
         self.about = about
         """Address of the page about the object that the action changes."""
         self.command = command
-        """Command of `ottla` that makes the same change."""
+        """Command of `ottla` that makes the same change as the action."""
         self.user = user
         self.role = role
         self.began_ms = began_ms
         self.ended_ms: int | None = None
         self.state = ActionState.RUNNING
         self.result = ""
-        """Result of the action, or the reason why it failed, as a sentence. Empty if it runs."""
+        """Result of the action, or the reason why it failed, as a sentence. Empty while the action
+        runs."""
         self.lines: deque[ActionReport] = deque(maxlen=LINES_MAX)
         self.scope = trio.CancelScope()
 
@@ -116,7 +115,7 @@ class LongActions:
         role: str,
     ) -> LongAction:
         """Start a long action in the background, and return it. Raises PageError if the same action
-        runs already, or if too many run."""
+        is already running, or if too many actions are running."""
         running = [one for one in self._actions.values() if one.is_running]
         if any(one.title == title for one in running):
             raise PageError(HTTPStatus.CONFLICT, f"{title!r} is in progress already")

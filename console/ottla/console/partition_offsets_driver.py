@@ -1,5 +1,5 @@
-"""Reader of partition offsets that sends a separate request to each leader. If a leader does not
-respond, only its own partitions lack offsets."""
+"""Reads partition offsets by a separate request to each leader. If a leader does not respond, only
+its own partitions lack offsets."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ottla.model.errors import ErrorCode, OttlaError, RefusedError
 from ottla.model.ids import NodeId, TopicPartition
 
 OFFSETS_S = 3.0
-"""Time limit, in seconds, for one leader's response with the offsets of its partitions."""
+"""Maximum seconds for one leader's response with the offsets of its partitions."""
 
 
 async def known_offsets(
@@ -23,10 +23,10 @@ async def known_offsets(
     isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
     """Return the first offset of each partition whose record has a timestamp at or after a time in
-    ms since 1970, or -1 if there is none. EARLIEST and LATEST are special times.
+    ms since 1970, or -1 if the partition has no such record. EARLIEST and LATEST are special times.
 
-    `leaders` are the partitions and their leaders. The result does not contain partitions without a
-    leader, or whose leader does not respond in time. Raises RefusedError if the user may not read
+    `leaders` contains the leader of each partition. Partitions without a leader, or whose leader
+    does not respond in time, are not in the result. Raises RefusedError if the user may not read
     the topic.
     """
     by_leader: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)

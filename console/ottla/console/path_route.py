@@ -1,4 +1,4 @@
-"""HTTP routes whose path parameters may be any value: they match the undecoded path."""
+"""HTTP routes whose path parameters may be any value, because they match the undecoded path."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -45,5 +45,5 @@ class PathRoute(BaseRoute):
         await response(scope, receive, send)
 
     def url_path_for(self, name: str, /, **_: Any) -> Any:
-        """Refuse to make an address: pages use the function `link` for that."""
+        """Raise an error, because pages use the function `link` to create addresses."""
         raise NotImplementedError(name)

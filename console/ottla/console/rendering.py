@@ -1,7 +1,8 @@
 """Prepares the console's templates: their filters, and the functions that templates call.
 
 Every value is escaped for HTML, even without a filter. Control characters and bidirectional
-overrides are replaced by visible escapes. A name that is missing in the context causes an error.
+overrides are replaced by visible escapes. A name that is missing in the template's context causes
+an error.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from ottla.model.visible_text import visible, visible_json
 
 FOLDER = Path(__file__).parent / "templates"
 UNKNOWN = "–"
-"""Sign that pages show in place of an unknown number."""
+"""Text that pages show in place of an unknown number."""
 
 
 def build_environment(
@@ -74,7 +75,7 @@ def _shown(value: Any) -> Any:
 
 
 def count_text(value: float | None) -> str:
-    """Return a number as text, with separators between thousands; fractions have at most two
+    """Return a number as text, with separators between thousands. Fractions have at most two
     digits."""
     if value is None:
         return UNKNOWN
@@ -113,12 +114,13 @@ def when_element(time_ms: int | None) -> Markup:
 
 
 def lines_text(value: str) -> Markup:
-    """Return a text of several lines for an HTML `pre` element: line ends and tabs are kept."""
+    """Return a text of several lines for an HTML `pre` element. Line ends and tabs are
+    preserved."""
     return escape(visible(value, keeps_layout=True))
 
 
 def sentence_text(value: str) -> str:
-    """Return a text with a capital letter at its start, as a sentence begins."""
+    """Return a text with a capital letter at its start."""
     return value[:1].upper() + value[1:]
 
 

@@ -17,7 +17,7 @@ FORM_BYTES_MAX = 4 * 1024 * 1024
 """Maximum size of a posted form in bytes. A form with a record of 1 MiB is three times as large if
 every byte is escaped."""
 FORM_S = 30.0
-"""Time limit, in seconds, for receiving a posted form."""
+"""Maximum seconds until a posted form has been received."""
 FORM_TYPE = "application/x-www-form-urlencoded"
 
 
@@ -30,8 +30,8 @@ class OwnOrigins(Protocol):
 
 
 def check_site(request: Request, names: OwnOrigins) -> None:
-    """Raise PageError if a page of another site sent a form, according to the headers that browsers
-    set."""
+    """Raise PageError if a page of another site sent a form. The headers that browsers set show
+    this."""
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
     host = request.headers.get("host", "")
@@ -41,8 +41,8 @@ def check_site(request: Request, names: OwnOrigins) -> None:
 
 
 def query_of(request: Request) -> Mapping[str, str]:
-    """Return the query parameters of a request (after the question mark). Raises PageError if there
-    are too many."""
+    """Return the query parameters of a request (after the question mark). Raises PageError if the
+    request has too many parameters."""
     raw: bytes = request.scope["query_string"]
     if len(raw) > QUERY_BYTES_MAX:
         raise PageError(
@@ -52,8 +52,8 @@ def query_of(request: Request) -> Mapping[str, str]:
 
 
 async def form_of(request: Request) -> Mapping[str, str]:
-    """Read the fields of a form that a browser posted. Raises PageError if it is too large or no
-    form."""
+    """Return the fields of a form that a browser posted. Raises PageError if the body is too large
+    or not a form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise PageError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"a form must be {FORM_TYPE}")
     body = bytearray()

@@ -24,8 +24,8 @@ class WriteAudit(Protocol):
         values: Mapping[str, str],
         outcome: str,
     ) -> None:
-        """Write a line about an action to the audit log. `values` are the names in the action's
-        path; a form's fields are never written, because they may be secrets or records."""
+        """Write a line about an action to the audit log. `values` contains the names in the
+        action's path. A form's fields are never written, because they may be secrets or records."""
         ...
 
 

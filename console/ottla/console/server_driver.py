@@ -41,15 +41,15 @@ LOG = logging.getLogger(__name__)
 
 CLIENT_ID = "ottla-console"
 ADMIN_TIMEOUT_S = 20.0
-"""Timeout in seconds of the console's requests to the cluster. It is shorter than the timeout of a
-page, so that a page can name the broker that does not respond."""
+"""Timeout, in seconds, of the console's requests to the cluster. It is shorter than the timeout of
+a page, so that the page can name the broker that does not respond."""
 IDLE_S = 15
-"""Time in seconds within which a browser must send a whole request."""
+"""Maximum seconds until a browser has sent a whole request."""
 READ_S = 3_600
-"""Time in seconds after which the server closes a connection on which the browser sends no data,
-such as the connection of a live part."""
+"""Seconds without data from the browser after which the server closes a connection, such as the
+connection of a live part."""
 UNREAD_MS = 60_000
-"""Time in ms after which the server closes a connection whose data the browser does not read."""
+"""Time, in ms, after which the server closes a connection from which the browser does not read."""
 HEADER_BYTES_MAX = 64 * 1024
 SWEEP_S = 30.0
 """Interval, in seconds, at which the console closes expired sessions."""
@@ -60,8 +60,7 @@ BootstrapAddresses = tuple[tuple[str, int], ...]
 
 
 def secured(config: Any, security: ClientSecurity | None) -> Any:
-    """Return the settings of a cluster client in which login and encryption are replaced by the
-    given ones."""
+    """Return the settings of a cluster client with the login and encryption of `security`."""
     if security is None:
         return config
     own = {one.name: getattr(security, one.name) for one in fields(ClientSecurity)}
@@ -71,7 +70,7 @@ def secured(config: Any, security: ClientSecurity | None) -> Any:
 def clients_for(
     admin: Admin, bootstrap: BootstrapAddresses, security: ClientSecurity | None
 ) -> UserClients:
-    """Return the clients of the cluster for one user. Without `security`, they have the console's
+    """Return the clients of the cluster for one user. If `security` is None, they use the console's
     own login."""
 
     def further_admin() -> AbstractAsyncContextManager[Admin]:
@@ -104,7 +103,7 @@ class UserConnections:
         self._security = security
 
     async def open(self, user: str, password: str) -> OpenedClients:
-        """Log in to the cluster as a user, and return clients with the user's rights. Raises
+        """Log in to the cluster as a user, and return clients with the user's permissions. Raises
         RefusedError if the cluster refuses the login."""
         security = replace(
             self._security, sasl_username=user, sasl_password=password, sasl_jaas_config=None
@@ -145,8 +144,8 @@ async def serve_console(
     *,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve the console until cancelled. `report` is called with the address to open, once the
-    server accepts connections. `task_status` reports the TCP port."""
+    """Serve the console until cancelled. Once the server accepts connections, `report` is called
+    with the address to open, and `task_status` reports the TCP port."""
     listener = _listener(settings)
     port = int(listener.getsockname()[1])
     names = host_names(settings.host, port, settings.names, has_tls=settings.has_tls)
@@ -243,8 +242,8 @@ def _listener(settings: ServerSettings) -> socket.socket:
 
 
 def _readable_in_time(listener: socket.socket) -> socket.socket:
-    """Set a timeout on a listening socket, so that connections whose data the browser does not read
-    are closed. Accepted connections inherit it."""
+    """Set a timeout on a listening socket, which accepted connections inherit. Connections from
+    which the browser does not read are then closed."""
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
     return listener
 

@@ -21,14 +21,14 @@ SCRAM = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 
 class AccessKind(Enum):
-    """Way in which the console controls the access of users."""
+    """Kind of access control of the console."""
 
     OPEN = "open"
-    """Access without a login. The cluster has no login either, and the console's address is a
+    """Access without a login. The cluster requires no login either, and the console's address is a
     loopback address."""
     KEY = "key"
-    """Access by a key in the address that the console prints, because the console's own login has
-    rights."""
+    """Access by a key in the address that the console prints. It is required if the console's own
+    login has permissions in the cluster."""
     LOGIN = "login"
     """Access by a login: users of the cluster sign in by SCRAM."""
     PROXY = "proxy"
@@ -41,11 +41,11 @@ class ServerSettings:
 
     host: str
     port: int
-    """TCP port of the console. 0 for a free one."""
+    """TCP port of the console, or 0 for any free port."""
     certificate: str | None = None
-    """Path of the PEM file with the certificates for HTTPS. None for HTTP."""
+    """Path of the PEM file with the certificates for HTTPS, or None for HTTP."""
     key: str | None = None
-    """Path of the PEM file with the private key for HTTPS, or None."""
+    """Path of the PEM file with the private key for HTTPS, or None for HTTP."""
     names: tuple[str, ...] = ()
     """Host names by which browsers reach the console, in addition to its address."""
     access: AccessKind
@@ -56,9 +56,11 @@ class ServerSettings:
     proxy_networks: tuple[Network, ...] = ()
     config: ConsoleConfig
     socket: int | None = None
-    """File descriptor of a listening socket for the console. None to open one."""
+    """File descriptor of a listening socket for the console, or None if the console opens a
+    socket."""
     link_key: str = ""
-    """Key in the console's address for AccessKind.KEY. Empty to make one."""
+    """Key in the console's address for AccessKind.KEY. If it is empty, the console creates a
+    key."""
 
     @property
     def has_tls(self) -> bool:
@@ -69,8 +71,8 @@ class ServerSettings:
 def access_kind(
     *, wants_login: bool, proxy_header: str, host: str, own_login: Mapping[str, str]
 ) -> AccessKind:
-    """Return the way in which a console controls access. `own_login` has the console's own
-    login settings. Raises ConfigError if two ways exclude each other."""
+    """Return the kind of access control of a console. `own_login` has the console's own login
+    settings. Raises ConfigError if the arguments contradict each other."""
     if proxy_header:
         if wants_login:
             raise ConfigError("--login", "excludes --proxy-header; give one of them")
@@ -82,7 +84,7 @@ def access_kind(
 
 def check_address(kind: AccessKind, host: str, *, has_tls: bool) -> None:
     """Raise ConfigError if passwords or cookies could be read on the network, or if the console's
-    address is not one of this machine's."""
+    address does not belong to this machine."""
     if host != "localhost":
         try:
             ip_address(host.partition("%")[0])
@@ -98,8 +100,9 @@ def check_address(kind: AccessKind, host: str, *, has_tls: bool) -> None:
 
 
 def user_security(texts: Mapping[str, str]) -> ClientSecurity:
-    """Return the encryption and SASL mechanism of users' logins to the cluster, from the console's
-    own settings in Kafka's keys. Raises ConfigError if these connect to a listener without a login.
+    """Return the encryption and SASL mechanism of users' logins to the cluster. `texts` contains
+    the console's own settings under Kafka's keys. Raises ConfigError if these settings connect to a
+    listener without a login.
     """
     kept = {
         key: text
@@ -121,7 +124,7 @@ def user_security(texts: Mapping[str, str]) -> ClientSecurity:
 
 
 def default_role(kind: AccessKind) -> UserRole:
-    """Return the default of --default-role, the role of users that have none. It is admin for a
-    console without a login, because its reader has the rights of the command line anyway, and
-    viewer otherwise."""
+    """Return the default value of --default-role, the role of users without a role. It is admin for
+    a console without a login, because the user has the permissions of the command line anyway.
+    Otherwise, it is viewer."""
     return UserRole.VIEWER if kind in (AccessKind.LOGIN, AccessKind.PROXY) else UserRole.ADMIN

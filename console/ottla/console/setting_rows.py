@@ -31,11 +31,11 @@ class SettingRow:
 
     key: str
     value: str | None
-    """Value of the setting in force. None if there is none, or if it is secret."""
+    """Effective value of the setting. None if the setting has no value or is secret."""
     default: str | None
     """Default value of the setting. None if it is unknown or secret."""
     source: str
-    """Level at which the setting's value in force was set, in words."""
+    """Level at which the setting's effective value was set, in words."""
     kind: str
     """Type of the setting's value, such as "long". Empty if it is unknown."""
     is_changed: bool
@@ -50,8 +50,8 @@ class SettingRow:
 
 
 def setting_rows(settings: Mapping[str, ConfigEntry], kind: ConfigKind) -> list[SettingRow]:
-    """Return table rows about a resource's settings, in order of their keys. Secret values are left
-    out."""
+    """Return table rows about a resource's settings, in order of their keys. Secret values are
+    omitted."""
     definitions = definitions_of(kind)
     rows = []
     for key, one in sorted(settings.items()):

@@ -1,8 +1,8 @@
-"""Information about the cluster that pages share: the numbers of its partitions, and its last
-changes.
+"""Information about the cluster that several pages share: the numbers of its partitions, and the
+latest changes of the metadata.
 
-The information is cached for each admin client, so that a page, its live part, and several open
-pages need only one request to the brokers.
+The information is cached for each admin client. A page, its live part and further open pages
+therefore need only one request to the brokers.
 """
 
 from weakref import WeakKeyDictionary
@@ -15,9 +15,9 @@ from ottla.insight.facts.partition_totals_driver import PartitionTotals, read_pa
 
 PARTITIONS_PER_S = 500
 """Maximum average number of partitions whose state is requested per second. The totals of 10,000
-partitions are therefore kept for 20 s."""
+partitions are therefore cached for 20 s."""
 KEPT_S_MAX = 60.0
-"""Maximum time in seconds for which totals of partitions are kept."""
+"""Maximum seconds for which totals of partitions are cached."""
 CHANGES_KEPT_S = 600.0
 """Time in seconds after which all changes are read again. Until then, only the changes since the
 last read are requested."""
@@ -46,13 +46,13 @@ def known_totals(admin: Admin) -> PartitionTotals | None:
 
 
 def known_partition_count(admin: Admin) -> int | None:
-    """Return the number of partitions when they were last read, or None if they never were."""
+    """Return the number of partitions when it was last read, or None if it was never read."""
     totals = _KEPT.setdefault(admin, _SharedFacts()).totals
     return None if totals is None else totals.partition_count
 
 
 async def partition_totals(admin: Admin) -> PartitionTotals:
-    """Return the numbers of partitions, which are at most KEPT_S_MAX old.
+    """Return the numbers of partitions, which are at most KEPT_S_MAX seconds old.
 
     Raises RefusedError if the broker that responds cannot return metadata yet.
     """
@@ -70,9 +70,9 @@ async def latest_changes(admin: Admin, *, since_ms: int, count_max: int) -> Rece
     """Return the most recent changes of the metadata since `since_ms` (ms since 1970), at most
     `count_max`.
 
-    Changes that an earlier call has read are kept. Every call must therefore have the same
-    `count_max`, and a `since_ms` that is not before that of the previous call. Raises RefusedError
-    with UNSUPPORTED_VERSION if the brokers do not have the request.
+    Changes that an earlier call has read are cached. Every call must therefore have the same
+    `count_max`, and a `since_ms` that is not earlier than in the previous call. Raises RefusedError
+    with UNSUPPORTED_VERSION if the brokers do not support the request.
     """
     kept = _KEPT.setdefault(admin, _SharedFacts())
     async with kept.changes_lock:

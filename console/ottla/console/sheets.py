@@ -1,8 +1,8 @@
 """Types for the parts of a page: facts, tables, notes, forms and plots. Pure.
 
 If a page needs no special layout, its view (the function that computes the page) returns a `Sheet`.
-The template `sheet.html` shows its parts in order, and escapes all values. A test reads the values
-without HTML.
+The template `sheet.html` shows the parts of the sheet in order, and escapes all values. A test
+reads the values without HTML.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ class Cell:
     """Form in which the cell's value is shown: text, code, count, bytes, seconds, milliseconds,
     percent, when or badge."""
     href: str = ""
-    """Address that the cell links to. Empty if it is no link."""
+    """Address to which the cell links. Empty if the cell is not a link."""
     tone: str = "neutral"
-    """Judgement that the colour of a badge shows: good, warning, bad or neutral."""
+    """Severity that the colour of a badge shows: good, warning, bad or neutral."""
 
     @property
     def is_number(self) -> bool:
@@ -91,7 +91,7 @@ class Column:
     title: str
     key: str = ""
     """Value of the query parameter that sorts the list by this column. Empty if the list cannot be
-    sorted by it."""
+    sorted by this column."""
     is_number: bool = False
 
 
@@ -109,7 +109,7 @@ class ListColumn(Generic[Thing]):
     """Function that returns the cell of an element of the list."""
     key: str = ""
     """Value of the query parameter that sorts the list by this column. Empty if the list cannot be
-    sorted by it."""
+    sorted by this column."""
     order: Callable[[Thing], Any] | None = None
     """Function that returns the value by which the list is sorted, or None to sort by the value of
     the cell."""
@@ -138,15 +138,15 @@ class TablePart:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     empty: str = "There are none."
-    """Sentence that the page shows in place of an empty table, with the next step."""
+    """Sentence that the page shows in place of an empty table. It names the next step."""
     empty_command: str = ""
     listing: ListPage[Any] | None = None
-    """The page of a long list that the table shows, with its search and order. None if the table
+    """The page of a long list that the table shows, with its search and order, or None if the table
     shows all rows. At most one table of a sheet shows a page of a list."""
     search_label: str = "Search"
     loads: str = ""
-    """Address of the same page with more values in the table, which the browser loads after the
-    page. Empty if there is none."""
+    """Address of the same page with more values in the table. The browser loads this address after
+    the page. Empty if the table is complete."""
 
 
 @frozen(kw_only=True)
@@ -194,7 +194,7 @@ class FormField:
     hint: str = ""
     is_required: bool = False
     options: tuple[tuple[str, str], ...] = ()
-    """Values and texts of the options that the user selects from."""
+    """Values and texts of the options from which the user selects."""
 
 
 @frozen(kw_only=True)
@@ -211,7 +211,7 @@ class FormPart:
     values: Mapping[str, str] = field(default_factory=dict)
     """Values of the parameters in the path of the form's action."""
     href: str = ""
-    """Address that a form opens if it only reads. Empty for the form of an action."""
+    """Address that a read-only form opens. Empty for the form of an action."""
     hint: str = ""
 
 
@@ -226,7 +226,7 @@ def choice_form(
     hint: str = "",
 ) -> FormPart:
     """Return the form of an action on one of several objects, which the user selects. `field` has
-    the name and the label of the field, `options` the values and texts of the objects."""
+    the name and the label of the field. `options` has the values and texts of the objects."""
     name, label = field
     chosen = FormField(name=name, label=label, type="select", options=options)
     return FormPart(
@@ -255,7 +255,7 @@ class LinksPart:
     links: tuple[tuple[str, str], ...]
     """Text and address of each link in this part of the page."""
     current: str = ""
-    """Text of the link to the present page. Empty if it is not among the links."""
+    """Text of the link to the present page. Empty if the links do not contain the present page."""
 
 
 @frozen(kw_only=True)
@@ -287,11 +287,11 @@ class Sheet:
     heading: str
     """Heading of the page, which is also its title."""
     lead: str = ""
-    """Sentence below the page's heading. Empty if there is none."""
+    """Sentence below the page's heading. Empty if the page has no such sentence."""
     parts: tuple[SheetPart, ...]
     live: str = ""
-    """Name of the page's live part, whose content comes before all other parts. Empty if there is
-    none."""
+    """Name of the page's live part, which is shown before all other parts. Empty if the page has no
+    live part."""
     live_values: Mapping[str, str] = field(default_factory=dict)
     live_parts: tuple[SheetPart, ...] = ()
 
@@ -306,8 +306,8 @@ def sheet_view(
     live_values: Mapping[str, str] = {},
     live_parts: Iterable[SheetPart | None] = (),
 ) -> PageView:
-    """Return the result of a page's view: a sheet with the given parts. Parts that are None are
-    left out. `command` replaces the command of the page."""
+    """Return the result of a page's view: a sheet with `parts`. Parts that are None are omitted.
+    `command` replaces the command of the page."""
     sheet = Sheet(
         heading=heading,
         lead=lead,
@@ -333,8 +333,8 @@ def list_table(
     empty_command: str = "",
     search_label: str = "Search",
 ) -> TablePart:
-    """Return a table with one page of a list. The list is searched in `text_of`, sorted and divided
-    into pages according to the query parameters.
+    """Return a table with one page of a list. The query parameters determine the search (in
+    `text_of`), the order and the page.
 
     Cells are created only for the elements on this page of the list, and for the column by which
     the list is sorted.
@@ -378,8 +378,8 @@ def listed(
     search_label: str = "Search",
     loads: str = "",
 ) -> TablePart:
-    """Return a table that shows one page of a list. `rows` has a table row for each row of the
-    listing."""
+    """Return a table that shows one page of a list. `rows` has a table row for each element of the
+    page."""
     return TablePart(
         title=title,
         columns=tuple(columns),

@@ -1,7 +1,7 @@
 """Reads the scripts and styles of the console once. Their addresses contain digests of their
 content.
 
-A browser may keep such a file permanently, because changed content gets another address.
+A browser may store such a file permanently, because changed content gets a new address.
 """
 
 import gzip
@@ -24,7 +24,7 @@ DIGEST_CHARS = 12
 
 @frozen(kw_only=True)
 class StaticFile:
-    """Content of a static file (script or style), plain and compressed."""
+    """Content of a static file (script or style), uncompressed and compressed."""
 
     content: bytes
     compressed: bytes

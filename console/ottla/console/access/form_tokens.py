@@ -1,5 +1,5 @@
-"""Tokens in forms, which prove that a page of this console created the form, not another site
-(CSRF). Pure.
+"""Tokens in forms against cross-site request forgery (CSRF). A token proves that a page of this
+console created the form. Pure.
 
 A token is the session's secret, combined with a pad that differs in each page. Compression of a
 page therefore does not reveal the secret (BREACH).
@@ -15,8 +15,8 @@ FIELD = "csrf"
 
 
 def token_of(secret: bytes, pad: bytes) -> str:
-    """Return a token for forms, derived from a session's secret. `pad` is random, and as long as
-    the secret."""
+    """Return a token for forms, derived from a session's secret. `pad` must be random and as long
+    as the secret."""
     return base64.urlsafe_b64encode(pad + _xor(secret, pad)).decode("ascii")
 
 

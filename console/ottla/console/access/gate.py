@@ -1,4 +1,4 @@
-"""The gate of the console (its access control): finds the user of a request, or responds with a
+"""The gate (access control) of the console. It finds the user of a request, or responds with a
 login page."""
 
 from collections import deque
@@ -18,7 +18,8 @@ NOTICES_MAX = 8
 
 @frozen(kw_only=True)
 class UserClients:
-    """Clients of the cluster (admin client, consumers, producers) with the rights of one user."""
+    """Clients of the cluster (admin client, consumers, producers) with the permissions of one
+    user."""
 
     admin: Admin
     open_admin: OpenAdmin
@@ -34,12 +35,13 @@ class SignedIn:
     """Name of the signed-in user. Empty if the console has no login."""
     role: UserRole
     form_secret: bytes
-    """Secret of the session from which the tokens in its forms are made (`form_tokens`)."""
+    """Secret of the session, from which the tokens of the session's forms are derived
+    (`form_tokens`)."""
     clients: UserClients
     notices: deque[str]
     """Sentences about finished actions, which the next page of the session shows."""
     can_sign_out: bool = False
-    """True if the user can sign out. This requires that the console has its own login page."""
+    """True if the user can sign out, which requires that the console has its own login page."""
 
 
 class RenderPage(Protocol):
@@ -54,7 +56,7 @@ class RenderPage(Protocol):
 
 
 class AccessGate(Protocol):
-    """Access control of the console: decides which user sends a request."""
+    """Access control of the console. It determines the user of each request."""
 
     def attach(self, render: RenderPage) -> list[BaseRoute]:
         """Set the function that renders login pages. Returns the gate's own HTTP routes, such as
@@ -62,13 +64,14 @@ class AccessGate(Protocol):
         ...
 
     async def admit(self, request: Request) -> SignedIn | Response:
-        """Return the signed-in user of a request, or the response that asks for a login or refuses
-        the request."""
+        """Return the signed-in user of a request. If the request has no user, return a response
+        that asks for a login or refuses the request."""
         ...
 
 
 class OpenGate:
-    """Access control of a console without a login: every request has the same user and rights."""
+    """Access control of a console without a login. Every request has the same user and
+    permissions."""
 
     def __init__(self, clients: UserClients, role: UserRole, form_secret: bytes) -> None:
         self._signed_in = SignedIn(
@@ -80,7 +83,7 @@ class OpenGate:
         )
 
     def attach(self, _render: RenderPage) -> list[BaseRoute]:
-        """Return no HTTP routes, since a console without a login has no login page."""
+        """Return no HTTP routes, because a console without a login has no login page."""
         return []
 
     async def admit(self, _request: Request) -> SignedIn:

@@ -1,9 +1,9 @@
 """Host names by which browsers reach the console, and the detection of requests from other sites.
 Pure.
 
-This prevents DNS rebinding, in which a web page of an attacker sends requests to the console
-through a browser on the same machine. The attacker's host name then resolves to the console's
-address, but the `Host` header still contains the attacker's host name.
+This prevents DNS rebinding. In this attack, a web page sends requests to the console through a
+browser on the same machine. The attacker's host name then resolves to the console's address, but
+the `Host` header still contains the attacker's host name.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ class HostNames:
     exact: frozenset[str]
     """Accepted values of the `Host` header: host names with a port, in lower case."""
     any_port: frozenset[str]
-    """Host names that are accepted with any port, because there may be a proxy or a port
-    mapping."""
+    """Host names that are accepted with any port, because a proxy or a port mapping may change the
+    port."""
     has_all: bool = False
     """True if every host name is accepted. This is safe if the console has a login and TLS, because
     an attacker has no certificate for a foreign name."""
@@ -50,8 +50,8 @@ class HostNames:
 
 
 def host_names(host: str, port: int, names: Iterable[str] = (), *, has_tls: bool) -> HostNames:
-    """Return the host names of a console that listens at an address. `names` are further names by
-    which browsers reach it."""
+    """Return the host names of a console that listens at `host` and `port`. `names` are further
+    names by which browsers reach the console."""
     own = [f"[{host}]" if ":" in host else host]
     if is_loopback(host):
         own += LOOPBACK_NAMES

@@ -1,8 +1,9 @@
-"""Access control by a key, for a console whose own login has rights in the cluster. The key is part
-of the address that the console prints.
+"""Access control by a key, for a console whose own login has permissions in the cluster. The key is
+part of the address that the console prints.
 
-A key is needed because other users of the machine can connect to a loopback address, too. A session
-begins with the key, so that only readers of the printed address have the console's rights.
+The key is needed because other users of the machine can also connect to a loopback address. A
+session starts with the key, so that only readers of the printed address get the permissions of the
+console's login.
 """
 
 import hmac
@@ -29,8 +30,8 @@ REASON = "Open the address that 'ottla console' printed: it has the key."
 
 
 class KeyGate:
-    """Access control by the key in the address that the console prints. Its users have the rights
-    of the console's own login."""
+    """Access control by the key in the address that the console prints. Its users have the
+    permissions of the console's own login."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
 """Limit of failed logins, by the client's address and by user. Pure.
 
-After some failures, each further one doubles the time until the next attempt. A limit by user
-protects one account against many addresses; it is looser, because an attacker can use it to keep
-the user out. The table is bounded: the entry without failures for the longest time is removed.
+After some failures, each further failure doubles the time until the next attempt. The limit by user
+protects an account against an attack from many addresses. It is less strict, because an attacker
+can use it to lock the user out. The table is bounded: if it is full, the entry with the oldest
+failure is removed.
 """
 
 from collections import OrderedDict
@@ -39,8 +40,8 @@ class LoginAttempts:
         return len(self._failures)
 
     def wait_ms(self, host: str, user: str, now_ms: int) -> int:
-        """Return the time in ms until a client at the address `host` may try to log in as a user. 0
-        if it may try now."""
+        """Return the time, in ms, until a client at the address `host` may try to log in as a user,
+        or 0 if the client may try now."""
         return max(
             self._wait_ms(("host", network_of(host)), FREE_FAILURES_OF_ADDRESS, now_ms),
             self._wait_ms(("user", user), FREE_FAILURES_OF_USER, now_ms),
@@ -57,8 +58,8 @@ class LoginAttempts:
             self._failures.popitem(last=False)
 
     def note_success(self, host: str, user: str) -> None:
-        """Delete the failed logins of a user at this address. The failed logins of the address
-        itself remain, so that an attacker with a valid account cannot reset them."""
+        """Delete the failed logins of a user. Failed logins that are counted for the client's
+        address remain, so that an attacker with a valid account cannot reset them."""
         self._failures.pop(("user", user), None)
 
     def _wait_ms(self, key: tuple[str, str], free: int, now_ms: int) -> int:

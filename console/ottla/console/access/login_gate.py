@@ -47,8 +47,8 @@ class OpenedClients:
 
 
 OpenClients = Callable[[str, str], Awaitable[OpenedClients]]
-"""Function that opens clients of the cluster by user name and password. Raises RefusedError if the
-cluster refuses the login."""
+"""Function that opens clients of the cluster. Its arguments are a user name and a password. Raises
+RefusedError if the cluster refuses the login."""
 
 
 class LoginGate:

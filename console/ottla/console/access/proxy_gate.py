@@ -1,5 +1,5 @@
-"""Access control of a console behind a proxy that signs users in, and sends the user's name in a
-header.
+"""Access control of a console behind a proxy. The proxy signs users in and sends the user's name in
+a header.
 
 The header is accepted only from the listed addresses; all other requests are refused. Requests to
 the cluster use the console's own login, so users differ only in their roles.
@@ -28,7 +28,7 @@ Network = IPv4Network | IPv6Network
 
 def parse_networks(texts: Iterable[str]) -> tuple[Network, ...]:
     """Return the proxy's addresses and networks, from texts such as `10.0.0.7` and `10.0.0.0/8`.
-    Raises ConfigError for any other text, and if there are none."""
+    Raises ConfigError for any other text, and if `texts` is empty."""
     networks = []
     for text in texts:
         try:
@@ -62,7 +62,7 @@ class ProxyGate:
         self._users: OrderedDict[str, SignedIn] = OrderedDict()
 
     def attach(self, _render: RenderPage) -> list[BaseRoute]:
-        """Return no HTTP routes, since the proxy has the login page."""
+        """Return no HTTP routes, because the proxy has the login page."""
         return []
 
     async def admit(self, request: Request) -> SignedIn | Response:

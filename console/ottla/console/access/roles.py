@@ -15,7 +15,7 @@ NAMES = {role.name.lower(): role for role in UserRole}
 
 @frozen(kw_only=True)
 class RoleTable:
-    """Roles in the console by user name, and the default role of all other users."""
+    """Roles in the console by user name, and the default role for users without an entry."""
 
     by_user: Mapping[str, UserRole]
     default: UserRole
@@ -26,8 +26,8 @@ class RoleTable:
 
 
 def parse_role(text: str, source: str) -> UserRole:
-    """Return the console role with a name. Raises ConfigError, which names `source`, if there is
-    none."""
+    """Return the console role with this name. Raises ConfigError, which names `source`, if no role
+    has this name."""
     role = NAMES.get(text)
     if role is None:
         raise ConfigError(source, f"is {text!r}; it must be one of {', '.join(NAMES)}")
@@ -35,8 +35,8 @@ def parse_role(text: str, source: str) -> UserRole:
 
 
 def parse_roles(texts: Iterable[str], file_text: str, file_name: str) -> dict[str, UserRole]:
-    """Return the console roles by user, from texts `USER=ROLE` and the text of a file. For a user
-    in both, the texts count."""
+    """Return the console roles by user, from texts `USER=ROLE` and from the text of a file. If a
+    user is in both, the role in `texts` applies."""
     try:
         rows = tomllib.loads(file_text)
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,5 @@
-"""Cookies of sessions: sets the cookie, and finds the signed-in user of a request by its cookie."""
+"""Cookies of sessions. This module sets the cookie of a session, and finds the signed-in user of a
+request by its cookie."""
 
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
@@ -25,8 +26,8 @@ session's cookie with the reload, but not with the first request (SameSite=Stric
 
 
 class SessionCookies:
-    """Sessions of browsers, identified by a cookie that scripts cannot read and other sites cannot
-    send."""
+    """Sessions of browsers, identified by a cookie. Scripts cannot read the cookie, and browsers do
+    not send it with requests from other sites."""
 
     def __init__(
         self,
@@ -43,12 +44,12 @@ class SessionCookies:
         self._has_tls = has_tls
         # Browsers send a cookie to all ports of a host, so its name has the port.
         self.cookie = "__Host-ottla" if has_tls else f"ottla-console-{port}"
-        """Name of the session's cookie. Browsers refuse the prefix `__Host-` from a server without
-        TLS, and from another host."""
+        """Name of the session's cookie. Browsers refuse a cookie with the prefix `__Host-` from a
+        server without TLS and for another host."""
 
     def user_of(self, request: Request) -> SignedIn | None:
-        """Return the signed-in user of a request, or None if its cookie belongs to no open
-        session."""
+        """Return the signed-in user of a request, or None if the request's cookie belongs to no
+        open session."""
         return self._table.find(request.cookies.get(self.cookie, ""), self._seams.now_ms())
 
     def ask_for_login(self, request: Request) -> Response:
@@ -90,8 +91,8 @@ class SessionCookies:
 
 
 def safe_next(text: str) -> str:
-    """Return the address to open after a login. Any text that is not a path of the console becomes
-    `/`."""
+    """Return the address to open after a login. A text that is not a path of the console is
+    replaced by `/`."""
     if (
         len(text) > NEXT_CHARS_MAX
         or not text.startswith("/")

@@ -1,9 +1,12 @@
 """Table of the sessions of signed-in users, by the secret in the session's cookie. Pure.
 
-The table keeps digests of the secrets. A session ends after `IDLE_MS` without a request, at the
-latest after `SESSION_MS`, when the user signs out, and if its user has more than
-`SESSIONS_OF_USER_MAX` sessions. A login always gets a new secret: the value of a cookie that the
-browser sent is never used.
+The table contains digests of the secrets. A session ends in the following cases:
+
+- It had no request for `IDLE_MS`, or has lasted for `SESSION_MS`.
+- The user signs out.
+- The user has more than `SESSIONS_OF_USER_MAX` sessions.
+
+A login always gets a new secret, never the value of a cookie that the browser sent.
 """
 
 import hashlib
@@ -33,7 +36,7 @@ class ConsoleSession:
         self.last_ms = now_ms
 
     def has_expired(self, now_ms: int) -> bool:
-        """Return whether the session has expired: it was idle for too long, or is too old."""
+        """Return True if the session was idle for too long or is too old."""
         return now_ms - self.last_ms >= IDLE_MS or now_ms - self.began_ms >= SESSION_MS
 
 
@@ -48,10 +51,11 @@ class SessionTable:
         return len(self._sessions)
 
     def begin(self, signed_in: SignedIn, close: Callable[[], None], now_ms: int) -> str:
-        """Begin the session of a user who has signed in. Returns the secret for its cookie.
+        """Start the session of a user who has signed in. Returns the secret for the session's
+        cookie.
 
-        If there are too many sessions, the longest idle one ends: first of the same user, then of
-        all.
+        If the user has too many sessions, the user's longest idle session ends. If the console has
+        too many sessions, the longest idle session of all users ends.
         """
         own = [key for key, one in self._sessions.items() if one.signed_in.user == signed_in.user]
         for key in own[: max(0, len(own) - SESSIONS_OF_USER_MAX + 1)]:
@@ -64,7 +68,7 @@ class SessionTable:
 
     def find(self, secret: str, now_ms: int) -> SignedIn | None:
         """Return the signed-in user of the session with this secret, and record its use. Returns
-        None if there is no such session, or if it has expired."""
+        None if the session does not exist or has expired."""
         if not secret or len(secret) > COOKIE_CHARS_MAX:
             return None
         key = _digest(secret)

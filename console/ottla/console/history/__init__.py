@@ -1,6 +1,6 @@
-"""Values over time that the console keeps in memory. They come from the requests of open pages.
+"""Values over time that the console stores in memory, from the requests of open pages.
 
-The console sends no requests of its own, so that an unused console costs the brokers nothing.
+The console sends no further requests, so that an unused console causes no load on the brokers.
 
 lag_history.py      lags of groups (pure)
 metric_history.py   metrics of nodes during the last hour (pure)

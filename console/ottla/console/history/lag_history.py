@@ -1,7 +1,7 @@
-"""Lags of groups over time, kept in memory. The samples come from the requests of open pages. Pure.
+"""Lags of groups over time, stored in memory. Pure.
 
-The console sends no other requests for them. An unused console therefore causes no load on the
-brokers.
+The samples are by-products of the requests of open pages. The console sends no other requests for
+samples, so an unused console causes no load on the brokers.
 """
 
 from collections import OrderedDict, deque
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 GROUPS_MAX = 100
-"""Maximum number of groups whose lag samples are kept. Above it, the samples of the group whose
-page was opened longest ago are dropped."""
+"""Maximum number of groups whose lag samples are stored. Above it, the samples of the group whose
+page was opened longest ago are deleted."""
 SAMPLES_MAX = 360
 """Maximum number of lag samples of one group: half an hour of an open page."""
 SERIES_MAX = 6
@@ -22,12 +22,12 @@ class LagSample(NamedTuple):
 
     time_ms: int
     records: int | None
-    """Lag of the group in records, summed over all partitions. None if no lag is known."""
+    """Lag of the group in records, summed over all partitions, or None if no lag is known."""
     seconds: float | None
-    """Largest age of an unread record among the examined partitions of the group, in seconds. None
+    """Largest age, in seconds, of an unread record among the examined partitions of the group. None
     if no age is known."""
     by_name: Mapping[str, int]
-    """Lags in records of the partitions that were furthest behind, by the name of the partition."""
+    """Lags, in records, of the partitions that were furthest behind, by partition name."""
 
 
 class LagHistory:
@@ -49,7 +49,8 @@ class LagHistory:
 
 def series_of(samples: tuple[LagSample, ...]) -> tuple[tuple[str, tuple[float | None, ...]], ...]:
     """Return the lines of a plot of a group's lag, each with its label and values. The first line
-    is the sum; the others are the partitions with the largest lag now. A value of None is a gap."""
+    is the total lag. The other lines are the partitions with the largest lags now. A value of None
+    is a gap."""
     latest = samples[-1].by_name
     names = sorted(latest, key=lambda name: (-latest[name], name))[: SERIES_MAX - 1]
     return (

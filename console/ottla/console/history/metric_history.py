@@ -1,6 +1,6 @@
-"""Keeps the metrics of nodes over the last hour, within bounded memory. Pure.
+"""Stores the metrics of nodes over the last hour, within bounded memory. Pure.
 
-Each value is a float of 8 bytes in an array. A series that would exceed `SERIES_MAX` is not kept.
+Each value is a float of 8 bytes in an array. At most `SERIES_MAX` series are stored.
 """
 
 import math
@@ -12,13 +12,14 @@ from typing import NamedTuple
 SPAN_S = 3_600.0
 """Time in seconds for which samples of metrics are kept."""
 SAMPLE_S_MIN = 10.0
-"""Minimum time in seconds between two samples that are kept."""
+"""Minimum interval, in seconds, between two samples that are stored."""
 GAP_S = 60.0
 """Time in seconds without a sample after which a plot shows a gap."""
 SAMPLES_MAX = 2 * round(SPAN_S / SAMPLE_S_MIN)
-"""Maximum number of samples, including those that mark gaps."""
+"""Maximum number of stored samples, including samples that mark gaps."""
 SERIES_MAX = 2_000
-"""Maximum number of series, each a metric of one broker: at most 12 MB with `SAMPLES_MAX`."""
+"""Maximum number of series, each of which is a metric of one broker. All series need at most 12 MB
+with `SAMPLES_MAX`."""
 
 
 class MetricSeries(NamedTuple):
@@ -26,7 +27,7 @@ class MetricSeries(NamedTuple):
 
     broker: int
     values: tuple[float | None, ...]
-    """Value at each time of the history. None if there is none."""
+    """Value at each time of the history, or None at times without a value."""
 
 
 class MetricHistory:
@@ -44,7 +45,7 @@ class MetricHistory:
 
     @property
     def is_complete(self) -> bool:
-        """False if the latest sample had more series than are kept."""
+        """False if the latest sample had more series than can be stored."""
         return self._left_out_count == 0
 
     def add(self, at_s: float, metrics: Mapping[int, Mapping[str, float]]) -> None:
@@ -67,8 +68,8 @@ class MetricHistory:
         ]
 
     def rates_of(self, name: str) -> list[MetricSeries]:
-        """Return, for each broker, the increase of a counter per second since the sample before.
-        The first value is None, and so is one after the counter has decreased."""
+        """Return the increase of a counter per second between consecutive samples, for each broker.
+        The first value is None, and so is the value after the counter has decreased."""
         return [
             MetricSeries(broker, self._rates(values)) for broker, values in self.series_of(name)
         ]

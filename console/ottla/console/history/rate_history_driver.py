@@ -1,7 +1,7 @@
-"""Reads rates of traffic for pages: the difference between two samples of the brokers' counters.
+"""Computes rates of traffic for pages: the difference between two samples of the brokers' counters.
 
-The samples of each admin client are kept. A page therefore shows the rates since the previous
-sample, without waiting for a second one. The same samples are the history of the nodes' metrics.
+The samples of each admin client are stored. A page therefore shows the rates since the previous
+sample, without waiting for a second sample. The same samples are the history of the nodes' metrics.
 """
 
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from ottla.insight.facts.traffic_driver import TrafficSample, sample_counters
 from ottla.insight.rules.traffic_rates import TrafficRates, rates_between
 
 SAMPLE_S_MIN = 2.0
-"""Minimum time between two samples of the brokers' counters in seconds. Rates over less time
-fluctuate too much."""
+"""Minimum seconds between two samples of the brokers' counters. Rates over a shorter time fluctuate
+too much."""
 SAMPLE_S_MAX = 120.0
-"""Maximum time between two samples of the brokers' counters in seconds. Rates over more time do not
-show the present."""
+"""Maximum seconds between two samples of the brokers' counters. Rates over a longer time do not
+describe the present."""
 
 
 class _Samples:
@@ -31,8 +31,8 @@ class _Samples:
 
 
 HISTORIES_MAX = 4
-"""Maximum number of admin clients whose metrics over time are kept. Above it, the history of the
-client that was used longest ago is dropped."""
+"""Maximum number of admin clients whose metrics over time are stored. Above it, the history of the
+client that was used longest ago is deleted."""
 BYTES_IN, BYTES_OUT = "topics.bytes.in", "topics.bytes.out"
 """Names of two metrics of each broker that the console computes: the bytes that clients wrote to
 the broker's topics, and the bytes that they read."""
@@ -40,8 +40,8 @@ _SAMPLES: WeakKeyDictionary[Admin, _Samples] = WeakKeyDictionary()
 
 
 async def traffic_rates(admin: Admin) -> TrafficRates | None:
-    """Return the traffic rates of brokers and topics, busiest first. None if this is the first
-    sample of an admin client, or if no broker reports its counters."""
+    """Return the traffic rates of brokers and topics, busiest first. Returns None if this is the
+    first sample of an admin client, or if no broker reports its counters."""
     samples = _SAMPLES.setdefault(admin, _Samples())
     async with samples.lock:
         before, now_s = samples.latest, trio.current_time()
@@ -75,7 +75,8 @@ def _metrics_of(sample: TrafficSample) -> Mapping[int, Mapping[str, float]]:
 
 
 def _forget_histories(latest: Admin) -> None:
-    """Delete the histories of the clients that were used longest ago."""
+    """Delete the histories of the clients that were used longest ago. The client `latest` was used
+    last."""
     used = _SAMPLES.pop(latest)
     _SAMPLES[latest] = used  # now the last one
     for samples in list(_SAMPLES.values())[:-HISTORIES_MAX]:

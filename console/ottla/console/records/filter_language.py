@@ -41,7 +41,7 @@ from ottla.model.points_in_time import parse_time
 from ottla.model.values import frozen
 
 FILTER = "filter"
-"""Name by which error messages call the filter of records."""
+"""Name of the filter of records in error messages."""
 FILTER_CHARS_MAX = 2_000
 TERMS_MAX = 50
 """Maximum number of comparisons in a filter of records."""
@@ -78,21 +78,21 @@ class _Token(NamedTuple):
 
 @frozen(kw_only=True)
 class RecordFilter:
-    """A parsed filter of records."""
+    """A parsed filter of records, as a function that tests a record."""
 
     text: str
     matches: Test
     """Function that returns whether a record matches the filter."""
     reads_content: bool
-    """True if the filter reads keys, values or headers of records. Such a filter could be used to
-    guess hidden messages."""
+    """True if the filter reads keys, values or headers of records. If the console hides messages, a
+    user could guess them with such a filter."""
 
 
 def parse_filter(text: str, *, now_ms: int) -> RecordFilter | None:
     """Parse the text of a filter of records. Returns None if the text is blank. `now_ms` is the
     present time, in ms since 1970, for literals such as `timestamp > "2h"`.
 
-    Raises ConfigError with the position of the mistake.
+    Raises ConfigError, with the position of the mistake, if the text is not a filter.
     """
     if not text.strip():
         return None
@@ -131,14 +131,15 @@ class _Parser:
         self.reads_content = False
 
     def disjunction(self, depth: int) -> Test:
-        """Parse terms of the filter that are joined by `or`. Returns the test for a record."""
+        """Parse terms of the filter that are joined by `or`. Returns a function that tests a
+        record."""
         tests = [self._conjunction(depth)]
         while self._accept("or"):
             tests.append(self._conjunction(depth))
         return tests[0] if len(tests) == 1 else any_of(tests)
 
     def expect_end(self) -> None:
-        """Raise ConfigError if tokens of the filter are left after the parsed expression."""
+        """Raise ConfigError if tokens of the filter remain after the parsed expression."""
         token = self._tokens[self._at]
         if token.kind != "end":
             raise _mistake(token.at, f"'and', 'or' or the end is expected, not {token.text[:20]!r}")

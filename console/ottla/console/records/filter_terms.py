@@ -1,6 +1,6 @@
 """Evaluates the terms of a parsed filter for one record. Pure.
 
-A term never raises an error for a record: values that cannot be compared do not match.
+A term never raises an error for a record. Values that cannot be compared do not match.
 """
 
 import json
@@ -104,12 +104,12 @@ class Operand:
 
     @property
     def is_content(self) -> bool:
-        """True if the operand reads a record's key, value or headers."""
+        """True if the operand reads the key, value or headers of a record."""
         return self.root in CONTENT
 
     def read(self, record: FilteredRecord) -> object:
-        """Return the property of a record that this operand names, or MISSING if the record does
-        not have it."""
+        """Return the property of a record that this operand names, or MISSING if the record lacks
+        the property."""
         if self.root == "header":
             return record.header_text(str(self.path[0]))
         if not self.path:
@@ -127,8 +127,8 @@ class Operand:
 
 def is_equal(found: object, literal: Scalar) -> bool:
     """Return whether a property of a record equals a literal of the filter. Integers and decimals
-    are compared exactly, and a text that is a number equals this number. `null` also equals a
-    missing property."""
+    are compared exactly, and a text that is a number equals this number. A missing property equals
+    `null`."""
     if literal is None:
         return found is None or found is MISSING
     if isinstance(literal, bool) or isinstance(found, bool):
@@ -138,8 +138,8 @@ def is_equal(found: object, literal: Scalar) -> bool:
 
 
 def is_ordered(found: object, literal: Scalar, signs: str) -> bool:
-    """Return whether a property of a record compares to a literal of the filter as one of `signs`,
-    each "<", ">" or "=". Texts are compared by the code points of their characters."""
+    """Return whether the comparison of a record's property with a literal has one of the results in
+    `signs`: "<", ">" or "=". Texts are compared by the code points of their characters."""
     if isinstance(literal, bool) or isinstance(found, bool):
         return False
     pair = _comparable(found, literal)
@@ -154,8 +154,8 @@ def is_ordered(found: object, literal: Scalar, signs: str) -> bool:
 
 
 def _comparable(found: object, literal: Scalar) -> tuple[Decimal, Decimal] | None:
-    """Return a property of a record and a literal as two values that Python can compare, or None.
-    Numbers of different types, and two texts, can be compared."""
+    """Return a property of a record and a literal as two values that Python can compare, or None if
+    they are not comparable. Numbers of different types are comparable, and so are two texts."""
     pair: object = None
     if literal is None:
         return None
@@ -175,7 +175,8 @@ def _comparable(found: object, literal: Scalar) -> tuple[Decimal, Decimal] | Non
 
 def text_of(found: object) -> str | None:
     """Return a property of a record as the text that the filter's operators `contains`, `starts`,
-    `ends` and `~` search. None if there is no property. Objects and lists are JSON."""
+    `ends` and `~` search. Objects and lists are converted to JSON. Returns None if the record lacks
+    the property."""
     if found is None or found is MISSING:
         return None
     if isinstance(found, str):
@@ -191,10 +192,10 @@ def text_of(found: object) -> str | None:
 
 
 def all_of(tests: Sequence[Test]) -> Test:
-    """Return a test that a record passes if it passes all of the given tests."""
+    """Return a test that a record passes if it passes all of `tests`."""
     return lambda record: all(test(record) for test in tests)
 
 
 def any_of(tests: Sequence[Test]) -> Test:
-    """Return a test that a record passes if it passes at least one of the given tests."""
+    """Return a test that a record passes if it passes at least one of `tests`."""
     return lambda record: any(test(record) for test in tests)

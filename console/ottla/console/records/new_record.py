@@ -17,7 +17,7 @@ class NewRecord:
     """A record to write to a topic, as a form describes it."""
 
     partition: int | None
-    """Partition to write to, or None to choose it by the key."""
+    """Partition to which the record is written, or None if the key determines it."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...]

@@ -1,13 +1,17 @@
-"""Parses the query parameters of a page of records: the records to read, and the formats in which
-to show them. Pure.
+"""Parses the query parameters of a page of records. They select the records to read, and the
+formats in which to show the records. Pure.
 
-| parameter | meaning | |---|---| | `from` | `newest` (default), `oldest`, `offset` or `time` | |
-`at` | an offset, or a time as in `ottla consume`: `2026-11-29T07:00`, `36h`, ms since 1970 | |
-`partition` | number of the only partition; empty for all | | `key` | only records with this key, in
-the partition of keys of the default partitioner | | `filter` | see `filter_language` | | `count` |
-records to show | | `level` | `read_committed` hides records of open and aborted transactions | |
-`kf`, `vf` | formats of keys and values | | `cursor` | where the previous page ended:
-`PARTITION:OFFSET,…` |
+| parameter | meaning |
+|---|---|
+| `from` | `newest` (default), `oldest`, `offset` or `time` |
+| `at` | an offset, or a time as in `ottla consume`: `2026-11-29T07:00`, `36h`, ms since 1970 |
+| `partition` | number of the only partition; empty for all |
+| `key` | only records with this key, in the partition of keys of the default partitioner |
+| `filter` | see `filter_language` |
+| `count` | number of records to show |
+| `level` | `read_committed` hides records of open and aborted transactions |
+| `kf`, `vf` | formats of keys and values |
+| `cursor` | end of the previous page: `PARTITION:OFFSET,…` |
 """
 
 import re
@@ -42,7 +46,7 @@ class Start(Enum):
 
 @frozen(kw_only=True)
 class ReadQuery:
-    """Parsed query of a page: the records of a topic that the page shows."""
+    """Parsed query of a page of records. It selects the records of a topic that the page shows."""
 
     start: Start
     offset: int = 0
@@ -52,15 +56,16 @@ class ReadQuery:
     Start.TIME."""
     partition: int | None = None
     key: str | None = None
-    """Key that all shown records have, or None for records with any key."""
+    """Key that all shown records have, or None if any key is accepted."""
     filter: RecordFilter | None = None
     count: int = COUNT
     level: str = LEVELS[0]
     key_format: str = "auto"
     value_format: str = "auto"
     cursor: Mapping[int, int] | None = None
-    """Offset of each partition at which this page of records continues: the first to read, or for
-    Start.NEWEST the first that was shown before. None for the first page."""
+    """Offset of each partition at which this page of records continues. It is the first offset to
+    read or, for Start.NEWEST, the lowest offset that the previous page has shown. None for the
+    first page."""
 
     @property
     def is_backward(self) -> bool:
@@ -69,12 +74,13 @@ class ReadQuery:
 
     @property
     def reads_content(self) -> bool:
-        """True if the choice of the records to show depends on their keys, values or headers."""
+        """True if the selection of records depends on their keys, values or headers."""
         return self.key is not None or (self.filter is not None and self.filter.reads_content)
 
 
 def parse_query(query: Mapping[str, str], *, now_ms: int, count_max: int = COUNT_MAX) -> ReadQuery:
-    """Parse the query parameters of a page of records. Raises ConfigError for an invalid one."""
+    """Parse the query parameters of a page of records. Raises ConfigError if a parameter is
+    invalid."""
     start = _one_of("from", query.get("from", ""), [one.value for one in Start])
     at = query.get("at", "").strip()
     offset = time_ms = 0
@@ -129,8 +135,8 @@ def _time(text: str, now_ms: int) -> int:
 
 
 def _one_of(name: str, text: str, values: list[str] | tuple[str, ...]) -> str:
-    """Return the value of a query parameter, which must be one of `values`. If it is empty, return
-    the first of `values`."""
+    """Return the value of a query parameter, which must be one of `values`. An empty value means
+    the first of `values`. Raises ConfigError for other values."""
     if text and text not in values:
         raise ConfigError(name, f"is {text[:50]!r}; it must be one of {', '.join(values)}")
     return text or values[0]

@@ -1,7 +1,7 @@
 """Reads the records that a page of the console shows, within limits of count, bytes and time.
 
-Nothing is committed, and no group is joined: the reads are single Fetch requests with the rights of
-the user. Empty partitions and partitions without a leader cost no wait.
+The reads are single Fetch requests with the permissions of the user. They commit no offsets and
+join no group. Empty partitions and partitions without a leader cause no delay.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,8 +33,8 @@ PARTITIONS_MAX = 100
 SCANNED_RECORDS_MAX = 20_000
 SCANNED_BYTES_MAX = 32 * MIB
 SCAN_S = 5.0
-"""Maximum time, in seconds, for reading the records of one page. With a filter, the page then shows
-the records found so far, and its next page continues where the scan ended."""
+"""Maximum seconds for reading the records of one page. With a filter, the page then shows the
+records found so far, and the next page continues where the scan ended."""
 RESPONSE_BYTES = 2 * MIB
 PARTITION_BYTES_MIN = 64 * KIB
 FILTERED_WINDOW = 500
@@ -48,10 +48,10 @@ RECORD_COST_BYTES = KIB
 per record."""
 SCANS_AT_ONCE = 4
 """Maximum number of pages whose records are read at the same time. Other pages wait. Each scan may
-hold SCANNED_BYTES_MAX bytes in memory."""
+use SCANNED_BYTES_MAX bytes of memory."""
 KEPT_MATCHES = 200
-"""Number of matching records, in addition to two pages of them, that are kept in memory before some
-are dropped."""
+"""Number of matching records, in addition to two pages of records, that are stored in memory before
+some are dropped."""
 STALE_MAX = 5
 STALE_WAIT_S = 0.2
 
@@ -64,19 +64,19 @@ class FoundRecords:
     scanned_count: int
     scanned_bytes: int
     limit: str = ""
-    """Limit that ended the scan of records before its end: "records", "bytes" or "time". Empty if
-    none did."""
+    """Limit that ended the scan of records early: "records", "bytes" or "time". Empty if the scan
+    was complete."""
     cursor: Mapping[int, int] | None = None
     """Offset of each partition at which the next page of records continues, or None at the end."""
     unreadable: tuple[int, ...] = ()
     """Numbers of the partitions whose records could not be read because they have no leader, or
     because the leader does not respond."""
     left_out: int = 0
-    """Number of partitions beyond PARTITIONS_MAX, whose records were not read."""
+    """Number of partitions beyond PARTITIONS_MAX. Their records were not read."""
 
 
 class FilteredView:
-    """A record as the filter of a page reads it. Its content is decoded when the filter reads
+    """A record as the filter of a page reads it. Its content is decoded only when the filter reads
     it."""
 
     def __init__(self, record: ConsumerRecord, decoder: FieldDecoder) -> None:
@@ -113,7 +113,8 @@ class FilteredView:
         return None if self._record.value is None else self._of("value", self._record.value).content
 
     def header_text(self, name: str) -> Any:
-        """Return the record's last header with this name as text, or MISSING if there is none."""
+        """Return the record's last header with this name as text, or MISSING if the record has no
+        such header."""
         for header, value in reversed(self._record.headers):
             if header == name:
                 return None if value is None else value.decode(errors="backslashreplace")
@@ -151,7 +152,8 @@ class RecordScan:
 
     @property
     def limit(self) -> str:
-        """Limit of the scan that is reached: "records", "bytes" or "time". Empty if none is."""
+        """Limit of the scan that is reached: "records", "bytes" or "time". Empty if no limit is
+        reached."""
         if self.scanned_count - self._renewed_count >= SCANNED_RECORDS_MAX:
             return "records"
         if self.scanned_bytes - self._renewed_bytes >= SCANNED_BYTES_MAX:
@@ -165,7 +167,7 @@ class RecordScan:
 
     @property
     def is_choosy(self) -> bool:
-        """True if the scan has a key or a filter. Records that do not match are then left out."""
+        """True if the query has a key or a filter. Records that do not match are then omitted."""
         return self._key is not None or self._query.filter is not None
 
     async def read(
@@ -173,9 +175,9 @@ class RecordScan:
         positions: list[ReadPosition],
         on_match: Callable[[ConsumerRecord], bool],
     ) -> None:
-        """Read records from positions to their ends, and pass matching records to `on_match`, until
-        it returns False or a limit is reached. Afterwards, the positions are after the last record
-        that was examined."""
+        """Read records from each position to its end, and pass matching records to `on_match`.
+        Stops when `on_match` returns False or a limit is reached. Afterwards, the positions are
+        after the last record that was examined."""
         stale_count = 0
         while (left := [one for one in positions if not one.is_at_end]) and not self.limit:
             share = max(PARTITION_BYTES_MIN, RESPONSE_BYTES // len(left))
@@ -238,7 +240,7 @@ async def find_records(
     admin: Admin, topic: str, query: ReadQuery, decoder: FieldDecoder
 ) -> FoundRecords:
     """Return the records that a page shows. Raises RefusedError if the topic or the partition does
-    not exist, or may not be read."""
+    not exist, or if the user may not read it."""
     async with _SCANS:
         return await _find_records(admin, topic, query, decoder)
 
@@ -275,8 +277,8 @@ async def _find_records(
 
 
 async def find_record(admin: Admin, topic: str, partition: int, offset: int) -> ConsumerRecord:
-    """Return the record at an offset of a partition. Raises RefusedError if there is none, with the
-    next offset that has one."""
+    """Return the record at an offset of a partition. If the offset has no record, raises
+    RefusedError, which names the next offset with a record."""
     position = ReadPosition(topic, partition, offset, None)
     limits = ReadLimits(partition_bytes=1, response_bytes=1, wait_ms=0)
     described = await admin.describe_topic(topic)
@@ -359,7 +361,7 @@ async def _forward(
     count: int,
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
     """Return the first records from the offsets `starts` on that match the query, and the cursor
-    (offset by partition) of the next page."""
+    (offset by partition) of the next page or None at the end."""
     found: list[ConsumerRecord] = []
 
     def on_match(record: ConsumerRecord) -> bool:
@@ -378,9 +380,9 @@ async def _forward(
 async def _backward(
     scan: RecordScan, topic: str, bounds: Mapping[int, tuple[int, int]], count: int
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
-    """Return the newest records within `bounds` that match the query, the newest first, and the
-    cursor (offset by partition) of the next page. Windows of offsets before the end are read
-    backwards, each larger than the previous window."""
+    """Return the newest records within `bounds` that match the query, newest first, and the cursor
+    (offset by partition) of the next page or None at the end. Windows of offsets before the end are
+    read backwards, each larger than the previous window."""
     reader = _BackwardReader(scan, topic, bounds, count)
     window = max(count, FILTERED_WINDOW) if scan.is_choosy else count
     while reader.highs and not scan.limit and len(reader.found) < count:
@@ -400,8 +402,8 @@ async def _backward(
 
 
 class _BackwardReader:
-    """Reader of a topic's newest records, backwards. It has the records found so far, and how far
-    back each partition was read."""
+    """Backward reader of a topic's newest records. It stores the records found so far, and the
+    offset to which each partition was read."""
 
     def __init__(
         self, scan: RecordScan, topic: str, bounds: Mapping[int, tuple[int, int]], count: int
@@ -412,16 +414,17 @@ class _BackwardReader:
         self._count = count
         self.found: list[ConsumerRecord] = []
         self.highs = {one: high for one, (low, high) in bounds.items() if low < high}
-        """For each partition, the offset up to which (exclusive) the reader still has to read
+        """Offset of each partition up to which (exclusive) the reader still has to read
         backwards."""
         self.left_out: dict[int, int] = {}
-        """For each partition, the offset after its newest record that matched and is not shown."""
+        """Offset after the newest record of each partition that matched and is not shown."""
         self.cut: tuple[int, int] | None = None
-        """Partition whose window of offsets did not fit the limits, and its examined records. None
-        if all did."""
+        """Partition whose window of offsets exceeded the limits, and the number of its examined
+        records. None if no window exceeded them."""
 
     async def read(self, partitions: list[int], window: int) -> None:
-        """Read `window` offsets before those read so far, in each of some partitions."""
+        """Read `window` offsets before the offsets that were already read, in each of
+        `partitions`."""
         before = self._scan.scanned_count
         positions = [
             ReadPosition(
@@ -455,8 +458,8 @@ class _BackwardReader:
         self.found = matches
 
     def _keep(self, matches: list[ConsumerRecord]) -> None:
-        """Keep the newest matching records, and note for each partition which of the others are not
-        shown."""
+        """Keep the newest matching records, and store for each partition the newest offset that is
+        not shown."""
         kept = nlargest(self._count, matches, key=attrgetter("timestamp_ms", "partition", "offset"))
         places = {(one.partition, one.offset) for one in kept}
         for one in matches:

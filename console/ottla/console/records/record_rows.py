@@ -169,8 +169,8 @@ def download_lines(
 
 
 def _content(fields: dict[str, Any], name: str, data: bytes | None) -> dict[str, Any]:
-    """Add the bytes of a record's key, value or header to the fields of a JSON object. Returns the
-    object."""
+    """Add the bytes of a record's key, value or header to the fields of a JSON object, and return
+    the object."""
     try:
         fields[name] = None if data is None else data.decode()
     except UnicodeDecodeError:

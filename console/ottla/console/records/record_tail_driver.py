@@ -23,8 +23,8 @@ from ottla.model.values import frozen
 from ottla.wire.offset_timestamps import LATEST
 
 INTERVAL_S = 1.0
-"""Time in seconds between two requests for new records. It determines the load of an open page on
-the brokers."""
+"""Interval, in seconds, between two requests for new records. It determines the load that an open
+page causes on the brokers."""
 RECORDS_SHOWN = 50
 KEPT_BYTES_MAX = 16 * MIB
 """Maximum size, in bytes, of the newest records that are kept and shown."""
@@ -43,15 +43,15 @@ class TailedRecords:
     matched_count: int
     """Number of records that matched the query since the page was opened."""
     skipped_count: int
-    """Number of offsets that were not read, because records arrived faster than the page can show
+    """Number of offsets that were skipped, because records arrived faster than the page can show
     them."""
 
 
 async def tail_records(
     admin: Admin, topic: str, query: ReadQuery, decoder: FieldDecoder
 ) -> AsyncGenerator[TailedRecords, None]:
-    """Yield the newest records of a topic when there are new ones, at most every INTERVAL_S
-    seconds. The first result is empty."""
+    """Yield the newest records of a topic whenever new records have arrived, at most every
+    INTERVAL_S seconds. The first result is empty."""
     described = await admin.describe_topic(topic)
     leaders = {one.partition: one.leader for one in described.partitions}
     chosen = chosen_partitions(topic, query, leaders)[:PARTITIONS_MAX]
@@ -96,7 +96,7 @@ async def tail_records(
 
 
 def _trim(shown: deque[ConsumerRecord]) -> None:
-    """Drop the oldest of the shown records beyond the limits of count and bytes."""
+    """Delete the oldest of the shown records that exceed the limits of count and bytes."""
     size = 0
     for kept, one in enumerate(shown):
         size += len(one.key or b"") + len(one.value or b"")

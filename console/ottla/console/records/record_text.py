@@ -1,7 +1,7 @@
 """Converts keys, values and headers of records to text, in formats that need no schema. Pure.
 
-A text is cut to a number of characters, and the result notes that. Templates show control
-characters and HTML as escapes.
+A long text is truncated, and the result states this. Templates show control characters and HTML as
+escapes.
 """
 
 import base64
@@ -20,12 +20,12 @@ PREVIEW_CHARS = 400
 """Maximum number of characters of a record's key or value in a list. A hundred records then fit
 into 100 KB."""
 WHOLE_CHARS = 100_000
-"""Maximum number of characters of a key or value on the page of one record. Browsers show more than
-that slowly."""
+"""Maximum number of characters of a key or value on the page of one record. Browsers display longer
+texts slowly."""
 PARSED_BYTES_MAX = MIB
 """Maximum size, in bytes, of a record's key or value that is parsed as JSON or with a schema."""
 INDENTED_DEPTH_MAX = 40
-"""Nesting depth of JSON up to which lines are indented further. Otherwise, a value of a thousand
+"""Nesting depth of JSON up to which lines are indented. Without this limit, a value of a thousand
 nested lists would become a thousand times as long."""
 HEX_LINE_BYTES = 16
 
@@ -57,8 +57,7 @@ class ShownField:
     is_cut: bool = False
     """True if `text` is only the beginning of the field's content."""
     problem: str = ""
-    """Sentence that gives the reason why the requested format was not used. Empty if it was
-    used."""
+    """Reason why the requested format was not used, as a sentence. Empty if it was used."""
     schema: str = ""
     """Name of the schema that decoded the field, such as "Avro, schema 17". Empty for formats
     without a schema."""
@@ -81,13 +80,13 @@ class DecodedField:
 
 
 class _NotThisFormatError(ValueError):
-    """Error for bytes of a key or value that are not in the requested format."""
+    """Error if the bytes of a key or value are not in the requested format."""
 
 
 def decode_plain(data: bytes, format_name: str) -> DecodedField:
-    """Decode the bytes of a key or value in a format without a schema. With "auto", the first of
-    JSON objects and lists, text and hexadecimal that fits is used. Bytes that are not in the
-    requested format are decoded as with "auto", and `problem` names the reason."""
+    """Decode the bytes of a key or value in a format without a schema. "auto" selects the first
+    format that fits: JSON objects and lists, text, or hexadecimal. Bytes that are not in the
+    requested format are decoded as with "auto", and `problem` has the reason."""
     decode = _DECODERS.get(format_name)
     if decode is None:
         return _detected(data)
@@ -106,8 +105,8 @@ def decode_plain(data: bytes, format_name: str) -> DecodedField:
 def shown(
     decoded: DecodedField, size_bytes: int, *, chars_max: int, is_indented: bool
 ) -> ShownField:
-    """Return a decoded key or value for templates, cut to `chars_max` characters. JSON is indented
-    if `is_indented`."""
+    """Return a decoded key or value for templates, truncated to `chars_max` characters. JSON is
+    indented if `is_indented` is True."""
     text = decoded.text
     if is_indented and decoded.format not in ("text", "hex", "base64"):
         text = indented_json(text, chars_max=chars_max + 1)
@@ -123,7 +122,7 @@ def shown(
 
 def parse_json(text: str) -> object:
     """Parse JSON with exact numbers: decimals become Decimal. Raises ValueError for every text that
-    cannot be parsed, including too deep nesting and numbers of thousands of digits."""
+    cannot be parsed, for example because of too deep nesting or numbers of thousands of digits."""
     try:
         return json.loads(text, parse_float=Decimal)
     except (ArithmeticError, RecursionError) as error:
@@ -131,15 +130,16 @@ def parse_json(text: str) -> object:
 
 
 def object_text(content: object) -> str:
-    """Return a decoded key or value as JSON. Bytes are hexadecimal, other types their text."""
+    """Return a decoded key or value as JSON. Bytes become hexadecimal digits, and other types
+    become their text."""
     if isinstance(content, str):
         return content
     return json.dumps(content, ensure_ascii=False, default=_plain)
 
 
 def indented_json(text: str, *, chars_max: int) -> str:
-    """Return JSON with a line for each entry, up to about `chars_max` characters. Numbers, order
-    and repeated names stay as they are. Other texts are returned with spurious line ends."""
+    """Return JSON with a separate line for each entry, up to about `chars_max` characters. Numbers,
+    order and repeated names are unchanged. A text that is not JSON gets additional line ends."""
     out: list[str] = []
     size, depth, is_line_open = 0, 0, False
     for token in _JSON_TOKEN.finditer(text):
@@ -204,8 +204,8 @@ def _detected(data: bytes) -> DecodedField:
 
 
 _BINARY = re.compile("[\x00-\x06\x0e-\x1a\x1c-\x1f]")
-"""Pattern of control characters that occur in binary data, and hardly in text. Escape sequences of
-terminals are text, which is shown with visible escapes."""
+"""Pattern of control characters that occur in binary data, but rarely in text. Escape sequences of
+terminals count as text, and are shown with visible escapes."""
 
 
 def _text(data: bytes) -> DecodedField:

@@ -114,8 +114,8 @@ def format_choices(config: ConsoleConfig, files: SchemaFiles) -> list[FormatChoi
 
 
 class FieldDecoder:
-    """Decoder of the record keys and values on one page. `prepare` loads the schemas of some
-    records; `decode` then never waits."""
+    """Decoder of the record keys and values on one page. `prepare` loads the schemas of records, so
+    that `decode` never waits."""
 
     def __init__(
         self, registry: SchemaRegistry | None, files: SchemaFiles, formats: dict[RecordPart, str]
@@ -129,7 +129,7 @@ class FieldDecoder:
         self._trouble: SchemaError | None = None
 
     async def prepare(self, records: Iterable[tuple[bytes | None, bytes | None, Headers]]) -> None:
-        """Load the schemas of records, each given as key, value and headers."""
+        """Load the schemas of records. Each item of `records` is a key, a value and headers."""
         if self._registry is None:
             return
         with trio.move_on_after(SCHEMAS_S) as scope:
@@ -144,8 +144,8 @@ class FieldDecoder:
             )
 
     def decode(self, part: RecordPart, data: bytes, headers: Headers) -> DecodedField:
-        """Decode a record's key or value in the format that the user has chosen. If that is not
-        possible, the format is detected, and the result has the reason."""
+        """Decode a record's key or value in the format that the user has chosen. If the bytes are
+        not in this format, the format is detected, and the result contains the reason."""
         chosen = self._formats[part]
         try:
             if chosen in self._files.readers:
@@ -231,8 +231,8 @@ class FieldDecoder:
 
 @frozen
 class _LoadedSchema:
-    """A schema of the registry, and the deserializer that has loaded it. JSON Schema has no
-    deserializer."""
+    """A schema of the registry, and the deserializer that has loaded it, which is None for JSON
+    Schema."""
 
     name: str
     kind: SchemaFormat
@@ -243,8 +243,8 @@ class _LoadedSchema:
 async def open_field_decoder(
     config: ConsoleConfig, files: SchemaFiles, formats: dict[RecordPart, str]
 ) -> AsyncIterator[FieldDecoder]:
-    """Open and yield the decoder of the record keys and values on a page. It connects to the
-    registry only if a record needs it."""
+    """Open and yield the decoder of the record keys and values on a page. The decoder connects to
+    the registry only if a record requires it."""
     async with AsyncExitStack() as opened:
         registry = None
         if config.registry_url and {"auto", REGISTRY} & set(formats.values()):

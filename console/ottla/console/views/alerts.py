@@ -1,5 +1,5 @@
-"""Page of alerts: the conditions in the cluster that need an operator now, and the rules for
-Prometheus, each with the command that fixes it."""
+"""Page of alerts: conditions in the cluster that require an operator now, and the alert rules for
+Prometheus. Each condition and rule has a command that helps."""
 
 import trio
 
@@ -21,7 +21,7 @@ from ottla.insight.rules.alert_rules import ALERT_RULES
 from ottla.model.errors import OttlaError
 
 QUESTIONS = ("health", "unavailable", "disk", "throttle")
-"""Questions of `ottla explain` without parameters whose causes are shown as alerts, the most urgent
+"""Questions of `ottla explain` without parameters whose causes are shown as alerts, most urgent
 first."""
 ALERTS_MAX = 100
 
@@ -88,7 +88,8 @@ async def alerts(request: PageRequest) -> PageView:
 
 
 def _rules() -> TablePart:
-    """Return the table of the rules for Prometheus, with the command that helps for each."""
+    """Return the table of the alert rules for Prometheus, with the command that helps for each
+    rule."""
     return TablePart(
         title="Rules for Prometheus",
         columns=(

@@ -1,5 +1,5 @@
-"""Page of the changes of one broker: cordon, drain, removal and deletion of its registration, each
-with its preview."""
+"""Page of the changes of one broker: cordon, drain, removal and deletion of its registration. Each
+change has a preview."""
 
 from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
@@ -75,16 +75,16 @@ def changes_address(broker: int) -> str:
 
 
 async def cordon(request: PageRequest) -> PageView:
-    """Cordon a broker: it gets no new replicas. Returns a redirect to the page with the changes of
-    the broker."""
+    """Cordon a broker, so that no new replicas are placed on it. Returns a redirect to the page
+    with the changes of the broker."""
     broker = broker_id_of(request.path["broker"])
     await cordon_broker(request.admin, broker, is_cordoned=True)
     return _done(broker, f"Broker {broker} gets no new replicas; it keeps those that it has.")
 
 
 async def uncordon(request: PageRequest) -> PageView:
-    """End the cordon of a broker: it gets new replicas again. Returns a redirect to the page with
-    the changes of the broker."""
+    """End the cordon of a broker, so that new replicas may be placed on it again. Returns a
+    redirect to the page with the changes of the broker."""
     broker = broker_id_of(request.path["broker"])
     await cordon_broker(request.admin, broker, is_cordoned=False)
     return _done(broker, f"Broker {broker} gets new replicas again.")
@@ -112,8 +112,8 @@ async def drain(request: PageRequest) -> PageView:
 
 
 async def undrain(request: PageRequest) -> PageView:
-    """Let a drained broker lead partitions again. Returns a redirect to the page with the changes
-    of the broker."""
+    """Allow a drained broker to lead partitions again. Returns a redirect to the page with the
+    changes of the broker."""
     one = await _broker(request)
     await drain_brokers(request.admin, [one], undo=True)
     return _done(one.id, f"Broker {one.id} may lead partitions again.")
@@ -325,7 +325,7 @@ async def _unregistration(request: PageRequest, one: SurveyedBroker) -> list[She
 
 
 async def _refusal(check: Awaitable[None]) -> str:
-    """Return the reason why a check refuses a change, or an empty text if it allows it."""
+    """Return the reason why a check refuses a change, or an empty text if the check allows it."""
     try:
         await check
     except RefusedError as refusal:

@@ -90,7 +90,8 @@ async def broker(request: PageRequest) -> PageView:
 
 
 class TierFacts(NamedTuple):
-    """The object store's share of the partitions that a broker leads."""
+    """Tiered storage of the partitions that a broker leads: size and number of copied segments, and
+    size of the segments to copy."""
 
     remote_bytes: int
     segment_count: int
@@ -99,8 +100,8 @@ class TierFacts(NamedTuple):
 
 
 def _tier_of(metrics: Mapping[str, float]) -> TierFacts | None:
-    """Return the object store's share of a broker's partitions, or None if the broker has no tiered
-    storage."""
+    """Return the tiered storage of the partitions that a broker leads, or None if the broker has no
+    tiered storage."""
     if TIER_BYTES not in metrics:
         return None
     return TierFacts(
@@ -111,15 +112,15 @@ def _tier_of(metrics: Mapping[str, float]) -> TierFacts | None:
 
 
 async def rates_of(admin: Admin) -> TrafficRates | None:
-    """Return the rates of the cluster's traffic, or None if they are not known in time."""
+    """Return the rates of the cluster's traffic, or None if they are not available in time."""
     with trio.move_on_after(RATES_S):
         return await traffic_rates(admin)
     return None
 
 
 async def _settings(admin: Admin, node: int) -> tuple[list[SettingRow], str]:
-    """Return table rows about a broker's settings, and the reason if they are unknown (otherwise
-    empty)."""
+    """Return table rows about a broker's settings. Also returns the reason why the settings are
+    unknown, or an empty text if they are known."""
     resource = ConfigResource(ConfigKind.BROKER, str(node))
     found: dict[str, ConfigEntry] = {}
     try:

@@ -1,4 +1,4 @@
-"""Page of certificates: the listener of each broker as a client sees it, with encryption,
+"""Page of certificates. It shows each broker's listener as a client sees it: encryption,
 certificate and login, and the problems of the listener."""
 
 from datetime import UTC, datetime
@@ -41,8 +41,8 @@ COLUMNS = (
 
 
 async def certificates(request: PageRequest) -> PageView:
-    """Return the page that shows the security of the brokers' listeners. The addresses come from
-    the cluster itself."""
+    """Return the page that shows the security of the brokers' listeners. The cluster itself reports
+    the addresses of the listeners."""
     found = await attempt("brokers", request.admin.describe_cluster(), CLUSTER_DESCRIBE)
     parts: list[SheetPart] = [security_links("Certificates")]
     if isinstance(found, Absence):

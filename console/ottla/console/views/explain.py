@@ -31,7 +31,7 @@ from ottla.model.security.acls import WILDCARD, AclEntry, AclFilter, ResourceTyp
 COVERED = {"denial": ("ottla acl explain",), "top": ("ottla top",)}
 """Additional commands whose output an explanation contains, by the name of the question."""
 OFFERED_OPERATIONS = ("read", "write")
-"""Operations on each topic that the page for a denial offers while only the user is known."""
+"""Operations that the page for a denial offers for each topic if only the user is known."""
 READS_ACLS = NeededRight(operation="describe")
 LISTS_TOPICS = NeededRight(operation="describe-configs")
 
@@ -61,8 +61,8 @@ async def index(request: PageRequest) -> PageView:
 
 
 async def explain(asked: Answer, request: PageRequest) -> PageView:
-    """Return the page for one question of `ottla explain`: its form, and the explanation once all
-    required values are given."""
+    """Return the page for one question of `ottla explain`: its form, and the explanation if all
+    required values are present."""
     values = {one.name: request.query.get(one.name, "").strip() for one in asked.parameters}
     parts: list[SheetPart] = [_links(asked)]
     if asked.parameters:
@@ -89,7 +89,7 @@ async def explain(asked: Answer, request: PageRequest) -> PageView:
 
 async def _operations(request: PageRequest, user: str) -> SheetPart:
     """Return a table of topics with a link for each operation that may be denied to a user. Topics
-    with a name similar to those in the user's ACLs come first."""
+    whose names are similar to names in the user's ACLs are first."""
     wanted = AclFilter(resource_type=ResourceType.TOPIC)
     acls = await attempt("ACLs", request.admin.describe_acls(wanted), READS_ACLS)
     topics = await attempt("topics", request.admin.list_topic_names(), LISTS_TOPICS)
@@ -125,8 +125,8 @@ async def _operations(request: PageRequest, user: str) -> SheetPart:
 
 
 def near_topics(user: str, topics: list[str], acls: Iterable[AclEntry]) -> set[str]:
-    """Return the topics whose name begins with a name in the ACLs that concern a user. Such an ACL
-    may deny an operation on the topic, or may have been meant to allow it."""
+    """Return the topics whose name begins with a resource name in the user's ACLs. Such an ACL may
+    deny an operation on the topic, or may have been intended to allow it."""
     principals = (f"User:{user}", f"User:{WILDCARD}")
     names = {
         one.resource_name
@@ -176,8 +176,8 @@ def _command(asked: Answer, values: dict[str, str]) -> str:
 
 
 def _page_command(asked: Answer) -> str:
-    """Return the command that the page for a question of `ottla explain` shows before its form is
-    filled in."""
+    """Return the command that the page for a question of `ottla explain` shows if its form is
+    empty."""
     required = [one for one in asked.parameters if one.is_required]
     words = [one.choices[0] if one.choices else f"{{{one.name}}}" for one in required]
     return " ".join([asked.command, *words])

@@ -76,8 +76,8 @@ async def features(request: PageRequest) -> PageView:
 
 
 async def finalize(request: PageRequest) -> PageView:
-    """Finalize an upgrade: raise the feature levels to the highest ones that all brokers support.
-    Returns a redirect to the page of features."""
+    """Finalize an upgrade by raising the feature levels to the highest levels that all brokers
+    support. Returns a redirect to the page of features."""
     levels, absent = await _levels(request.admin)
     if absent:
         raise RefusedError(ErrorCode.BROKER_NOT_AVAILABLE, f"{absent[0].thing}: {absent[0].reason}")
@@ -92,8 +92,8 @@ async def finalize(request: PageRequest) -> PageView:
 
 
 def raisable(levels: Mapping[NodeId, Mapping[str, FeatureLevels]]) -> dict[str, int]:
-    """Return the feature levels to which an upgrade can be finalized: the highest levels that all
-    brokers support, for features whose finalized level is lower."""
+    """Return the feature levels to which an upgrade can be finalized. They are the highest levels
+    that all brokers support, for features whose finalized level is lower."""
     found: dict[str, int] = {}
     for name in FINALIZED_TOGETHER:
         known = [one[name] for one in levels.values() if name in one]
@@ -158,8 +158,8 @@ async def upgrade(request: PageRequest) -> PageView:
 
 
 async def downgrade(request: PageRequest) -> PageView:
-    """Lower the finalized level of a feature, unless metadata would be lost. Returns a redirect to
-    the page of features."""
+    """Lower the finalized level of a feature. The cluster refuses the change if metadata would be
+    lost. Returns a redirect to the page of features."""
     return await _change(request, FeatureUpdateKind.SAFE_DOWNGRADE)
 
 

@@ -1,5 +1,5 @@
 """Pages of long actions, which run in the background of the console: the list of all actions, and a
-page with the progress of one action, which can be cancelled there."""
+page that shows the progress of one action and can cancel it."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -45,9 +45,9 @@ def start_long(
     about: str,
     command: str,
 ) -> PageView:
-    """Start a long action with a separate admin client, which has the rights of the signed-in user.
-    Returns a redirect to the page of the action. `about` is the address of the page of the changed
-    object."""
+    """Start a long action with a separate admin client, which has the permissions of the signed-in
+    user. `about` is the address of the page about the changed object. Returns a redirect to the
+    page of the action."""
 
     async def with_admin(report: Report) -> str:
         async with request.open_admin() as admin:
@@ -65,8 +65,8 @@ def start_long(
 
 
 def running_notes(request: PageRequest, about: str) -> list[SheetPart]:
-    """Return page parts about the long actions in progress that change the object with the page
-    `about`."""
+    """Return page parts about the long actions in progress that change one object. `about` is the
+    address of the object's page."""
     return [
         NotePart(
             text=f"{one.title} is in progress.",
@@ -80,7 +80,7 @@ def running_notes(request: PageRequest, about: str) -> list[SheetPart]:
 
 
 async def long_actions(request: PageRequest) -> PageView:
-    """Return the page that lists the long actions of the user, or all of them for an
+    """Return the page that lists the long actions of the user, or all long actions for an
     administrator."""
     rows = tuple(
         (
@@ -139,8 +139,8 @@ async def long_action(request: PageRequest) -> PageView:
 
 
 async def progress(request: PageRequest) -> PageView:
-    """Return the live part of the page, which is renewed while the page is open: the progress of
-    one long action."""
+    """Return the live part of a long action's page, which shows the progress and is updated while
+    the page is open."""
     one = _one(request)
     sheet = Sheet(heading=one.title, parts=(), live_parts=tuple(_progress(one)))
     return PageView(context={"sheet": sheet}, template="live/sheet")

@@ -1,6 +1,6 @@
 """Pages of a topic's records. A page shows records by offset, time or key, records that match a
-filter, new records as they arrive, or a single record. Also provides downloads, and a form that
-writes a record.
+filter, new records as they arrive, or a single record. The module also provides downloads, and a
+form that writes a record.
 
 If the console hides messages, keys, values and headers are not shown, and records cannot be
 selected by them.
@@ -57,8 +57,8 @@ RECORD_PATH = "/topics/{topic}/records/{partition}/{offset}"
 WRITE_S = 30.0
 LINES_TOGETHER = 100
 LINE_BYTES_LONG = 64 * KIB
-"""Size in bytes of a long line of a download. The event loop serves other pages after each long
-line, and after each LINES_TOGETHER lines."""
+"""Size, in bytes, from which a line of a download counts as long. The event loop serves other pages
+after each long line, and after each LINES_TOGETHER lines."""
 NUMBER_DIGITS_MAX = 18
 STARTS = (
     ("newest", "the newest records"),
@@ -115,7 +115,7 @@ async def message(request: PageRequest) -> PageView:
 
 
 async def tail(request: PageRequest) -> AsyncGenerator[PageView, None]:
-    """Yield the content of the page's live part, which is renewed while the page is open: the
+    """Yield the content of the page's live part, which is updated while the page is open: the
     newest records of a topic as they arrive."""
     files = await read_schema_files(request.config)
     query = _query_of(request, is_download=False)

@@ -1,4 +1,5 @@
-"""Page of metrics: the values that each broker reports about itself, searched over all brokers."""
+"""Page of metrics: the values that each broker reports about itself, with a search over all
+brokers."""
 
 from ottla.console.absences import CLUSTER_DESCRIBE, Absence, attempt_own
 from ottla.console.listing import listing

@@ -1,5 +1,5 @@
-"""Page of replica moves: reassignments and the balance plan in progress, with progress, throttle
-and cancellation."""
+"""Page of replica moves: reassignments and the balance plan in progress, with their progress and
+throttle, and forms that cancel them."""
 
 from collections.abc import Mapping
 
@@ -127,8 +127,9 @@ async def throttle_balance(request: PageRequest) -> PageView:
 
 
 def copied_part(sizes: Mapping[int, int], adding: tuple[int, ...]) -> float | None:
-    """Return the copied fraction of a replica move, 0 to 1, from the partition's size in bytes on
-    each broker. None if no complete replica's size is known."""
+    """Return the copied fraction of a replica move, from 0 to 1. `sizes` has the partition's size
+    in bytes on each broker, and `adding` the brokers that copy it. Returns None if no complete
+    replica's size is known."""
     whole = max((one for broker, one in sizes.items() if broker not in adding), default=0)
     if not adding:
         return 1.0

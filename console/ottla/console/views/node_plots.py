@@ -22,7 +22,7 @@ from ottla.console.sheets import (
 
 LIVE_S = 10.0
 LINES_MAX = 8
-"""Maximum number of lines in one plot. The brokers with the highest latest values are shown."""
+"""Maximum number of lines in one plot. The brokers with the highest latest values are selected."""
 DIGITS = 6
 
 
@@ -34,7 +34,7 @@ class NodePlot(NamedTuple):
     name: str
     """Name of the metric in the reports of brokers."""
     is_counter: bool
-    """True if the increase per second is plotted in place of the value."""
+    """True if the plot shows the increase per second in place of the value."""
     factor: float = 1.0
 
 
@@ -71,7 +71,7 @@ async def plots(request: PageRequest) -> PageView:
 
 
 async def live_plots(request: PageRequest) -> PageView:
-    """Return the live part of the page, which is renewed while the page is open: plots of the most
+    """Return the live part of the page, which is updated while the page is open: plots of the most
     important metrics of all brokers."""
     sheet = Sheet(heading="Plots of nodes", parts=(), live_parts=tuple(await _plots(request)))
     return PageView(context={"sheet": sheet}, template="live/sheet")
@@ -99,8 +99,8 @@ async def metric(request: PageRequest) -> PageView:
 
 
 def plot_of(plot: NodePlot, history: MetricHistory, now_ms: int, now_s: float) -> PlotPart:
-    """Return a plot with a line for each broker. `now_ms` is the wall clock at the time `now_s` of
-    the history's clock."""
+    """Return a plot with a line for each broker. `now_ms` and `now_s` are the present time, in ms
+    of the wall clock and in seconds of the history's clock."""
     found = history.rates_of(plot.name) if plot.is_counter else history.series_of(plot.name)
     title = plot.title
     if len(found) > LINES_MAX:

@@ -1,5 +1,5 @@
-"""Overview: the first page of the console, with the cluster's health and the reasons for it,
-brokers and disks, rates, and the changes of the last hour."""
+"""Overview, the first page of the console. It shows the cluster's health with reasons, brokers and
+disks, rates, and the changes of the last hour."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -31,14 +31,14 @@ from ottla.wire.messages.describe_metadata_changes_response import MetadataChang
 LIVE_S = 10.0
 """Seconds between two updates of the overview while its page is open."""
 FIRST_S = 0.25
-"""Maximum seconds of reading before the overview is sent. Information that is read later is missing
-at first."""
+"""Maximum seconds for reading information before the overview is sent. Information that arrives
+later is missing at first."""
 FACT_S = 15.0
-"""Timeout in seconds of one request for the part of the page that is renewed while the page is
+"""Timeout, in seconds, of one request for the part of the page that is updated while the page is
 open."""
 PARTITIONS_AT_ONCE = 1_000
-"""Maximum number of partitions whose state is part of the page itself. Above it, the live part
-sends the states."""
+"""Maximum number of partitions whose state is part of the page itself. In a larger cluster, the
+page's live part contains these states."""
 NODES, PARTITIONS = "state of the nodes", "state of the partitions"
 HOUR_MS = 3_600_000
 CHANGES_MAX = 40
@@ -55,7 +55,8 @@ class LastHour:
     changes: tuple[MetadataChange, ...] = ()
     is_complete: bool = True
     is_available: bool = True
-    """False if the cluster has no request for changes of the metadata, as Apache Kafka."""
+    """False if the cluster does not support requests for changes of the metadata, as in Apache
+    Kafka."""
     problem: str = ""
     """Reason why the changes of the metadata are unknown, as a sentence. Empty if they are
     known."""
@@ -75,7 +76,7 @@ class ClusterTotals:
 
 @frozen(kw_only=True)
 class ClusterState:
-    """State of the cluster, as far as it could be read."""
+    """State of the cluster. Information that could not be read is missing."""
 
     nodes: Survey | None = None
     """State of the quorum and of the brokers, without partitions."""
@@ -87,8 +88,8 @@ class ClusterState:
 
 
 class _Reader:
-    """Reader of the cluster's state in several steps. A page can show the steps that have
-    succeeded."""
+    """Reader of the cluster's state in several steps. A page can show the results of the steps that
+    have succeeded."""
 
     def __init__(self, admin: Admin, now_ms: int) -> None:
         self._admin = admin
@@ -98,7 +99,7 @@ class _Reader:
 
     @property
     def state(self) -> ClusterState:
-        """State of the cluster, as far as it was read."""
+        """State of the cluster that was read so far."""
         return ClusterState(missing=tuple(sorted(self._missing.items())), **self._found)
 
     async def read_small(self) -> None:
@@ -133,7 +134,7 @@ class _Reader:
 
 
 async def overview(request: PageRequest) -> PageView:
-    """Return the view of the cluster's state after everything was read."""
+    """Return the view of the cluster's complete state."""
     reader = _Reader(request.admin, request.now_ms)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.read_small)
@@ -143,8 +144,7 @@ async def overview(request: PageRequest) -> PageView:
 
 async def first_overview(request: PageRequest) -> PageView:
     """Return the overview with the facts that are available at once. The page's live part, which is
-    updated while the page is open, adds the state of many partitions, and of nodes that respond
-    late."""
+    updated while the page is open, adds the state of many partitions and of slow nodes."""
     if request.query.get("whole", "") == "1":
         return await overview(request)
     reader = _Reader(request.admin, request.now_ms)

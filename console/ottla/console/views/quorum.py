@@ -1,5 +1,5 @@
 """Pages of the controller quorum: leader, voters and observers of the metadata log, its changes in
-words, its snapshots."""
+words, and its snapshots."""
 
 from collections.abc import Callable
 
@@ -74,8 +74,7 @@ async def quorum(request: PageRequest) -> PageView:
 
 
 async def changes(request: PageRequest) -> PageView:
-    """Return the page that shows the changes in the metadata log in words, and the elections in
-    it."""
+    """Return the page that shows the changes and elections in the metadata log, in words."""
     hours = request.query.get("hours", "1")
     if hours not in dict(SPANS):
         hours = "1"
@@ -118,7 +117,7 @@ async def changes(request: PageRequest) -> PageView:
 
 
 async def write_snapshot(request: PageRequest) -> PageView:
-    """Make the active controller write a snapshot of the metadata. Returns a redirect to the page
+    """Request a snapshot of the metadata from the active controller. Returns a redirect to the page
     of the quorum."""
     found = await _ask_snapshot(request, is_trial=False)
     return PageView(
@@ -230,8 +229,8 @@ def _replica_columns(
 
 
 def _elections(found: tuple[MetadataChange, ...]) -> TablePart:
-    """Return a table of the quorum's elections: the first change in the metadata log of each new
-    epoch."""
+    """Return a table of the quorum's elections. An election is the first change in the metadata log
+    with a new epoch."""
     firsts: dict[int, MetadataChange] = {}
     for one in sorted(found, key=lambda one: one.offset):
         firsts.setdefault(one.epoch, one)

@@ -33,7 +33,7 @@ from ottla.model.quotas.quota_limits import QuotaEntity, limits_of
 from ottla.model.settings.quotas import CLIENT_KEYS, IP_KEYS
 
 CLIENTS_MAX = 100
-"""Maximum number of clients of each quota that are read from a broker. Throttled clients come
+"""Maximum number of clients of each quota that are read from a broker. Throttled clients are
 first."""
 BROKERS_MAX = 100
 DEFAULT = "<default>"
@@ -177,8 +177,8 @@ async def change(request: PageRequest) -> PageView:
 
 
 def owner_names(owner: QuotaOwner) -> tuple[str | None, str | None, str | None]:
-    """Return the user, the client id and the IP address to which a quota applies. None for those
-    that it does not name."""
+    """Return the user, the client id and the IP address to which a quota applies. Each is None if
+    the quota does not name it."""
     names = {part.type: DEFAULT if part.is_default else part.name for part in owner}
     return names.get("user"), names.get("client-id"), names.get("ip")
 
@@ -188,7 +188,7 @@ def _why(one: QuotaLimit) -> Cell:
 
 
 def _named(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str]:
-    """Return the parameters for the question of `ottla explain` about the clients to which a limit
+    """Return the parameters of the question of `ottla explain` for a client to which a limit
     applies. A default limit applies to clients of any name, and adds no parameter."""
     named = {"user": user, "client_id": client_id, "ip": ip}
     return {name: value for name, value in named.items() if value not in (None, DEFAULT)}

@@ -1,7 +1,7 @@
 """Pages of reports of `ottla jepsen` and `ottla world`, from the folders in the console's settings.
 
-Only files below these folders are read, because names from the address are compared with the names
-in the folder, and are never used to build a path.
+Only files below these folders can be read. Names from the address are compared with the names in
+the folder, and are never used to build a path.
 """
 
 from http import HTTPStatus
@@ -30,7 +30,8 @@ from ottla.model.values import frozen
 REPORTS_MAX = 10_000
 FILES_MAX = 500
 SHOWN_BYTES = 65_536
-"""Maximum number of bytes of a report's text file that a page shows. The download has the rest."""
+"""Maximum number of bytes of a report's text file that a page shows. The download contains the
+whole file."""
 DOWNLOAD_BYTES = 64 * 1024 * 1024
 TEXT_SUFFIXES = frozenset({".txt", ".md", ".json", ".log", ".edn", ".csv", ".yaml", ".toml"})
 
@@ -164,7 +165,7 @@ def _reports_in(folders: tuple[str, ...]) -> list[ReportFolder]:
 
 def _files_of(path: Path) -> dict[str, Path]:
     """Return the paths of a report's files by their names below the report's folder. Symbolic links
-    are left out."""
+    are omitted."""
     if path.is_file():
         return {path.name: path}
     found: dict[str, Path] = {}

@@ -1,5 +1,5 @@
-"""Pages of security: users with SCRAM credentials, and ACLs. Passwords can be set on
-these pages and are never shown."""
+"""Pages of security: users with SCRAM credentials, and ACLs. Passwords can be set on these pages
+and are never shown."""
 
 from collections.abc import Mapping, Sequence
 
@@ -332,7 +332,8 @@ def _credentials(name: str, found: Sequence[UserCredential]) -> SheetPart:
 
 
 def _password_form(name: str = "") -> FormPart:
-    """Return the form that sets a password, for the user `name` or for a user to be entered.
+    """Return the form that sets a password. The user is `name`, or is entered in the form if `name`
+    is empty.
 
     The name of an existing user is in the form's address. In a field, invisible characters would be
     replaced by escapes, which would create another user. In this case the form has a field without

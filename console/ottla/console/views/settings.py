@@ -1,4 +1,4 @@
-"""Page with a reference of settings: every setting with its default, its allowed values and its
+"""Page with a reference of settings: each setting with its default, its allowed values and its
 meaning. It needs no cluster."""
 
 from functools import cache

@@ -1,5 +1,4 @@
-"""Pages of client telemetry (KIP-714): each client with its version, and its own metrics as
-plots."""
+"""Pages of client telemetry (KIP-714): each client with its version, and plots of its metrics."""
 
 from functools import partial
 from uuid import UUID
@@ -51,8 +50,8 @@ TOPICS = (
 )
 SUBSCRIPTIONS_MAX = 100
 LINES_MAX = 6
-"""Maximum number of lines in one plot of client metrics: the metrics with the largest latest
-values."""
+"""Maximum number of lines in one plot of client metrics. The metrics with the largest latest values
+are selected."""
 MILLISECOND_UNITS = ("ms", "milliseconds")
 
 
@@ -278,8 +277,8 @@ async def set_subscription(request: PageRequest) -> PageView:
 
 
 async def delete_subscription(request: PageRequest) -> PageView:
-    """Delete a subscription to client metrics. Clients then stop pushing the metrics that only it
-    requested. Returns a redirect to the page of client telemetry."""
+    """Delete a subscription to client metrics. Clients then stop pushing metrics that no other
+    subscription requests. Returns a redirect to the page of client telemetry."""
     name = _name_of(request)
     await request.admin.delete_metrics_subscription(name)
     return PageView(context={}, location="/telemetry", notice=f"Subscription {name} was deleted.")

@@ -69,7 +69,7 @@ async def renew(request: PageRequest) -> PageView:
 
 
 async def end(request: PageRequest) -> PageView:
-    """Make a delegation token expire immediately. Returns a redirect to the list of delegation
+    """Expire a delegation token immediately. Returns a redirect to the list of delegation
     tokens."""
     one = await _token_of(request)
     await request.admin.end_token(one.hmac)

@@ -1,5 +1,6 @@
 """Pages of one topic: its partitions with leaders, replicas, offsets and sizes, and its settings
-with source and difference from the default; changes of settings, more partitions, and deletion."""
+with source and difference from the default. Forms change settings, add partitions and delete the
+topic."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -37,9 +38,9 @@ from ottla.model.values import frozen
 from ottla.wire.offset_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED
 
 LIVE_S = 5.0
-"""Seconds between two updates of a topic's page while the page is open."""
+"""Interval, in seconds, between two updates of a topic's page while the page is open."""
 TIERED_S = 3.0
-"""Time limit in seconds for finding out whether a topic is tiered."""
+"""Maximum seconds for finding out whether a topic is tiered."""
 SETTINGS_PATH = "/topics/{topic}/settings"
 OFFSET_DIGITS_MAX = 18
 VALUE_CHARS_MAX = 32_767
@@ -66,23 +67,24 @@ class PartitionRow:
     start_offset: int | None = None
     end_offset: int | None = None
     size_bytes: int | None = None
-    """Size of the partition's largest replica in bytes. None if it is not known."""
+    """Size, in bytes, of the partition's largest replica. None if it is not known."""
     local_start_offset: int | None = None
-    """First offset that brokers have on their disks, if the topic is tiered."""
+    """First offset on the disks of brokers, if the topic is tiered."""
     copied_offset: int | None = None
-    """Last offset that is copied to the object store, if the topic is tiered, or -1 for none."""
+    """Last offset that is copied to the object store, or -1 if no offset is copied. None if the
+    topic is not tiered or the offset is not known."""
 
     @property
     def only_copied(self) -> int | None:
-        """Number of offsets whose records only the object store has. None if it is not known."""
+        """Number of offsets whose records are only in the object store. None if it is not known."""
         if self.start_offset is None or self.local_start_offset is None:
             return None
         return max(0, self.local_start_offset - self.start_offset)
 
     @property
     def offset_count(self) -> int | None:
-        """Number of offsets between the partition's start and end: the number of records, if none
-        was compacted. None if an offset is not known."""
+        """Number of offsets between the partition's start and end. It equals the number of records
+        if no record was compacted. None if an offset is not known."""
         if self.start_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.start_offset
@@ -117,14 +119,14 @@ class TopicSummary:
     leaderless_count: int
     under_replicated_count: int
     is_cut: bool
-    """True if the topic has more partitions than its page describes."""
+    """True if the topic has more partitions than its page shows."""
     rates: TopicRates | None
 
 
 @frozen(kw_only=True)
 class PendingChange:
-    """A change of a topic's setting that deletes records or puts them at risk, before the user
-    accepts it."""
+    """A change of a topic's setting that the user must confirm, because it deletes records or puts
+    them at risk."""
 
     key: str
     value: str | None
@@ -184,8 +186,8 @@ def summary_of(described: TopicDescription, rates: TopicRates | None) -> TopicSu
 
 
 async def _is_tiered(admin: Admin, name: str) -> bool:
-    """Return whether a topic is tiered. False if its settings may not be read, or are not known in
-    time."""
+    """Return whether a topic is tiered. Returns False if the user may not read its settings, or if
+    they are not available in time."""
     try:
         with trio.fail_after(TIERED_S):
             return bool(await tiered_topics(admin, [name]))
@@ -276,8 +278,8 @@ async def read_settings(admin: Admin, name: str) -> Mapping[str, ConfigEntry]:
 
 
 async def alter(request: PageRequest) -> PageView:
-    """Change one setting of a topic, or restore its default. A change that deletes records or puts
-    them at risk is first shown to the user, and made once the form accepts it."""
+    """Change one setting of a topic, or restore its default. The user must confirm a change that
+    deletes records or puts them at risk."""
     name, key = request.path["topic"], request.form.get("key", "").strip()
     value = None if request.form.get("reset") else request.form.get("value", "").strip()
     if not key:
@@ -347,7 +349,7 @@ async def trim(request: PageRequest) -> PageView:
 
 
 async def elect(request: PageRequest) -> PageView:
-    """Make the first replica of each partition of a topic its leader. Returns a redirect to the
+    """Elect the first replica of each partition of a topic as the leader. Returns a redirect to the
     page of the topic."""
     name = request.path["topic"]
     described = await describe(request.admin, name)

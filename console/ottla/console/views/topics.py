@@ -1,4 +1,4 @@
-"""Page that lists topics with search, sizes and rates, and the form that creates one.
+"""Page that lists topics with search, sizes and rates, and has a form that creates a topic.
 
 One small request returns the names of all topics. Only the topics on the present page of the list
 are described, so the cost does not depend on the number of topics.
@@ -35,7 +35,7 @@ PARTITIONS_MAX = 2_000
 list."""
 SIZES_S = 3.0
 LIVE_S = 10.0
-"""Seconds between two updates of the list of topics while its page is open."""
+"""Interval, in seconds, between two updates of the list of topics while its page is open."""
 NAME_CHARS_MAX = 249
 SETTINGS_MAX = 100
 SETTINGS_CHARS_MAX = 20_000
@@ -54,12 +54,12 @@ class TopicRow:
     replica_count: int | None = None
     """Number of replicas of each of the topic's partitions. None if it is not known."""
     is_cut: bool = False
-    """True if the topic has further partitions, which the row does not count."""
+    """True if the topic has further partitions that are not counted in the row."""
     leaderless_count: int = 0
     under_replicated_count: int = 0
     size_bytes: int | None = None
-    """Size of all the topic's replicas in bytes, as the brokers that responded report them. None if
-    it is not known."""
+    """Total size, in bytes, of the topic's replicas at the brokers that responded. None if it is
+    not known."""
     rates: TopicRates | None = None
 
 
@@ -81,7 +81,7 @@ async def topics(request: PageRequest) -> PageView:
 
 
 async def topic_rows(admin: Admin, names: Sequence[str]) -> list[TopicRow]:
-    """Return the rows about the named topics for the list of topics, in the order of the names."""
+    """Return the rows about the topics `names` for the list of topics, in the order of `names`."""
     described: dict[str, TopicDescription | RefusedError] = {}
     rates: Mapping[str, TopicRates] = {}
 
@@ -107,8 +107,8 @@ def topic_row(
     sizes: Mapping[str, int] | None,
     rates: TopicRates | None,
 ) -> TopicRow:
-    """Return the row about one topic in the list of topics. `sizes` is the total size in bytes of
-    all replicas of each topic."""
+    """Return the row about one topic in the list of topics. `sizes` has the total size of all
+    replicas, in bytes, by topic."""
     is_internal = name in INTERNAL_TOPICS
     if not isinstance(described, TopicDescription):
         problem = (
@@ -138,7 +138,8 @@ def _is_described(one: TopicDescription | RefusedError) -> bool:
 async def sizes_of(
     admin: Admin, described: Iterable[TopicDescription | RefusedError]
 ) -> dict[str, int] | None:
-    """Return the size of all replicas of each topic in bytes, or None if no broker reports them."""
+    """Return the total size of all replicas of each topic, in bytes, or None if no broker reports
+    sizes."""
     topics = [one for one in described if isinstance(one, TopicDescription)]
     wanted: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
     for one in topics:
@@ -153,7 +154,8 @@ async def sizes_of(
 def replicas_by_broker(
     topic: str, partitions: Iterable[PartitionDescription]
 ) -> dict[NodeId, list[TopicPartition]]:
-    """Return the partitions of a topic by the ids of the brokers that have a replica of them."""
+    """Return the partitions of a topic by the ids of the brokers that have a replica of the
+    partition."""
     found: defaultdict[NodeId, list[TopicPartition]] = defaultdict(list)
     for one in partitions:
         for node in one.replicas:
@@ -164,15 +166,15 @@ def replicas_by_broker(
 async def replica_directories(
     admin: Admin, partitions_of: Mapping[NodeId, Sequence[TopicPartition]]
 ) -> list[BrokerDirectories] | None:
-    """Return the log directories of brokers with the given partitions of each, or None if no broker
-    reports them."""
+    """Return the log directories of brokers, with the replicas of the partitions in
+    `partitions_of`. Returns None if no broker reports them."""
     found = await ask_for_replicas(admin, partitions_of, timeout_s=SIZES_S)
     known = [one for one in found if not one.failure]
     return known or None
 
 
 def size_by_topic(found: Iterable[BrokerDirectories]) -> dict[str, int]:
-    """Return the size of all replicas of each topic in bytes."""
+    """Return the total size of all replicas of each topic, in bytes."""
     sizes: defaultdict[str, int] = defaultdict(int)
     for broker in found:
         for directory in broker.directories:
@@ -203,8 +205,8 @@ async def create(request: PageRequest) -> PageView:
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Parse topic settings in a text with one KEY=VALUE in each line. Returns the values by key.
-    Raises ConfigError if a line has another form."""
+    """Parse topic settings in a text with one KEY=VALUE per line. Returns the values by key. Raises
+    ConfigError if a line has another form."""
     lines = [line.strip() for line in text[: SETTINGS_CHARS_MAX + 1].splitlines() if line.strip()]
     if len(text) > SETTINGS_CHARS_MAX or len(lines) > SETTINGS_MAX:
         raise ConfigError("settings", f"are too many; {SETTINGS_MAX} lines are allowed")
@@ -218,8 +220,8 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def _count(name: str, text: str) -> int:
-    """Return the positive number in a form field, or the value for the cluster's default if the
-    field is blank."""
+    """Return the positive number in a form field. For a blank field, return the value that selects
+    the cluster's default."""
     return form_number(name, text, least=1) if text.strip() else BY_CLUSTER_DEFAULT
 
 

@@ -1,5 +1,5 @@
 """Pages of transactions: transactional ids with their states, the open transactions of a topic, and
-the abort of those that no coordinator will end."""
+the abort of transactions that no coordinator will end."""
 
 from collections.abc import Mapping
 
@@ -223,7 +223,7 @@ async def of_topic(request: PageRequest) -> PageView:
 
 async def abort(request: PageRequest) -> PageView:
     """Abort a hanging transaction in one partition. Returns a redirect to the open transactions of
-    the topic. The abort is refused if a transaction coordinator knows the transaction."""
+    the topic. Refuses the abort if a transaction coordinator knows the transaction."""
     topic = request.path["topic"]
     at = TopicPartition(topic, _number(request.path["partition"]))
     start = _number(request.path["start"])
@@ -353,8 +353,8 @@ def _topic_form() -> FormPart:
 
 
 async def find(request: PageRequest) -> PageView:
-    """Return a redirect to the open transactions of the topic in the query. If the query has no
-    topic, return a page that asks for one."""
+    """Return a redirect to the open transactions of the topic in the query. If the query names no
+    topic, return a page with a form for the topic."""
     topic = request.query.get("topic", "").strip()
     if topic:
         return PageView(context={}, location=open_address(topic))

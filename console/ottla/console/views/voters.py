@@ -1,5 +1,5 @@
-"""Page for changes of the controller quorum's voters: additions, removals and replacements, each
-with its steps before it is made."""
+"""Page for changes of the controller quorum's voters: additions, removals and replacements. The
+page shows the steps of each change before it is made."""
 
 import shlex
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ NO_AND_YES = (("", "no"), ("yes", "yes"))
 
 
 async def voters(request: PageRequest) -> PageView:
-    """Return the page for changes of the voters: forms, and the steps of the chosen change."""
+    """Return the page for changes of the voters, with forms and the steps of the chosen change."""
     parts: list[SheetPart] = [quorum_links("Change voters"), *running_notes(request, PATH)]
     try:
         quorum = await described_quorum(request.admin)
@@ -69,8 +69,8 @@ async def voters(request: PageRequest) -> PageView:
 
 
 def plan_of(quorum: SurveyedQuorum, fields: Mapping[str, str]) -> VoterPlan:
-    """Return the plan of the change of the voters that the fields of a form describe. Raises
-    ConfigError for an invalid field, and RefusedError if the quorum does not allow the change."""
+    """Return the plan for the change of voters that the fields of a form describe. Raises
+    ConfigError if a field is invalid, and RefusedError if the quorum does not allow the change."""
     match fields.get("change", ""):
         case "add":
             return plan_addition(quorum, parse_voter("controller", fields.get("controller", "")))

@@ -1,4 +1,4 @@
-"""Page that lists groups with their kinds and states. The lag is shown only for the groups on the
+"""Page that lists groups with their kinds and states. The lag is shown only for groups on the
 current page of the list."""
 
 import trio
@@ -27,8 +27,8 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import NodeId
 
 BROKER_S = 5.0
-"""Time limit, in seconds, for one broker's response with its groups. Groups of a slower broker are
-not shown."""
+"""Maximum seconds for one broker's response with its groups. Groups of a slower broker are not
+shown."""
 LAG_S = 10.0
 SORTS = {
     "group": lambda one: one.group_id,
@@ -79,8 +79,9 @@ async def groups(request: PageRequest) -> PageView:
 async def listings_of(
     admin: Admin, *, types: tuple[str, ...] = ()
 ) -> tuple[list[GroupListing], list[Absence]]:
-    """Return the groups of all brokers that respond, and the reasons for the brokers that do not.
-    Only groups of the given types are returned, or groups of all types if none is given."""
+    """Return the groups of all brokers that respond, and the reasons for the brokers that do not
+    respond. Only groups of these `types` are returned, or groups of all types if `types` is
+    empty."""
     found: dict[str, GroupListing] = {}
     absent: list[Absence] = []
 

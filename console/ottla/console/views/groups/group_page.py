@@ -60,14 +60,14 @@ ALL_MEMBERS = "all"
 LIVE_S = 5.0
 LIVE_PARTITIONS_MAX = 2_000
 """Maximum number of partitions of a group whose lag is updated while the page is open. With more
-partitions, the load on the leaders every five seconds would be too high; the page then shows the
-lag at the time of opening."""
+partitions, the requests every five seconds would load the leaders too much, so the page shows only
+the lag at the time of opening."""
 AGED_MAX = 12
 """Maximum number of partitions whose unread records are examined for the plot of a group's lag in
-time. The partitions with the most unread records are selected."""
+seconds. The partitions with the most unread records are selected."""
 HISTORIES: WeakKeyDictionary[Admin, LagHistory] = WeakKeyDictionary()
 """Lags of groups over time, by the admin client that has read them. Users therefore see only lags
-that their rights allow."""
+that their permissions allow."""
 PARTITION_COLUMNS = (
     Column(title="Topic", key="topic"),
     Column(title="Partition", is_number=True),
@@ -155,7 +155,8 @@ async def members(request: PageRequest) -> PageView:
 
 
 async def remove_member(request: PageRequest) -> PageView:
-    """Remove a member of a group, or all its members. Redirects to the page of the members."""
+    """Remove one member or all members of a group. Returns a redirect to the page of the
+    members."""
     name, chosen = request.path["group"], request.form.get("member", "")
     found = await described_of_any_kind(request.admin, name)
     check_removable(found)
@@ -176,7 +177,7 @@ async def remove_member(request: PageRequest) -> PageView:
 
 def value_of(member: MemberToRemove) -> str:
     """Return a member's value in the list of the removal form: the instance id of a static member,
-    the member id of any other member."""
+    or the member id of any other member."""
     if member.instance_id is not None:
         return f"instance:{member.instance_id}"
     return f"member:{member.member_id}"
@@ -185,8 +186,8 @@ def value_of(member: MemberToRemove) -> str:
 def _removal_form(
     found: GroupDescription, shown: tuple[GroupMemberDescription, ...]
 ) -> SheetPart | None:
-    """Return the form that removes a member on this page of the list. None if there are no members,
-    or no request that removes them."""
+    """Return the form that removes a member on this page of the list. Returns None if the group has
+    no members, or if no request can remove them."""
     if not shown or found.type in NOT_REMOVABLE:
         return None
     names = [
@@ -212,7 +213,7 @@ def _removal_form(
 
 
 def reads(group: str) -> NeededRight:
-    """Return the right that a user needs to describe a group."""
+    """Return the permission that a user needs to describe a group."""
     return NeededRight(operation="describe", resource="group", name=group)
 
 
@@ -233,8 +234,7 @@ def _facts(found: GroupDescription, kind: GroupKindName) -> FactsPart:
 
 
 def _reasons(found: GroupDescription) -> list[SheetPart]:
-    """Return page parts with the reasons why the group's assignment of partitions is not
-    finished."""
+    """Return page parts that explain why the group's assignment of partitions is not finished."""
     causes = rebalance_causes(found)
     if not causes:
         return []

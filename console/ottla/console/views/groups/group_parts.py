@@ -15,12 +15,12 @@ TONES = {
     "NotReady": "warning",
 }
 NAMES_MAX = 12
-"""Maximum number of names in one table cell. Of further ones, the cell shows only the number."""
+"""Maximum number of names in one table cell. The cell only counts further names."""
 
 
 def group_address(group: str, kind: GroupKindName | None = None) -> str:
-    """Return the address of the console page that shows a group. Share groups have separate
-    pages."""
+    """Return the address of the console page that shows a group. Share groups have their own kind
+    of page."""
     page = "queues" if kind is GroupKindName.SHARE else "groups"
     return address(f"/{page}/{{group}}", {"group": group})
 

@@ -1,8 +1,8 @@
 """Pages and actions for resetting a group's offsets, with a preview, and for deleting offsets and
 groups.
 
-The preview is the plan: the action commits the offsets that the page has shown, even if records
-arrived meanwhile.
+The preview is the plan: the action commits the offsets that the page has shown, even if further
+records have arrived.
 """
 
 from collections.abc import Mapping
@@ -56,8 +56,8 @@ COLUMNS = (
 
 
 async def reset_page(request: PageRequest) -> PageView:
-    """Return the page for resetting a group's offsets: the form, and the preview once a target is
-    chosen."""
+    """Return the page for resetting a group's offsets: the form and, if a target is chosen, the
+    preview."""
     name = request.path["group"]
     before = await attempt("committed offsets", committed_offsets(request.admin, name), reads(name))
     parts: list[SheetPart] = [group_links(name, "Reset or delete")]
@@ -127,7 +127,7 @@ async def planned(
     admin: Admin, before: Mapping[TopicPartition, int], query: Mapping[str, str], now_ms: int
 ) -> list[ResetRow]:
     """Return the plan of new offsets that the page's query parameters describe. Raises ConfigError
-    if a parameter is wrong."""
+    if a parameter is invalid."""
     to = next((one for one, _, _ in TARGETS if one.value == query.get("to")), None)
     if to is None:
         raise ConfigError("to", "is not a place that offsets can be moved to")
@@ -150,7 +150,7 @@ async def planned(
 
 
 def whole_number(name: str, text: str) -> int:
-    """Return the number in a form field, which may be negative. Raises ConfigError for other
+    """Return the integer in a form field, which may be negative. Raises ConfigError for other
     texts."""
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS_MAX):
@@ -161,8 +161,8 @@ def whole_number(name: str, text: str) -> int:
 def plan_parts(
     rows: list[ResetRow], action: str, values: Mapping[str, str], button: str
 ) -> list[SheetPart]:
-    """Return page parts with the preview of a plan of new offsets, and the form that carries it
-    out."""
+    """Return page parts with the preview of a plan of new offsets, and the form that commits the
+    plan."""
     if not rows:
         return [NotePart(text="There is no partition whose offset could be reset.")]
     return [
@@ -178,14 +178,14 @@ def plan_parts(
 
 
 def plan_text(rows: list[ResetRow]) -> str:
-    """Return a plan of new offsets as the text of a hidden form field: `topic:partition=offset`
-    with spaces between."""
+    """Return a plan of new offsets as the text of a hidden form field: entries
+    `topic:partition=offset`, separated by spaces."""
     return " ".join(f"{row.at.topic}:{row.at.partition}={row.after}" for row in rows)
 
 
 def parse_plan(text: str) -> dict[TopicPartition, int]:
-    """Return the new offsets in the text of a plan (a hidden form field). Raises ConfigError if it
-    is malformed."""
+    """Return the new offsets in the text of a plan (a hidden form field). Raises ConfigError if the
+    text is malformed."""
     found: dict[TopicPartition, int] = {}
     for part in text.split():
         place, equals, offset = part.rpartition("=")
@@ -202,7 +202,7 @@ def parse_plan(text: str) -> dict[TopicPartition, int]:
 
 
 async def reset(request: PageRequest) -> PageView:
-    """Commit the offsets that the preview of a reset has shown, and redirect to the group's
+    """Commit the offsets that the preview of a reset has shown. Returns a redirect to the group's
     page."""
     name = request.path["group"]
     plan = parse_plan(request.form.get("plan", ""))
@@ -280,8 +280,8 @@ def _plan_row(row: ResetRow) -> tuple[Cell, ...]:
 def deletions(
     name: str, topics: list[str], *, of_offsets: str, of_group: str, noun: str
 ) -> list[SheetPart]:
-    """Return the forms that delete the offsets of a topic, and the whole group. `of_offsets` and
-    `of_group` are the names of their actions."""
+    """Return two forms: one deletes the offsets of a topic, and one deletes the whole group.
+    `of_offsets` and `of_group` are the names of their actions."""
     values = {"group": name}
     offsets = FormPart(
         title="Delete offsets of a topic",

@@ -1,5 +1,5 @@
 """Page for moving dead letters of a share group back to the partitions of their records. It shows
-their number before the move."""
+the number of letters before the move."""
 
 import shlex
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ from ottla.model.errors import ConfigError, RefusedError
 from ottla.model.points_in_time import parse_time
 
 COUNT_S = 15.0
-"""Time limit in seconds for counting dead letters before they are moved."""
+"""Maximum seconds for counting dead letters before they are moved."""
 PLACES_MAX = 100
 CAUSES = (("", "all"), ("rejected", "rejected"), ("exhausted", "deliveries exhausted"))
 FIELDS = ("letters", "topic", "cause", "since", "until", "limit", "redrives")
@@ -105,8 +105,8 @@ async def redrive(request: PageRequest) -> PageView:
 
 
 def choice_of(group: str, fields: Mapping[str, str], now_ms: int) -> RedriveChoice:
-    """Return the choice of dead letters that the fields of a form describe. Raises ConfigError for
-    an invalid field."""
+    """Return the selection of dead letters that the fields of a form describe. Raises ConfigError
+    if a field is invalid."""
     given = {name: fields.get(name, "").strip() for name in FIELDS}
     cause = given["cause"]
     if cause and cause not in dict(CAUSES):

@@ -161,8 +161,8 @@ async def queue(request: PageRequest) -> PageView:
 
 
 async def records(request: PageRequest) -> PageView:
-    """Return the page with the records of one partition that a share group has in flight or that
-    wait for delivery."""
+    """Return the page with the records of one partition that are in flight in a share group or wait
+    for delivery."""
     name, at = request.path["group"], _partition_of(request)
     found = await attempt_own(
         request.admin,
@@ -233,7 +233,7 @@ async def delete(request: PageRequest) -> PageView:
 
 
 async def reset(request: PageRequest) -> PageView:
-    """Set the start offsets that the preview of a reset has shown, and redirect to the share
+    """Set the start offsets that the preview of a reset has shown. Returns a redirect to the share
     group's page."""
     name = request.path["group"]
     plan = parse_plan(request.form.get("plan", ""))

@@ -1,4 +1,4 @@
-"""Page of log compaction: logs with their dirty ratio, the last pass of each and the space that it
+"""Page of log compaction: logs with their dirty ratio, their last pass, and the space that the pass
 saved."""
 
 from ottla.client.admin_parts.admin_cleaner import CleanerDescription, LogCleaning
@@ -108,7 +108,7 @@ async def run(request: PageRequest) -> PageView:
 
 
 async def retry(request: PageRequest) -> PageView:
-    """Retry the compaction of those logs of one broker whose last compaction failed. Returns a
+    """Retry the compaction of all logs of one broker whose last compaction failed. Returns a
     redirect to the page of log compaction."""
     node = NodeId(form_number("broker", request.form.get("broker", "")))
     answers = await request.admin.retry_cleaning(node)

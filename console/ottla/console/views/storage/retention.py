@@ -24,7 +24,7 @@ from ottla.insight.rules.retention_findings import RetentionFinding, retention_f
 from ottla.model.errors import OttlaError
 
 CHECK_S = 20.0
-"""Time limit in seconds for reading the retention of all topics."""
+"""Maximum seconds for reading the retention of all topics."""
 COLUMNS = (
     Column(title="Topic", key="topic"),
     Column(title="Partitions", key="partitions", is_number=True),

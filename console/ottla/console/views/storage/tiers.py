@@ -1,5 +1,5 @@
-"""Page of tiered storage: how far topics are copied to the object store, the copies that brokers
-deleted and still have to make, and problems."""
+"""Page of tiered storage: the offsets up to which topics are copied to the object store, copies
+that brokers have deleted or still have to make, and problems."""
 
 import trio
 
@@ -35,7 +35,7 @@ from ottla.insight.rules.disk import (
 from ottla.model.errors import OttlaError
 
 TOPICS_S = 10.0
-"""Time limit in seconds for finding the tiered topics, and for reading the offsets of a page."""
+"""Maximum seconds for finding the tiered topics, and for reading the offsets of a page."""
 BROKERS_MAX = 100
 TOPIC_COLUMNS = (
     Column(title="Topic", key="topic"),
@@ -46,7 +46,7 @@ TOPIC_COLUMNS = (
 
 
 async def tiers(request: PageRequest) -> PageView:
-    """Return the page of the object store's share of each tiered topic."""
+    """Return the page that shows the tiered storage of brokers and topics."""
     parts: list[SheetPart] = []
     try:
         brokers = (await survey_nodes(request.admin)).brokers
@@ -96,7 +96,7 @@ def _broker_row(broker: SurveyedBroker) -> tuple[Cell, ...]:
 
 
 async def _topics(request: PageRequest) -> list[SheetPart]:
-    """Return the table of tiered topics. Offsets are read only for the topics that are shown."""
+    """Return the table of tiered topics. Offsets are read only for topics that the page shows."""
     found: list[str] = []
     offsets: dict[str, list[TieredPartition]] = {}
     absence: Absence | None = None
