@@ -1,17 +1,17 @@
 """The `ottla` command.
 
 main.py      the table of commands and the exit codes: start here
-terminal.py  everything that is printed
-tables.py    the printer of tables: one form for bytes, durations and times
+terminal.py  functions that print to the terminal
+tables.py    prints tables, with one form for bytes, durations and times
 options.py   declarations of options
 verbs.py     declarations of verbs: options and handler
 parser.py    the argument parser of a command
-examples.py  one example of each subcommand
+examples.py  an example of each subcommand
 common.py    options that several commands share, and the address and login of the cluster
-confirmation.py  the question before a change, --dry-run and --yes
+confirmation.py  the confirmation of changes, --dry-run and --yes
 imports.py   imports without garbage collection
 outcomes.py  results of several requests, one line each
-own_command.py  the words that start this program again
+own_command.py  the shell command that starts this program again
 process_title.py  hides secrets from `ps`
 profiles.py  named clusters in the user's config.toml
 secret_files.py  warnings of password files that every user can read
@@ -21,6 +21,7 @@ completion.py  `ottla completion`; the generated scripts are in completions/
 version.py   `ottla version`
 
 background/  commands that continue in the background
+backup/      backups of topics and groups
 records/     produce and consume
 logs/        log directories, offline
 topics/      topics and settings
@@ -32,6 +33,6 @@ security/    ACLs, certificates and listeners
 users/       credentials and delegation tokens
 quotas/      quotas of clients
 metrics/     client telemetry
-pipelines/   topics through Spark
+pipelines/   pipelines in Spark, exports as tables, and SQL queries
 lab/         deterministic simulations, Jepsen runs and benchmarks
 """

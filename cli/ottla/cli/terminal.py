@@ -33,8 +33,8 @@ class Colour(StrEnum):
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether output to a stream is coloured. Terminals get colours, unless the environment
-    disables them."""
+    """Return whether output to a stream is coloured. Terminals get colours if the environment does
+    not disable them."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

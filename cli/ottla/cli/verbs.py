@@ -82,8 +82,8 @@ def run_admin(body: "AdminBody", arguments: argparse.Namespace, **settings: Any)
 
 
 async def _active_controller(text: str) -> tuple[str, int]:
-    """Return the host and port of the active controller. `text` lists controllers, one of which is
-    asked."""
+    """Return the host and port of the active controller. `text` lists addresses of controllers,
+    which are asked in order until one responds."""
     with importing():
         from ottla.client.network.active_controller import active_controller
         from ottla.model.errors import ConfigError

@@ -175,24 +175,24 @@ class AioConsumer(Bridge[Consumer], CallsOfOthers):
         await self._act(lambda consumer: seek_back(consumer, records))
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue reading at the first offset of these partitions, or of all assigned partitions
-        if none are named."""
+        """Continue reading at the first offset of `partitions`, or of all assigned partitions if
+        `partitions` is empty."""
         await self._act(lambda consumer: consumer.seek_to_beginning(*partitions))
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue reading at the end offset of these partitions, or of all assigned partitions if
-        none are named.
+        """Continue reading at the end offset of `partitions`, or of all assigned partitions if
+        `partitions` is empty.
 
         The end offset is looked up in the background after this call.
         """
         await self._act(lambda consumer: consumer.seek_to_end(*partitions))
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Move the positions of these partitions, or of all assigned partitions, to a time in ms
-        since 1970.
+        """Move the positions of `partitions`, or of all assigned partitions if `partitions` is
+        empty, to a time in ms since 1970.
 
         Reading continues at the first record of each partition whose timestamp is at or after that
-        time, or at the end of the partition if there is no such record.
+        time, or at the end of the partition if it has no such record.
         """
         await self._act(lambda consumer: consumer.seek_to_time(timestamp_ms, *partitions))
 
@@ -334,12 +334,12 @@ class AioPendingCommit:
 
     @property
     def error(self) -> OttlaError | None:
-        """Error that made the commit fail, or None."""
+        """Error of the commit, or None if it succeeded or is still in progress."""
         return self._commit.error
 
     def result(self) -> None:
-        """Raise the error of the commit if the commit has failed. Allowed only after `is_settled`
-        has become True."""
+        """Raise the error of the commit if the commit has failed. The caller must first wait until
+        `is_settled` is True."""
         self._commit.result()
 
     async def wait(self) -> None:

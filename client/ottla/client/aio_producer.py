@@ -80,7 +80,7 @@ class AioDelivery:
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was delivered or has finally failed."""
+        """True if the record was delivered or has failed permanently."""
         if self._delivery is not None:
             return self._delivery.is_settled
         return self._failure is not None
@@ -92,8 +92,8 @@ class AioDelivery:
         return self._failure if self._delivery is None else self._delivery.failure
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the delivered record. Allowed only after `is_settled` has become
-        True.
+        """Return the metadata of the delivered record. The caller must first wait until
+        `is_settled` is True.
 
         Raises NotDeliveredError if the record was not delivered.
         """
@@ -170,7 +170,7 @@ class AioSentRecords:
 
     @property
     def is_settled(self) -> bool:
-        """True if every record was delivered or has finally failed."""
+        """True if every record was delivered or has failed permanently."""
         return self._sent.is_settled
 
     @property
@@ -179,8 +179,8 @@ class AioSentRecords:
         return self._sent.failures
 
     def result(self) -> list[BatchMetadata]:
-        """Return the partitions and offsets of the delivered records. Allowed only after
-        `is_settled` has become True."""
+        """Return the partitions and offsets of the delivered records. The caller must first wait
+        until `is_settled` is True."""
         return self._sent.result()
 
     async def wait(self) -> list[BatchMetadata]:
@@ -203,7 +203,7 @@ class AioOutbox:
         self._bridge = bridge
         self._records: deque[WaitingRecord] = deque()
         self._is_due = False
-        """True if trio's thread was woken to empty the outbox, and has not started to do so."""
+        """True if trio's thread was woken to empty the outbox, and has not started yet."""
         self._is_held_up = False
         """True if a task is waiting until the producer accepts the first record of the outbox."""
         # Each counter is changed in one thread only, and read in both.

@@ -51,7 +51,7 @@ class AioPendingAcknowledgement:
 
     @property
     def error(self) -> OttlaError | None:
-        """Error that made the acknowledgement fail, or None."""
+        """Error of the acknowledgement, or None if it succeeded or is still in progress."""
         return self._error or (None if self._pending is None else self._pending.error)
 
     async def wait(self) -> None:
@@ -86,7 +86,7 @@ class AioShareRecord:
 
     @property
     def delivery_count(self) -> int:
-        """Number of deliveries of the record, including this one."""
+        """Number of deliveries of the record, including the present delivery."""
         return self._record.delivery_count
 
     @property
@@ -154,8 +154,8 @@ class AioShareRecord:
         return self._act(self._record.reject)
 
     def renew(self) -> AioPendingAcknowledgement:
-        """Restart the timeout of the record's acquisition lock, because processing takes longer
-        (KIP-1222, brokers from Kafka 4.2 on)."""
+        """Restart the timeout of the record's acquisition lock, for records that need longer
+        processing (KIP-1222, brokers from Kafka 4.2 on)."""
         return self._act(self._record.renew)
 
     def _act(self, act: Callable[[], PendingAcknowledgement]) -> AioPendingAcknowledgement:
@@ -181,13 +181,13 @@ class AioShareBatch:
 
     @property
     def records(self) -> RecordBatch:
-        """The records as a RecordBatch, which also gives access to their columns: `for value in
+        """The records as a RecordBatch. It also provides their columns: `for value in
         batch.records.values`."""
         return self._batch.records
 
     @property
     def delivery_count(self) -> int:
-        """Number of deliveries of each record, including this one."""
+        """Number of deliveries of each record, including the present delivery."""
         return self._batch.delivery_count
 
     @property

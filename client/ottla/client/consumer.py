@@ -1,4 +1,5 @@
-"""The consumer: reads the records of partitions in order, from given positions.
+"""The consumer: reads the records of partitions in order, from positions that it stores per
+partition.
 
 Open it with `async with open_consumer(…) as consumer`. Then call `assign`, or `subscribe` to join a
 group, and read with `poll` or `async for`. The consumer fetches records ahead in the background; a
@@ -225,15 +226,15 @@ class Consumer(ReportingClient, CallsOfOthers):
         seek_back(self, records)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue reading at the first offset of these partitions, or of all assigned partitions
-        if none are named."""
+        """Continue reading at the first offset of `partitions`, or of all assigned partitions if
+        `partitions` is empty."""
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, EARLIEST)
         self._wake_all()
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue reading at the end offset of these partitions, or of all assigned partitions if
-        none are named.
+        """Continue reading at the end offset of `partitions`, or of all assigned partitions if
+        `partitions` is empty.
 
         The end offset is looked up in the background after this call.
         """
@@ -242,11 +243,11 @@ class Consumer(ReportingClient, CallsOfOthers):
         self._wake_all()
 
     def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Move the positions of these partitions, or of all assigned partitions, to a time in ms
-        since 1970.
+        """Move the positions of `partitions`, or of all assigned partitions if `partitions` is
+        empty, to a time in ms since 1970.
 
         Reading continues at the first record of each partition whose timestamp is at or after that
-        time, or at the end of the partition if there is no such record.
+        time, or at the end of the partition if it has no such record.
         """
         for at in partitions or tuple(self._positions):
             self._positions.look_up(at, max(0, timestamp_ms))

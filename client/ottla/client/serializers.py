@@ -64,7 +64,7 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was delivered or has finally failed."""
+        """True if the record was delivered or has failed permanently."""
         ...
 
     @property
@@ -74,8 +74,8 @@ class RecordDelivery(Awaitable[RecordMetadata], Protocol):
         ...
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the delivered record. Allowed only after `is_settled` has become
-        True. Raises NotDeliveredError if the record was not delivered."""
+        """Return the metadata of the delivered record. The caller must first wait until
+        `is_settled` is True. Raises NotDeliveredError if the record was not delivered."""
         ...
 
     async def wait(self) -> RecordMetadata:

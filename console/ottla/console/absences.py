@@ -178,5 +178,5 @@ async def attempt_each(
 
 BROKERS_AT_ONCE = 16
 ABSENT_MAX = 10
-"""Maximum number of reasons for unresponsive brokers that one page shows. Further unresponsive
-brokers are on the page of brokers."""
+"""Maximum number of reasons for unresponsive brokers on one page. Further unresponsive brokers are
+on the page of brokers."""

@@ -1,4 +1,4 @@
-"""Commands that continue in the background after the shell prompt is back.
+"""Commands that continue in the background after they have returned to the shell.
 
-detached.py  runs a command's body in a background process, and waits until it is ready
+detached.py  runs a command in a background process, and waits until the process is ready
 """

@@ -27,8 +27,8 @@ FORMAT = 1
 that they do not know."""
 
 BATCH_BYTES_MAX = 1 << 20
-"""Size in bytes from which a record batch is written to a backup file. Smaller batches have more
-headers in total. Larger batches need more memory when they are restored."""
+"""Size, in bytes, at which a record batch is complete and is written to a backup file. Smaller
+batches have more headers in total. Larger batches need more memory when they are restored."""
 
 BATCH_SIZE_MAX = 1 << 30
 """Maximum size in bytes of a record batch that is read from a backup. Without this limit, a damaged

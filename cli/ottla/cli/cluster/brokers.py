@@ -85,10 +85,11 @@ async def describe(admin: Admin, arguments: argparse.Namespace) -> int:
 
 
 async def drain(admin: Admin, arguments: argparse.Namespace) -> int:
-    """`ottla broker drain`: if the user confirms, make brokers transfer their partition
-    leaderships, or with --undo accept leaderships again. Returns 0 when all brokers have finished.
+    """`ottla broker drain`: transfer the partition leaderships of brokers to other brokers, if the
+    user confirms. With --undo, allow the brokers to lead partitions again. Returns 0 when all
+    brokers have finished.
 
-    Raises RefusedError if a partition would be left without a leader, unless --force is given.
+    Without --force, raises RefusedError if a partition would have no leader.
     """
     brokers = await _chosen(admin, arguments)
     if not (arguments.undo or arguments.force):

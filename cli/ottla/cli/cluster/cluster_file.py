@@ -407,6 +407,6 @@ def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | Non
 
 
 def _escaped(value: str) -> str:
-    """Return a setting's value escaped for one line of a .properties file. Parsing the line gives
-    the original value."""
+    """Return a setting's value escaped for one line of a .properties file. A parser of the file
+    returns the original value."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")

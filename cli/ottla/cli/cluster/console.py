@@ -1,7 +1,7 @@
 """`ottla console`: serves web pages about a cluster.
 
 `ottla up` starts this command with an open socket, and with a key in the environment. The console
-then ends when its standard input ends, which it does at the end of `ottla up`.
+then ends when its standard input is closed, at the end of `ottla up`.
 """
 
 import argparse

@@ -24,7 +24,7 @@ def warning_of_modes(
     directories: Iterable[str], files: Iterable[str], *, has_secrets: bool
 ) -> str | None:
     """Return a warning about a node's directories and files that other users of the machine can
-    access, or None if there are none."""
+    access, or None if they can access none of these."""
     wanted = CHANGED | CONFIDED if has_secrets else CHANGED
     found = [
         *_open(directories, wanted, "750"),

@@ -68,8 +68,8 @@ def spawn_node(role: str, properties: Path, *, options: Sequence[str] = ()) -> S
 
 
 def preload(role: str | None = None) -> None:
-    """Import the modules that every node needs into this process. If `role` is given, also import
-    the modules that nodes with this role need."""
+    """Import the modules that every node needs into this process. If `role` is not None, also
+    import the modules that nodes with this role need."""
     quiet_grpc()
     with importing_for_good():
         for module in (*OF_ALL, *(OF_ROLE[role] if role else ())):

@@ -67,7 +67,7 @@ class LocalCluster:
 
     def watch(self) -> int:
         """Report each node that ends, and restart it if the user requested restarts. Returns an
-        exit code when all nodes have ended, which is 0 if all of them were requested to stop."""
+        exit code when all nodes have ended: 0 if all of them were asked to stop."""
         return self._supervisor.watch()
 
     def stop(self) -> None:

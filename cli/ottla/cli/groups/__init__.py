@@ -1,14 +1,14 @@
-"""Commands on consumer and share groups.
+"""Commands that show and change consumer groups and share groups.
 
 group.py        `ottla group`: list, describe, members, lag, remove-member, reset,
                 offset-delete, delete
 share.py        `ottla share`: list, describe, offsets, reset, offset-delete, delete
 remove_member.py  `ottla group remove-member`
-group_reset.py  the reset of offsets
+group_reset.py  `ottla group reset` and `ottla share reset`
 offset_delete.py `ottla group offset-delete`
-reset_plans.py  plans of a reset as CSV, durations, names of partitions
-share_delivery_view.py  why records of a share group are not delivered now
+reset_plans.py  parses and formats plans of a reset (pure)
+share_delivery_view.py  undelivered records of a share group, by reason
 share_peek.py   `ottla share peek`: records in flight
 share_redrive.py  `ottla share redrive`: moves dead letters back
-redrive_options.py  its options
+redrive_options.py  options of `ottla share redrive`
 """

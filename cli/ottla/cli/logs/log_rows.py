@@ -75,7 +75,7 @@ def kind_of(name: str) -> str:
 
 def files_of(names: list[str], kinds: tuple[str, ...], verb: str) -> Iterator[Path]:
     """Yield the paths of files that the command line names. If a directory is named, yield its
-    files of the given kinds.
+    files whose kind is in `kinds`.
 
     Raises ConfigError if a name does not exist, or is a file of another kind.
     """

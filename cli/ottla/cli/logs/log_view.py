@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
 
 def is_damage(row: Row | Entry) -> bool:
-    """Return whether a row of a log file stands for corrupt bytes."""
+    """Return True if a row of a log file represents corrupt bytes."""
     if isinstance(row, Problem):
         return row.is_damage
     if isinstance(row, Entry):

@@ -1,4 +1,4 @@
-"""Commands on client telemetry (KIP-714).
+"""Commands for client telemetry (KIP-714).
 
 metrics.py                `ottla metrics`
 metrics_clients.py        client instances

@@ -91,7 +91,7 @@ async def explain(admin: Admin, arguments: argparse.Namespace) -> int:
 
 async def usage(admin: Admin, arguments: argparse.Namespace) -> int:
     """`ottla quota usage`: show the usage of quotas by clients on each broker that responds.
-    Clients with the longest throttle time come first. Returns the exit code."""
+    Clients with the longest throttle time are first. Returns the exit code."""
     nodes = sorted(one.node for one in (await admin.describe_cluster()).brokers)
     rows: list[tuple[object, ...]] = []
     refusals = []

@@ -169,7 +169,7 @@ async def _read(
     cluster: Cluster, arguments: argparse.Namespace, positions: list[ReadPosition]
 ) -> int:
     """Print records of the partitions in `positions` until the requested number of records or the
-    end offsets. Returns the number of printed records."""
+    end offsets are reached. Returns the number of printed records."""
     left = arguments.count if arguments.count is not None else sys.maxsize
     printer, decoder = Printer(arguments), RecordDecoder()
     failures = 0

@@ -1,4 +1,4 @@
-"""Commands on ACLs, certificates and listeners.
+"""Commands for ACLs, certificates and listeners.
 
 acl.py                    `ottla acl`: list, create, delete, explain
 acl_words.py              ACLs on the command line and in tables (pure)

@@ -1,5 +1,5 @@
-"""`ottla tier fetch`: downloads the segments of a partition, as files like those in a broker's log
-directory.
+"""`ottla tier fetch`: downloads the segments of a partition. The files have the same form as files
+in a broker's log directory.
 
 `ottla log dump` and Kafka's kafka-dump-log can print these files.
 """

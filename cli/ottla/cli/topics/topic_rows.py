@@ -24,8 +24,8 @@ def show_list(
     topics: Iterable[MetadataResponseTopic],
     held: Mapping[str, int],
 ) -> None:
-    """Print a table of topics sorted by name. `held` has the number of bytes in all replicas of
-    each topic."""
+    """Print a table of topics sorted by name. `held` has the number of bytes in all replicas, by
+    topic."""
     rows = [
         (*row_of_topic(topic), ByteCount(held.get(topic.name or "", 0)))
         for topic in sorted(topics, key=lambda topic: topic.name or "")

@@ -2,5 +2,5 @@
 
 user.py       `ottla user`: list, add, delete
 token.py      `ottla token`: create, list, renew, end
-password.py   sources of a password
+password.py   reads a password
 """

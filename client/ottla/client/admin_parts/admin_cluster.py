@@ -67,8 +67,7 @@ class QuorumDescription:
     problems: str = ""
     """Current problems of the quorum or of the leader's disk, one per line."""
     warnings: str = ""
-    """Problems of the leader's disk that will occur unless an operator prevents them, one per
-    line."""
+    """Expected problems of the leader's disk that an operator can still prevent, one per line."""
 
 
 class FeatureUpdateKind(IntEnum):

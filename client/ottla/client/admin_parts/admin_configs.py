@@ -64,10 +64,10 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     """True if the setting is secret. Its value is then not reported."""
     synonyms: tuple[ConfigSynonym, ...] = ()
-    """Values of the setting at all levels where it is set, in order of precedence. Empty unless the
-    caller requested synonyms."""
+    """Values of the setting at all levels where it is set, in order of precedence. Empty if the
+    caller did not request synonyms."""
     documentation: str | None = None
-    """Description of the setting. None unless the caller requested documentation."""
+    """Description of the setting, or None if the caller did not request documentation."""
     type: int = 0
     """Number by which Kafka's protocol names the type of the value. 0 if the broker is too old to
     report the type."""

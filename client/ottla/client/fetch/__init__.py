@@ -9,5 +9,5 @@ record_decoder.py the choice between decoding by numpy and a scan (pure)
 array_columns.py  columns of records located by numpy (pure)
 aborted_producers.py  detection of batches that belong to aborted transactions (pure)
 offset_lookup.py  look-up of offsets by time
-position_reads.py  reads from given positions by single requests, for commands and web pages
+position_reads.py  reads from explicit positions by single requests, for commands and web pages
 """

@@ -1,8 +1,8 @@
 """Connection over which a consumer fetches records from one broker, with one request at a time, in
 one fetch session.
 
-A link fetches those partitions led by its broker that `positions` reports as fetchable. It passes
-the responses to `positions`.
+A link fetches the partitions that its broker leads and that `positions` reports as fetchable. It
+passes the responses to `positions`.
 """
 
 from collections.abc import Callable

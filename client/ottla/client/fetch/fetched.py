@@ -1,8 +1,8 @@
-"""Fetched records of one partition, kept as bytes until the application reads them.
+"""Fetched records of one partition, stored as bytes until the application reads them.
 
 Pure. The checksum of each batch is verified before its first record is returned. Control batches,
 batches of aborted transactions (for read_committed) and records before the position are skipped. A
-batch that is incomplete at the end of the response is left for the next fetch.
+batch that is incomplete at the end of the response is not used, and is fetched again.
 """
 
 from collections import deque

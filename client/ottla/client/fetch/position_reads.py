@@ -1,8 +1,8 @@
-"""Reads of partitions from given positions by single Fetch requests. Unlike a consumer, they use no
-fetch sessions and no background tasks, and do not fetch ahead.
+"""Reads of partitions from explicit positions by single Fetch requests. Unlike a consumer, these
+reads use no fetch sessions and no background tasks, and do not fetch ahead.
 
-They are meant for programs that show or copy records. The arguments limit the bytes of each
-response, and nothing is committed or kept at the brokers.
+They are intended for programs that show or copy records. The arguments limit the bytes of each
+response, and nothing is committed or stored at the brokers.
 """
 
 import sys

@@ -11,5 +11,5 @@ sticky_user_data.py     user data of the sticky assignors (pure)
 consumer_membership.py  membership by the consumer protocol (KIP-848)
 consumer_member.py      state machine of the consumer protocol: heartbeats and responses (pure)
 coordinator.py          the connection to the coordinator of a group or transactional id
-group_offsets.py        fetching and committing the offsets of a group
+group_offsets.py        requests that fetch and commit the offsets of a group
 """

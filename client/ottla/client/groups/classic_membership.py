@@ -150,7 +150,7 @@ class ClassicMembership:
     # Background tasks.
 
     async def serve(self) -> None:
-        """Keep the consumer a member of the group until cancelled. Raises permanent errors."""
+        """Maintain the consumer's group membership until cancelled. Raises permanent errors."""
         while True:
             try:
                 await self._handover.notify_lost()

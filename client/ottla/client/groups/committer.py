@@ -57,7 +57,7 @@ class PendingCommit:
 
     @property
     def error(self) -> OttlaError | None:
-        """Error that made the commit fail, or None."""
+        """Error of the commit, or None if it succeeded or is still in progress."""
         return self._error
 
     async def wait(self) -> None:
@@ -68,8 +68,8 @@ class PendingCommit:
         self.result()
 
     def result(self) -> None:
-        """Raise the error of the commit if the commit has failed. Allowed only after `is_settled`
-        has become True."""
+        """Raise the error of the commit if the commit has failed. The caller must first wait until
+        `is_settled` is True."""
         assert self.is_settled
         self._is_watched = True
         if self._error is not None:
@@ -90,8 +90,8 @@ class CommitIdentity(Protocol):
 
     @property
     def loss_count(self) -> int:
-        """Number of times that the member has lost or given up all its partitions. If the number
-        has increased since records were read, the member must not commit their offsets."""
+        """Number of times that the member has lost or revoked all its partitions. If the number has
+        increased since records were read, the member must not commit their offsets."""
         ...
 
     def membership(self) -> Membership:

@@ -37,7 +37,7 @@ NOTHING: Assignment = {}
 
 
 class MembershipState(Enum):
-    """States of a group member, with Kafka's names."""
+    """States of a group member's membership, with Kafka's names."""
 
     UNSUBSCRIBED = auto()
     JOINING = auto()
@@ -209,7 +209,7 @@ class ConsumerProtocolMember:
 
     def on_no_answer(self) -> None:
         """Record that a heartbeat got no response. The next heartbeat contains all fields, because
-        the coordinator may not have received this one."""
+        the coordinator may not have received the previous heartbeat."""
         self._said = {}
 
     def next_owned(self, known: Collection[UUID]) -> Assignment:
@@ -242,7 +242,7 @@ class ConsumerProtocolMember:
     def leave_request(self, *, is_final: bool = False) -> ConsumerGroupHeartbeatRequest:
         """Return the heartbeat request by which the member leaves the group.
 
-        A static member leaves only temporarily, unless `is_final`.
+        A static member leaves only temporarily if `is_final` is False.
         """
         returns = self._config.group_instance_id is not None and not is_final
         return ConsumerGroupHeartbeatRequest(

@@ -88,10 +88,10 @@ class ConsumerMembership:
         return self.membership() if self.member.is_in_group else NO_MEMBER
 
     async def may_repeat(self, code: ErrorCode, membership: Membership) -> bool:
-        """Return whether the client should repeat a request that the coordinator refused with
-        `code`.
+        """Return whether the client should repeat a request that the coordinator refused with the
+        error code `code`.
 
-        Returns True only if the present member epoch is newer than the one in `membership`, under
+        Returns True only if the present member epoch is newer than the epoch in `membership`, under
         which the request was sent. Waits for a newer epoch after STALE_MEMBER_EPOCH.
         """
         await trio.lowlevel.checkpoint()
@@ -125,7 +125,7 @@ class ConsumerMembership:
     # Background tasks.
 
     async def serve(self) -> None:
-        """Keep the consumer a member of the group until cancelled. Raises permanent errors."""
+        """Maintain the consumer's group membership until cancelled. Raises permanent errors."""
         if self.subscription.topics_to_know is None:
             await self._learn_topics()
         self.member.join()

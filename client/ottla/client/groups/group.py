@@ -79,7 +79,7 @@ class MembershipDriver(Protocol):
         ...
 
     async def serve(self) -> None:
-        """Keep the consumer a member of the group until cancelled."""
+        """Maintain the consumer's group membership until cancelled."""
         ...
 
     async def leave(self) -> None:
@@ -110,7 +110,7 @@ class GroupCommitIdentity:
 
     @property
     def loss_count(self) -> int:
-        """Number of times that the member has lost or given up all its partitions."""
+        """Number of times that the member has lost or revoked all its partitions."""
         return self._group.driver.loss_count
 
     def membership(self) -> Membership:
@@ -356,7 +356,7 @@ class Group:
         self._is_commit_due = True
 
     async def run(self) -> NoReturn:
-        """Keep the consumer a member of the group while it has a subscription, until cancelled."""
+        """Maintain the group membership while the consumer has a subscription, until cancelled."""
         while True:
             while not self.is_subscribed or self._leaving.locked():
                 await self._wake_up.wait()

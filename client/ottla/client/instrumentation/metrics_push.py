@@ -2,7 +2,7 @@
 
 `open_metrics_push` runs the task while the client is open. The task uses the client's connections,
 and sends nothing before the client itself has connected. Errors of the task never reach the client.
-`telemetry/push_session` decides what is sent and when.
+`telemetry/push_session` selects the requests and their times.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Metrics of open clients that the program's OpenTelemetry MeterProvider reads at each export.
 
-The values are the ones that a client collects for KIP-714 (`telemetry/measures`), so they cost
-nothing between two exports. Attributes follow OpenTelemetry's semantic conventions for messaging.
-The conventions define no metrics for lag, retries, buffers and rebalances, so the names here are in
+The client also collects these values for KIP-714 (`telemetry/measures`), so they cost nothing
+between two exports. Attributes follow OpenTelemetry's semantic conventions for messaging. The
+conventions define no metrics for lag, retries, buffers and rebalances, so the names here are in
 their namespace `messaging.kafka`.
 
 The MeterProvider reads the metrics in a thread of its own. This is safe because all values are

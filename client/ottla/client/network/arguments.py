@@ -183,7 +183,7 @@ WORDS: dict[type, tuple[Callable[[Any], bool], str]] = {
     bytes: (lambda value: isinstance(value, bytes | bytearray | memoryview), "bytes"),
     types.NoneType: (lambda value: value is None, "None"),
 }
-"""Function that checks each basic type, and the type's name in error messages, by type."""
+"""Check function and error-message name of each basic type, by type."""
 
 
 def _noun_of(hint: Any) -> str:

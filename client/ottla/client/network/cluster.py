@@ -155,7 +155,8 @@ class Cluster:
         self._leaders: dict[TopicPartition, KnownLeader] = {}
         self._recovery = recovery
         self._opened: WeakSet[Pipeline] = WeakSet()
-        """Every open connection to the cluster, including those that callers of `connect` own."""
+        """Every open connection to the cluster, including connections that callers of `connect`
+        must close."""
         self._restart_count = 0
         """Number of times that the metadata was discarded."""
         self._unanswered_since_s: float | None = None
@@ -350,7 +351,7 @@ class Cluster:
         )
 
     def _racks_of(self, topic: MetadataResponseTopic) -> dict[int, frozenset[str]]:
-        """Return the racks of the replicas of each partition of a topic, by partition number."""
+        """Return the racks of a topic's replicas, by partition number."""
         racks = self._racks
         return {
             partition.partition_index: frozenset(

@@ -169,7 +169,8 @@ class BrokerConnection:
     def version_of(self, api_key: int) -> int:
         """Return the highest version of an API that both this client and the broker support.
 
-        Raises RefusedError if there is none, and ConnectionLostError if the peer is a controller.
+        Raises RefusedError if they have no version in common, and ConnectionLostError if the peer
+        is a controller.
         """
         if self._spoken.is_of_controller(api_key):
             raise ConnectionLostError(

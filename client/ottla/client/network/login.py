@@ -48,7 +48,7 @@ of the response, and the version."""
 async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
     """Authenticate the connection by SASL.
 
-    Returns the seconds until the session has to be renewed, or None if the session does not expire.
+    Returns the seconds until the session must be renewed, or None if the session does not expire.
     Raises RefusedError if the broker rejects the login.
     """
     # Imported on demand: most programs of a cluster without logins never need these.
@@ -93,7 +93,7 @@ async def log_in(login: "SaslLogin", ask: Ask, address: str) -> float | None:
 
 
 def renew_after_s(lifetime_ms: int) -> float | None:
-    """Return the seconds until a SASL session has to be renewed, or None if it does not expire."""
+    """Return the seconds until a SASL session must be renewed, or None if it does not expire."""
     if lifetime_ms <= 0:
         return None
     # A broker refuses a renewal within the first second.

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from ottla.model.errors import ErrorCode, RefusedError
 
 GRACE_MS = 1_000
-"""Time in ms for which a topic must be missing before the client reports it. With a smaller value,
-the client reports topics that are just being created. With a larger value, the application gets no
-explanation for longer."""
+"""Time, in ms, for which a topic must be missing before the client reports it. With a smaller
+value, the client reports topics that are just being created. With a larger value, the application
+receives the error later."""
 
 
 class MissingTopics:

@@ -68,8 +68,8 @@ class Mailbox:
                 raise
 
     def deliver(self) -> None:
-        """Make the queued calls, in the receiving thread. After `CALLS_PER_TURN` calls, other tasks
-        run first."""
+        """Call the queued functions, in the receiving thread. After `CALLS_PER_TURN` calls, other
+        tasks run first."""
         self._is_waking = False
         for _ in range(CALLS_PER_TURN):
             try:
@@ -111,7 +111,8 @@ class Call(Generic[T]):
         return self._failure is not None
 
     def result(self) -> T:
-        """Return the result of the call, or raise its error. Only allowed after `settle`."""
+        """Return the result of the call, or raise its error. The caller must first wait until
+        `settle` was called."""
         if self._failure is not None:
             raise self._failure
         return self._value
@@ -169,7 +170,8 @@ class KeptManager(Generic[T_co]):
                 self.on_close.popitem()[1]()
 
     def release(self, has_failed: bool) -> None:
-        """Make `hold` exit the context manager, with an error if `has_failed`."""
+        """Ask `hold` to exit the context manager. If `has_failed` is True, the context manager is
+        exited with an error."""
         self._has_failed = has_failed
         self._release.set()
 

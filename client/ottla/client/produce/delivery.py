@@ -51,7 +51,7 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """True if the record was delivered or has finally failed."""
+        """True if the record was delivered or has failed permanently."""
         return self._find()[0].is_settled
 
     @property
@@ -95,8 +95,8 @@ class Delivery:
         return self.result()
 
     def result(self) -> RecordMetadata:
-        """Return the metadata of the delivered record. Allowed only after `is_settled` has become
-        True.
+        """Return the metadata of the delivered record. The caller must first wait until
+        `is_settled` is True.
 
         Raises NotDeliveredError if the record was not delivered.
         """

@@ -197,7 +197,7 @@ class SentRecords:
 
     @property
     def is_settled(self) -> bool:
-        """True if every record was delivered or has finally failed."""
+        """True if every record was delivered or has failed permanently."""
         return all(part.batch.is_settled for part in self._leaves())
 
     @property
@@ -214,8 +214,8 @@ class SentRecords:
         return dict(sorted(found.items()))
 
     def result(self) -> list[BatchMetadata]:
-        """Return a BatchMetadata for each batch that contains records of the call. Allowed only
-        after `is_settled` has become True.
+        """Return a BatchMetadata for each batch that contains records of the call. The caller must
+        first wait until `is_settled` is True.
 
         Raises the first NotDeliveredError if records were not delivered.
         """

@@ -148,8 +148,8 @@ class ProducerBatch:
         """Values of the records that are not encoded yet. Encoding many values together is much
         cheaper than encoding them one by one."""
         self._keys: list[bytes | None] = []
-        """Keys of the records that are not encoded yet. Empty if none of these records has a key.
-        """
+        """Keys of the records that are not encoded yet. Empty if none of these records has a
+        key."""
         self._stamp_ms = 0
         """Timestamp, in ms, of the records that are not encoded yet."""
         self.plain_ms = -1
@@ -425,8 +425,8 @@ class PartitionQueue:
         """Return whether the first waiting batch may be sent now without changing the order of
         records.
 
-        `may_number` is False if there is no producer id yet, or if a new epoch has to be requested
-        first. The batch must then already have a sequence.
+        `may_number` is False if the producer has no producer id yet, or must first request a new
+        epoch. The batch must then already have a sequence.
         """
         first = self.waiting[0]
         if now_ms < self.retry_at_ms:

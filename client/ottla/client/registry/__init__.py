@@ -7,6 +7,6 @@ subjects.py         names of the subjects under which schemas are registered (pu
 failover.py         order and pauses of the attempts of one call (pure)
 schema_registry.py  the registry's client over any transport: calls, caches, references
 http_registry.py    registries over HTTP, for trio, asyncio and blocking programs
-rest_store.py       a store of schemas in a directory, which answers a registry's calls
-file_registry.py    the registry of such a directory, for tests and offline programs
+rest_store.py       a store of schemas in a directory, which implements a registry's API
+file_registry.py    a registry in a directory, for tests and offline programs
 """

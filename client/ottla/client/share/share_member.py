@@ -112,7 +112,7 @@ class ShareGroupMember:
 
     def on_no_answer(self) -> None:
         """Record that a heartbeat got no response. The next heartbeat contains all fields, because
-        the coordinator may not have received this one."""
+        the coordinator may not have received the previous heartbeat."""
         self._sent_topics = None
 
     def _on_error(self, code: ErrorCode, message: str | None) -> Step:

@@ -54,7 +54,7 @@ class ShareMembership:
         self._wake_up.set()
 
     async def run(self) -> None:
-        """Keep the consumer a member of the group while it has a subscription, until cancelled."""
+        """Maintain the group membership while the consumer has a subscription, until cancelled."""
         while True:
             member = self.member
             if not member.topics or self._is_leaving:

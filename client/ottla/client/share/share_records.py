@@ -53,7 +53,7 @@ class PendingAcknowledgement:
 
     @property
     def error(self) -> OttlaError | None:
-        """Error that made the acknowledgement fail, or None."""
+        """Error of the acknowledgement, or None if it succeeded or is still in progress."""
         return self._error
 
     async def wait(self) -> None:
@@ -163,7 +163,7 @@ class ShareRecord:
         self.data = data
         """The record's content, as a ConsumerRecord."""
         self.delivery_count = delivery_count
-        """Number of deliveries of the record, including this one."""
+        """Number of deliveries of the record, including the present delivery."""
         self._acquired = acquired
         self._settled_as: AcknowledgeType | None = None
 
@@ -281,10 +281,10 @@ class ShareBatch:
         self, records: RecordBatch, delivery_count: int, acquired: AcquiredRecords
     ) -> None:
         self.records = records
-        """The records as a RecordBatch, which also gives access to their columns: `for value in
+        """The records as a RecordBatch. It also provides their columns: `for value in
         batch.records.values`."""
         self.delivery_count = delivery_count
-        """Number of deliveries of each record, including this one."""
+        """Number of deliveries of each record, including the present delivery."""
         self._acquired = acquired
 
     @property

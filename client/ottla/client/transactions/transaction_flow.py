@@ -294,7 +294,7 @@ class TransactionFlow:
         self._groups.add(group_id)
 
     def require_abort(self) -> None:
-        """Make an abort the only possible end of the transaction."""
+        """Allow only an abort as the end of the transaction."""
         if self.stage is TransactionStage.OPEN:
             self._move(TransactionStage.DOOMED)
 

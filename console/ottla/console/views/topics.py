@@ -52,7 +52,7 @@ class TopicRow:
     """Reason why the topic's details are unknown. Empty if they are known."""
     partition_count: int | None = None
     replica_count: int | None = None
-    """Number of replicas of each of the topic's partitions. None if it is not known."""
+    """Number of replicas of each partition of the topic. None if it is not known."""
     is_cut: bool = False
     """True if the topic has further partitions that are not counted in the row."""
     leaderless_count: int = 0

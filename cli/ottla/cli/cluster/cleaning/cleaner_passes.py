@@ -52,8 +52,8 @@ class RequestedPass:
 
     replica: ReplicaAt
     before: CleaningPass | None
-    """The log's last completed compaction before the command requested this one, or None if there
-    was none."""
+    """Last completed compaction of the log before the requested compaction, or None if there was no
+    earlier compaction."""
     outcome: str = ""
     """Outcome of the requested compaction pass. Empty until the pass has ended."""
     reason: str | None = None

@@ -1,6 +1,6 @@
 """Permanent removal of brokers from a cluster.
 
-cordon.py       `ottla broker cordon`: no new replicas for a broker
-unregister.py   `ottla broker unregister`: the last step alone
-remove.py       `ottla broker remove`: move the replicas away, wait for the stop, unregister
+cordon.py       `ottla broker cordon`: prevents new replicas on a broker
+unregister.py   `ottla broker unregister`: deletes the registration of a broker
+remove.py       `ottla broker remove`: moves replicas, waits for the stop, unregisters
 """

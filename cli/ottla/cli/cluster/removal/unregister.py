@@ -15,7 +15,7 @@ from ottla.insight.changes.broker_registrations_driver import check_unregister, 
 async def unregister(admin: Admin, arguments: argparse.Namespace) -> int:
     """`ottla broker unregister`: unregister a broker if the user confirms. Returns the exit code.
 
-    Raises RefusedError if the broker is alive or has replicas, unless --force is given.
+    Without --force, raises RefusedError if the broker is alive or has replicas.
     """
     broker_id = arguments.id
     if not arguments.force:

@@ -111,8 +111,8 @@ async def _prepared_directory(
     config: CombinedConfig, seams: NodeSeams
 ) -> AsyncIterator[MetaProperties]:
     """Prepare the directory of the metadata log, and yield its identity (cluster id, node id,
-    directory id). The directory is locked until the end of the block, unless the log manager locks
-    it."""
+    directory id). The directory is locked until the end of the block if the log manager does not
+    lock it."""
     directory = config.controller.metadata_log_dir
     async with seams.open_disk([directory]) as disk:
         await disk.makedirs(directory)
@@ -133,7 +133,7 @@ async def _prepared_directory(
 
 def _measure(running: RunningController, broker: Broker) -> None:
     """Export the metrics of the controller role together with the broker's metrics. Metric families
-    that both roles have, such as those about the process, are exported only once."""
+    of both roles, such as metrics of the process, are exported only once."""
     running.controller.now_ns = time.perf_counter_ns
     of_broker, of_controller = broker.registry, running.telemetry.registry
     shared = frozenset(of_broker.names())

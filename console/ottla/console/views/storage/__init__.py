@@ -1,4 +1,4 @@
-"""Pages of the storage of records.
+"""Pages about the storage of records.
 
 compaction.py  compacted logs, and requests to compact them
 retention.py   topics whose records stay longer than their retention
