@@ -8,5 +8,5 @@ elections.py         elections of many partitions when brokers leave or return, 
 partitions.py        AlterPartition and AssignReplicasToDirs
 reassignments.py     moves of partitions to other brokers
 balance_plan.py      the plan of a balance in the metadata log, and its throttle
-balance_moves.py     the moves of that plan, started a few at a time
+balance_moves.py     moves of the stored balance plan, started a few at a time
 """

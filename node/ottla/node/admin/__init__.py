@@ -5,12 +5,12 @@ api_versions.py       ApiVersions
 describe_cluster.py   refusal of DescribeCluster for nodes of the other role
 describe_acls.py      DescribeAcls
 describe_configs.py   DescribeConfigs: the request, and the settings that every node has
-connection_bounds.py  bounds of connections, and the publisher that applies them
-log_levels.py         levels of this process's loggers
+connection_bounds.py  limits of connections, and the publisher that applies them
+log_levels.py         levels of this node's loggers
 
 Changes, decided by the active controller
-admin_api.py          every request that is forwarded: start here
-forwarding.py         the forwarding itself
-alter_configs.py      IncrementalAlterConfigs: loggers here, the rest by the controller
-merged_results.py     results that two nodes decided, in the order of a request
+admin_api.py       every request that is forwarded: start here
+forwarding.py      forwarding of one request to the active controller
+alter_configs.py   IncrementalAlterConfigs: levels of own loggers; the rest is forwarded
+merged_results.py  results that two nodes decided, in the order of a request
 """

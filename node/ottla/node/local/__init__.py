@@ -4,6 +4,6 @@ local_nodes_driver.py            starts and stops nodes, and waits until they ar
 forked_process_driver.py         child processes that are forked with all imported modules
 secure_cluster_driver.py         certificates, users and settings of `ottla up --secure`
 certificate_authority_driver.py  a certificate authority for local clusters and tests
-interrupts_driver.py             signal handlers: SIGTERM like Ctrl-C; one that C code cannot lose
+interrupts_driver.py             signal handlers: SIGTERM as Ctrl-C; signals that C code drops
 private_files_driver.py          files that other users of the machine cannot read
 """
