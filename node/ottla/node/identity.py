@@ -264,8 +264,7 @@ async def quorum_identity(
     The voters are read from the latest readable snapshot, or else from the settings. A controller
     that was formatted without voters finds the leader with the addresses in the settings, and reads
     the voters from the log. `QuorumIdentity.addresses_of` defines the order of the voters'
-    addresses. Controllers with
-    negative ids are bootstrap servers: this node only contacts them.
+    addresses. Controllers with negative ids are bootstrap servers: this node only contacts them.
 
     With `are_voters_fixed`, the voters cannot change until the level of the metadata allows it.
     `endpoints` are the addresses of this controller, by default the one in `configured`. `listener`

@@ -1,8 +1,8 @@
 """Health of a log: its state after an error in its files, and the requests that are refused in this
 state.
 
-While the disk is full, requests are refused. Any other error takes the log offline with its reason,
-and is reported once as a failure of the disk.
+While the disk is full, or the process lacks descriptors or memory, requests are refused. A failure
+of the disk takes the log offline with its reason, and is reported once.
 """
 
 from typing import NoReturn
@@ -40,8 +40,8 @@ class LogHealth:
             raise RefusedError(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
 
     def refuse(self, error: OSError) -> NoReturn:
-        """Raise the RefusedError for an OSError of the log's disk. Any error except a full disk
-        takes the log offline."""
+        """Raise the RefusedError for an OSError of the log's disk. A failure of the disk takes the
+        log offline. A full disk, or a lack of descriptors or memory, does not."""
         directory = self._directory
         if is_disk_full(error):
             self._hooks.on_disk_full()
