@@ -7,11 +7,12 @@ import pytest
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.walk.controller_walk import ControllerWalk
+from tests.search_length import length
 
 DEED_COUNT = 400
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(length(4, 10)))
 def test_no_acknowledged_record_is_lost_and_every_partition_that_can_has_a_leader(
     seed: int,
 ) -> None:

@@ -48,6 +48,7 @@ from ottla.model.security.acls import (
 )
 from ottla.model.settings.security.authorizer import AuthorizerConfig
 from ottla.wire.messages.describe_node_response import NodeClientTraffic
+from tests.search_length import length
 
 VALUES = {
     "denial": {"user": "alice", "operation": "read", "topic": "orders-1", "host": "10.0.0.7"},
@@ -266,7 +267,7 @@ def test_without_facts_the_verdict_is_no_cause(name: str) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 @given(facts=FACTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=length(25, 60), deadline=None)
 def test_rules_are_total_and_deterministic(name: str, facts: ClusterFacts) -> None:
     found = RULES[name](facts, values_of(name))
     assert found == RULES[name](facts, values_of(name))
